@@ -127,18 +127,18 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     if not any("programs" in getattr(item, "fixturenames", ()) for item in session.items):
         return
-    from klutchctl.sandbox.binaries import release, sources
+    from klutchctl.sandbox import binaries, recipes
     from klutchctl.sandbox.progress import Lines
 
     capture = session.config.pluginmanager.getplugin("capturemanager")
     settings = Settings(os.environ)
-    own = release.of()
-    where = sources.workshop(
+    own = recipes.of()
+    where = binaries.workshop(
         own.recipe, "controlplane", cache_home=settings.cache_home, environ=os.environ
     )
     with capture.global_and_fixture_disabled():
         try:
-            session.config.stash[_PROGRAMS] = sources.provide(
+            session.config.stash[_PROGRAMS] = binaries.provide(
                 own, where, progress=Lines(sys.stderr)
             )
         except HostError as error:

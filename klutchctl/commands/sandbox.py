@@ -13,12 +13,12 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from klutchctl.sandbox.components import Kit
     from klutchctl.sandbox.control_planes import Program
     from klutchctl.sandbox.layout import Layout
     from klutchctl.sandbox.progress import Progress
-    from klutchctl.sandbox.services.components import Kit
-    from klutchctl.sandbox.services.suite import Suite
     from klutchctl.sandbox.state import State, Wanted
+    from klutchctl.sandbox.suite import Suite
 
 app = typer.Typer(
     help="Real control planes (kube-apiserver, etcd, kube-controller-manager) on this machine.",
@@ -87,7 +87,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
     from klutchctl.sandbox import layout, lifecycle, ports
-    from klutchctl.sandbox.services import run as beside
+    from klutchctl.sandbox import services as beside
 
     settings = of(context)
     chosen = ports.chosen(settings.environ.get(ports.VARIABLE, ""))
@@ -195,8 +195,7 @@ def _wanted(
 
 def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | None":
     """Return the services to run: `chosen` now, or those that the sandbox remembers."""
-    from klutchctl.sandbox import lifecycle
-    from klutchctl.sandbox.services import suite
+    from klutchctl.sandbox import lifecycle, suite
 
     if chosen:
         return suite.read(suite.folder_of(fleet))
@@ -208,30 +207,29 @@ def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | Non
 def _programs(
     settings: Settings, progress: "Progress", *, official: bool
 ) -> "Mapping[Program, Path]":
-    from klutchctl.sandbox.binaries import download, release, sources
+    from klutchctl.sandbox import binaries, recipes
 
-    own = release.of()
-    where = sources.workshop(
+    own = recipes.of()
+    where = binaries.workshop(
         own.recipe, "controlplane", cache_home=settings.cache_home, environ=settings.environ
     )
-    downloads = download.OFFICIAL if official else None
-    return sources.provide(own, where, downloads=downloads, progress=progress)
+    downloads = binaries.OFFICIAL if official else None
+    return binaries.provide(own, where, downloads=downloads, progress=progress)
 
 
 def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":
     """Return the kit with what has to be built for it."""
     from dataclasses import replace
 
-    from klutchctl.sandbox.binaries import release, sources
-    from klutchctl.sandbox.services import run
+    from klutchctl.sandbox import binaries, recipes, services
 
-    if not run.needs_crossplane(kit.suite):
+    if not services.needs_crossplane(kit.suite):
         return kit
-    recipe = release.of_services()
-    workshop = sources.workshop(
+    recipe = recipes.of_services()
+    workshop = binaries.workshop(
         recipe, "services", cache_home=settings.cache_home, environ=settings.environ
     )
-    return replace(kit, crossplane=sources.provide_built(workshop, recipe, progress=progress))
+    return replace(kit, crossplane=binaries.provide_built(workshop, recipe, progress=progress))
 
 
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:

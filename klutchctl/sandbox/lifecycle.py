@@ -8,14 +8,22 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox import control_planes, credentials, ports, processes, startup, state
+from klutchctl.sandbox import (
+    components,
+    control_planes,
+    credentials,
+    ports,
+    postgresql,
+    processes,
+    startup,
+    state,
+)
+from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Server
-from klutchctl.sandbox.services import components, postgresql
-from klutchctl.sandbox.services.components import Kit
 from klutchctl.sandbox.startup import STOP_GRACE
 from klutchctl.sandbox.state import Member, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError

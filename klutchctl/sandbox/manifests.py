@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from klutchctl.sandbox.services.suite import Written
 from klutchctl.sandbox.state import Role
+from klutchctl.sandbox.suite import Written
 from reconciler.core.errors import ClusterError, HostError, NotServed, Rejected
 from reconciler.core.manifest import (
     Manifest,

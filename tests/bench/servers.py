@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from klutchctl.sandbox import lifecycle, state
-from klutchctl.sandbox.binaries import release, sources
+from klutchctl.sandbox import binaries, lifecycle, recipes, state
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.progress import Lines
@@ -18,11 +17,11 @@ from tests.support.quiet import Quiet
 def programs() -> Mapping[Program, Path]:
     """Return the executables of the servers; the first time, build them."""
     here = Settings(os.environ)
-    own = release.of()
-    where = sources.workshop(
+    own = recipes.of()
+    where = binaries.workshop(
         own.recipe, "controlplane", cache_home=here.cache_home, environ=here.environ
     )
-    return sources.provide(own, where, progress=Lines(sys.stderr))
+    return binaries.provide(own, where, progress=Lines(sys.stderr))
 
 
 @contextmanager

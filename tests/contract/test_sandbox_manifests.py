@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from klutchctl.sandbox import manifests
-from klutchctl.sandbox.services.suite import Written
+from klutchctl.sandbox.suite import Written
 from reconciler.core.errors import HostError
 from reconciler.core.problems import Origin
 from reconciler.core.refs import CONFIG_MAP, EVENT, Kind, Ref

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox.services import postgresql
+from klutchctl.sandbox import postgresql
 from tests.support.postgresql import served
 
 SEGMENTS = Path("/proc/sysvipc/shm")

@@ -11,11 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from klutchctl.sandbox import lifecycle, ports, processes
-from klutchctl.sandbox.binaries import release, sources
+from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, recipes
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Lines
-from klutchctl.sandbox.services import postgresql
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
@@ -122,12 +120,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
     home = tmp_path_factory.mktemp("services")
     found = furnished(home, programs)
     settings = Settings(os.environ)
-    recipe = release.of_services()
-    workshop = sources.workshop(
+    recipe = recipes.of_services()
+    workshop = binaries.workshop(
         recipe, "services", cache_home=settings.cache_home, environ=os.environ
     )
     try:
-        sources.provide_built(workshop, recipe, progress=Lines(sys.stderr))
+        binaries.provide_built(workshop, recipe, progress=Lines(sys.stderr))
         postgresql.find(found.layout(), os.environ)
     except HostError as error:
         if os.environ.get("CI"):

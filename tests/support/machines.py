@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klutchctl.sandbox import control_planes, lifecycle, processes
+from klutchctl.sandbox import components, control_planes, lifecycle, processes
 from klutchctl.sandbox.control_planes import NORMAL, Program
 from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.services import components
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
 

@@ -12,13 +12,12 @@ import psycopg
 import pytest
 
 from klutchctl import files
-from klutchctl.sandbox import lifecycle, ports, startup
+from klutchctl.sandbox import components, lifecycle, ports, startup
+from klutchctl.sandbox import postgresql as sandboxed
+from klutchctl.sandbox.components import Kit, PostgresqlPlace
 from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.services import components
-from klutchctl.sandbox.services import postgresql as sandboxed
-from klutchctl.sandbox.services.components import Kit, PostgresqlPlace
-from klutchctl.sandbox.services.suite import Suite
 from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from tests.support.quiet import Quiet
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from klutchctl.sandbox.binaries import release, sources
-from klutchctl.sandbox.binaries.download import Origins
-from klutchctl.sandbox.binaries.sources import Cache
-from klutchctl.sandbox.binaries.sources import Workshop as Place
+from klutchctl.sandbox import binaries, recipes
+from klutchctl.sandbox.binaries import Cache, Origins
+from klutchctl.sandbox.binaries import Workshop as Place
 from klutchctl.sandbox.control_planes import Program
 
 # Says what it was asked, and does what $FAKE_GO says instead of building.
@@ -72,8 +71,8 @@ class Workshop:
     def provide(
         self, *, downloads: Origins | None = None, **changes: Any
     ) -> Mapping[Program, Path]:
-        return sources.provide(
-            changes.pop("release", release.of()),
+        return binaries.provide(
+            changes.pop("release", recipes.of()),
             replace(self.place, **changes),
             downloads=downloads,
             progress=self.progress,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from klutchctl import files
-from klutchctl.sandbox.binaries import build, release, sources
-from klutchctl.sandbox.binaries.sources import Cache
+from klutchctl.sandbox import binaries, go_build, recipes
+from klutchctl.sandbox.binaries import Cache
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 
-RECIPE = release.of().recipe
+RECIPE = recipes.of().recipe
 ENTRY = RECIPE.id
 
 
@@ -119,10 +119,10 @@ def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
     shutil.move(workshop.home / "bin" / "go", working)
     (workshop.home / "bin" / "go").write_text("#!/bin/sh\nexit 3\n")
     (workshop.home / "bin" / "go").chmod(0o755)
-    found = build.find_toolchain(workshop.environ, RECIPE, otherwise=working)
+    found = go_build.find_toolchain(workshop.environ, RECIPE, otherwise=working)
     assert found.go == working
     with pytest.raises(HostError, match="bin/go does not work"):
-        build.find_toolchain(workshop.environ, RECIPE, otherwise=None)
+        go_build.find_toolchain(workshop.environ, RECIPE, otherwise=None)
 
 
 ASSETS = {
@@ -173,11 +173,10 @@ RUN = """\
 import os
 import sys
 from pathlib import Path
-from klutchctl.sandbox.binaries import release, sources
-from klutchctl.sandbox.binaries.sources import Cache
+from klutchctl.sandbox import binaries, recipes
 from tests.support.quiet import Quiet
-place = sources.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
-sources.provide(release.of(), place, progress=Quiet())
+place = binaries.Workshop(binaries.Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
+binaries.provide(recipes.of(), place, progress=Quiet())
 """
 
 
@@ -262,10 +261,10 @@ def test_a_damaged_entry_is_noticed_and_replaced(workshop, spoil, says):
     workshop.provide()
     entry = workshop.home / "cache" / ENTRY
     spoil(entry)
-    assert says in (sources.damage(entry, Program) or "")
+    assert says in (binaries.damage(entry, Program) or "")
     workshop.provide()
     assert any(says in note for note in workshop.notes)
-    assert sources.damage(entry, Program) is None
+    assert binaries.damage(entry, Program) is None
     assert workshop.entries() == {ENTRY}
 
 
@@ -281,19 +280,19 @@ def test_a_damaged_entry_stays_where_nothing_can_replace_it(workshop):
 
 def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
     module = tmp_path / "module"
-    shutil.copytree(release.MODULE, module)
-    original = release.of(module)
+    shutil.copytree(recipes.MODULE, module)
+    original = recipes.of(module)
     assert original.recipe.id == ENTRY
     assert original.recipe.id.startswith("v1.36.3-")
     (module / "etcd" / "main.go").write_text("package main\n")
-    assert release.of(module).recipe.id != original.recipe.id
+    assert recipes.of(module).recipe.id != original.recipe.id
 
 
 def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop):
     workshop.go()
     recipe = replace(RECIPE, space=replace(RECIPE.space, result=10**9))
     with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
-        workshop.provide(release=replace(release.of(), recipe=recipe))
+        workshop.provide(release=replace(recipes.of(), recipe=recipe))
 
 
 REFUSING = {

@@ -5,14 +5,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from klutchctl.sandbox import processes
+from klutchctl.sandbox import components, processes
+from klutchctl.sandbox.components import Kit, PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
-from klutchctl.sandbox.services import components
-from klutchctl.sandbox.services.components import Kit, PostgresqlPlace
-from klutchctl.sandbox.services.suite import Program, Suite
 from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.suite import Program, Suite
 
 LAYOUT = Layout(Path("/state/box"))
 PROGRAMS = (

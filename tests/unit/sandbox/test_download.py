@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from klutchctl.sandbox.binaries.download import Origins
+from klutchctl.sandbox.binaries import Origins
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
 

@@ -10,11 +10,10 @@ import pytest
 
 from klutchctl import main
 from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox import lifecycle, postgresql, processes
+from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Owner
-from klutchctl.sandbox.services import postgresql
-from klutchctl.sandbox.services.components import PostgresqlPlace
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.quiet import Quiet

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox.binaries import build, release, sources
-from klutchctl.sandbox.binaries.release import Patch
+from klutchctl.sandbox import binaries, go_build, recipes
+from klutchctl.sandbox.recipes import Patch
 from reconciler.core.errors import HostError
 
 MODULE = "example.com/provider"
 RECIPE = replace(
-    release.of_services(),
+    recipes.of_services(),
     packages={"provider-example": f"{MODULE}/cmd/provider"},
     crds=((MODULE, "package/crds"),),
     patches=(
@@ -40,15 +40,15 @@ def source(workshop):
 
 
 def provide(workshop, recipe=RECIPE):
-    return sources.provide_built(workshop.place, recipe, progress=workshop.progress)
+    return binaries.provide_built(workshop.place, recipe, progress=workshop.progress)
 
 
 def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(workshop, source):
     entry = provide(workshop)
     assert (entry / "provider-example").is_file()
     assert not (entry / "provider").exists()
-    assert (entry / build.CRDS / "provider" / "a.yaml").is_file()
-    assert sources.damage(entry, RECIPE.packages) is None
+    assert (entry / go_build.CRDS / "provider" / "a.yaml").is_file()
+    assert binaries.damage(entry, RECIPE.packages) is None
     assert provide(workshop) == entry
     assert workshop.builds == 1
 
@@ -78,10 +78,10 @@ def test_a_patch_that_fits_nowhere_is_a_mistake_of_ours(workshop, source):
 
 def test_lost_crds_are_damage(workshop, source):
     entry = provide(workshop)
-    (entry / build.CRDS / "provider" / "a.yaml").unlink()
-    assert "a.yaml" in (sources.damage(entry, RECIPE.packages) or "")
+    (entry / go_build.CRDS / "provider" / "a.yaml").unlink()
+    assert "a.yaml" in (binaries.damage(entry, RECIPE.packages) or "")
     provide(workshop)
-    assert sources.damage(entry, RECIPE.packages) is None
+    assert binaries.damage(entry, RECIPE.packages) is None
 
 
 def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(workshop):
@@ -91,8 +91,8 @@ def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(worksh
 
 
 def test_versions_are_those_of_the_module_and_the_id_knows_the_patches(monkeypatch):
-    recipe = release.of_services()
+    recipe = recipes.of_services()
     assert recipe.versions == "Crossplane v1.20.0 and provider-kubernetes v1.2.1"
     assert recipe.id.startswith("v1.20.0-")
-    monkeypatch.setattr(release, "_PATCHES", ())
-    assert release.of_services().id != recipe.id
+    monkeypatch.setattr(recipes, "_PATCHES", ())
+    assert recipes.of_services().id != recipe.id

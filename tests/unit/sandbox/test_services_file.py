@@ -2,7 +2,7 @@
 
 import pytest
 
-from klutchctl.sandbox.services import suite
+from klutchctl.sandbox import suite
 from klutchctl.sandbox.state import Component
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository

@@ -19,8 +19,8 @@ from klutchctl.sandbox.servers import (
     Probe,
     Server,
 )
-from klutchctl.sandbox.services.suite import Program, Suite
 from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.suite import Program, Suite
 
 NAMESPACE: Final = "crossplane-system"
 _LOOPBACK: Final = "127.0.0.1"

@@ -10,20 +10,21 @@ import yaml
 
 from klutchctl import files
 from klutchctl.sandbox import (
+    components,
     credentials,
     lifecycle,
     manifests,
+    postgresql,
     processes,
     startup,
 )
-from klutchctl.sandbox.binaries.build import CRDS
+from klutchctl.sandbox.components import Kit
+from klutchctl.sandbox.go_build import CRDS
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Server
-from klutchctl.sandbox.services import components, postgresql
-from klutchctl.sandbox.services.components import Kit
-from klutchctl.sandbox.services.suite import Suite
 from klutchctl.sandbox.state import Component, State
+from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_map, put
 from reconciler.core.refs import NAMESPACE

@@ -28,7 +28,7 @@ from reconciler.fleet.globs import Patterns
 
 FILE: Final = "services.yaml"
 _FOLDER: Final = "services"
-_EXAMPLE: Final = Path(__file__).parents[3] / "fleet-example"
+_EXAMPLE: Final = Path(__file__).parents[2] / "fleet-example"
 # What `${...}` in a command can stand for.
 REFERENCES: Final = frozenset({"binaries", "data", "kubeconfig", "postgresql", "python"})
 _OF_POSTGRESQL: Final = frozenset({"binaries", "postgresql"})

@@ -2,13 +2,20 @@
 
 $KUBEBUILDER_ASSETS (the convention of envtest), our cache, a download, a build: in this order.
 Of what is not part of a control plane there are no releases to download. What is in our cache is
-complete, and made by one run at a time.
+complete, and made by one run at a time. Each download is checked against its published checksum.
 """
 
+import hashlib
+import http.client
 import json
 import os
+import platform
+import re
 import shutil
+import tarfile
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,16 +23,32 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox.binaries import build, download
-from klutchctl.sandbox.binaries.download import Origins
-from klutchctl.sandbox.binaries.release import Recipe, Release
+from klutchctl.sandbox import go_build
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.recipes import Recipe, Release
+from reconciler.core.errors import HostError
 
 # A folder of envtest has these two; a controller manager is rare there.
 _ESSENTIAL: Final = frozenset({Program.ETCD, Program.API_SERVER})
 _CONTENTS: Final = "contents.json"
 _DRAFT: Final = ".draft-"
+
+_TIMEOUT: Final = 30.0  # without a byte
+_CHUNK: Final = 1024 * 1024
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+_HINT: Final = "Check the network and HTTPS_PROXY, or leave --download out to build with Go"
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where releases are published; without a trailing slash."""
+
+    kubernetes: str = "https://dl.k8s.io/release"
+    etcd: str = "https://github.com/etcd-io/etcd/releases/download"
+
+
+OFFICIAL: Final = Origins()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +114,7 @@ def workshop(
 ) -> Workshop:
     """Return the ordinary place of what `recipe` makes; `folder` names it in our cache."""
     cache = Cache(cache_home / "klutchctl" / folder, recipe.subject)
-    return Workshop(cache, environ, build.packaged_go())
+    return Workshop(cache, environ, go_build.packaged_go())
 
 
 def provide(
@@ -107,7 +130,7 @@ def provide(
 
     def fetch(into: Path) -> None:
         assert downloads is not None
-        download.download(release, into, progress=progress, origins=downloads)
+        download(release, into, progress=progress, origins=downloads)
 
     entry = _ensured(where, release.recipe, progress, fetch if downloads else None)
     rest = [program for program in Program if program not in assets]
@@ -159,7 +182,7 @@ def _ensured(
             if fetch is not None:
                 fetch(draft)
             else:
-                build.build(
+                go_build.build(
                     recipe,
                     draft,
                     environ=where.environ,
@@ -185,3 +208,85 @@ def damage(entry: Path, executables: Iterable[str]) -> str | None:
         if not file.is_file() or file.stat().st_size != sizes.get(name):
             return f"{name} has another size than when it was made"
     return None
+
+
+def download(
+    release: Release, into: Path, *, progress: Progress, origins: Origins = OFFICIAL
+) -> None:
+    """Write all programs to the folder `into`. Raises HostError."""
+    architecture = _architecture()
+    progress.note(f"Downloading Kubernetes {release.kubernetes} and etcd {release.etcd}")
+    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
+        url = f"{origins.kubernetes}/{release.kubernetes}/bin/linux/{architecture}/{program}"
+        expected = _text(f"{url}.sha512").strip()
+        with progress.step(f"downloading {program}") as update:
+            _fetch(url, into / program, checksum=("sha512", expected), update=update)
+        (into / program).chmod(0o755)
+    folder = f"etcd-{release.etcd}-linux-{architecture}"
+    base = f"{origins.etcd}/{release.etcd}"
+    expected = _listed(_text(f"{base}/SHA256SUMS"), f"{folder}.tar.gz")
+    archive = into / f"{folder}.tar.gz"
+    with progress.step("downloading etcd") as update:
+        url = f"{base}/{folder}.tar.gz"
+        _fetch(url, archive, checksum=("sha256", expected), update=update)
+    _extract(archive, f"{folder}/etcd", into / Program.ETCD)
+    archive.unlink()
+
+
+def _architecture() -> str:
+    if platform.system() != "Linux" or platform.machine() not in _MACHINES:
+        raise HostError(
+            f"there are no official server binaries for {platform.system()} {platform.machine()}",
+            hint="Leave --download out to build them with Go",
+        )
+    return _MACHINES[platform.machine()]
+
+
+def _chunks(url: str) -> Iterator[bytes]:
+    """Yield what is at a URL. Raises HostError."""
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+            while chunk := answer.read(_CHUNK):
+                yield chunk
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise HostError(f"{url} answers {error.code}", hint=_HINT) from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise HostError(f"{url} cannot be read: {reason}", hint=_HINT) from error
+
+
+def _text(url: str) -> str:
+    return next(_chunks(url), b"").decode("ascii", errors="replace")
+
+
+def _listed(sums: str, name: str) -> str:
+    match = re.search(rf"^([0-9a-f]{{64}})\s+\*?{re.escape(name)}$", sums, re.MULTILINE)
+    if match is None:
+        raise HostError(f"the checksums of etcd do not list {name}", hint=_HINT)
+    return match.group(1)
+
+
+def _fetch(
+    url: str, target: Path, *, checksum: tuple[str, str], update: Callable[[str], None]
+) -> None:
+    algorithm, expected = checksum
+    digest, size = hashlib.new(algorithm), 0
+    with target.open("wb") as file:
+        for chunk in _chunks(url):
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+            update(f"{size // _CHUNK} MiB")
+    if digest.hexdigest() != expected.lower():
+        raise HostError(f"{url} does not match its {algorithm} checksum", hint=_HINT)
+
+
+def _extract(archive: Path, member: str, target: Path) -> None:
+    with tarfile.open(archive, "r:gz") as tar:
+        content = tar.extractfile(member) if member in tar.getnames() else None
+        if content is None:
+            raise HostError(f"{archive.name} holds no file {member}", hint=_HINT)
+        with target.open("wb") as file:
+            shutil.copyfileobj(content, file)
+    target.chmod(0o755)

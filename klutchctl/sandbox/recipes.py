@@ -11,8 +11,8 @@ from typing import Final
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Component
 
-MODULE: Final = Path(__file__).parents[1] / "controlplane"
-SERVICES_MODULE: Final = Path(__file__).parents[1] / "crossplane"
+MODULE: Final = Path(__file__).parent / "controlplane"
+SERVICES_MODULE: Final = Path(__file__).parent / "crossplane"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 _CROSSPLANE: Final = "github.com/crossplane/crossplane"
 _PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"

@@ -1,1 +1,0 @@
-"""The executables of the servers: where they come from, and how they are made."""
