@@ -17,7 +17,7 @@ from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.kube import crds
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import before_digest, differences
+from reconciler.planning.objects import before_digest, differences
 
 
 async def do(change: Change, clusters: Clusters) -> Outcome:

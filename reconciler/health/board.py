@@ -22,9 +22,8 @@ from reconciler.health.live_units import LiveUnits, location_of
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
 from reconciler.planning.changes import UnseenCluster
-from reconciler.planning.index import Index
 from reconciler.planning.placement import Blocked
-from reconciler.planning.units import Site
+from reconciler.planning.site import Index, Site
 
 Definitions: TypeAlias = Mapping[str, Manifest | None]
 

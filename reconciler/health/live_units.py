@@ -20,7 +20,7 @@ from reconciler.core.refs import SECRET, GroupResource, Kind
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.health.verdict import UnitFacts
 from reconciler.planning import placement
-from reconciler.planning.units import Site
+from reconciler.planning.site import Site
 
 Inside: TypeAlias = Callable[[Kind, str], Sequence[Manifest]]
 

@@ -28,7 +28,7 @@ from reconciler.fleet.documents import base_model
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
 from reconciler.observe import unavailable
 from reconciler.planning import placement
-from reconciler.planning.index import Index
+from reconciler.planning.site import Index
 
 # A look at all that a control plane holds costs less than so many looks at a space. There are
 # more of them than clusters where bindings lead to several spaces, real ones or not.

@@ -10,16 +10,8 @@ from typing import Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.exports import API_SERVICE_EXPORT
-from reconciler.core import field_set, keys, names
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_text,
-    identity_of,
-    labels_of,
-    name_of,
-    namespace_of,
-)
+from reconciler.core import field_set, keys, manifest, names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Ref
 from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.values import (
@@ -31,13 +23,10 @@ from reconciler.fleet.values import (
     read_unit_policies,
 )
 from reconciler.fleet.wanted import Placement, default_placement
-from reconciler.planning import claims as claiming
-from reconciler.planning import prune_units, units
+from reconciler.planning import permission_claims, prune_units, units
 from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.compare import is_of, is_ours, sealed
-from reconciler.planning.index import Index
-from reconciler.planning.objects import owned_changes
-from reconciler.planning.offers import offer_of
+from reconciler.planning.objects import is_of, is_ours, owned_changes, sealed
+from reconciler.planning.permission_claims import offer_of
 from reconciler.planning.placement import (
     Blocked,
     belongs_to_another,
@@ -46,6 +35,7 @@ from reconciler.planning.placement import (
     unproved,
 )
 from reconciler.planning.prune_units import Prune, let_go, unit_of
+from reconciler.planning.site import Index, Site
 
 _TAKES_OUT: Final = frozenset({Verb.REMEMBER, Verb.UNLIST})
 
@@ -62,7 +52,9 @@ def place(
     if isinstance(found, Blocked):
         return found
     if len(found) > 1:
-        several = ", ".join(f"{namespace_of(one)}/{name_of(one)}" for one in found)
+        several = ", ".join(
+            f"{manifest.namespace_of(one)}/{manifest.name_of(one)}" for one in found
+        )
         return Blocked("ambiguous-space", f"several AppClusterBindings are its own: {several}")
     fresh = replace(
         default_placement(fleet, cluster),
@@ -73,7 +65,7 @@ def place(
     if not found:
         return fresh
     (live,) = found
-    foreign = belongs_to_another(f"AppClusterBinding {name_of(live)}", live, app)
+    foreign = belongs_to_another(f"AppClusterBinding {manifest.name_of(live)}", live, app)
     return foreign or _placed(fleet, cluster, fresh, live)
 
 
@@ -88,10 +80,11 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
     secret = ("spec", "kubeconfigSecretRef")
     return replace(
         fresh,
-        app_cluster_binding=(namespace_of(live), name_of(live)),
-        space=names.app_cluster_binding_space(namespace_of(live), name_of(live)),
-        kubeconfig_namespace=get_text(live, *secret, "namespace") or fresh.kubeconfig_namespace,
-        kubeconfig_name=get_text(live, *secret, "name") or fresh.kubeconfig_name,
+        app_cluster_binding=(manifest.namespace_of(live), manifest.name_of(live)),
+        space=names.app_cluster_binding_space(manifest.namespace_of(live), manifest.name_of(live)),
+        kubeconfig_namespace=manifest.get_text(live, *secret, "namespace")
+        or fresh.kubeconfig_namespace,
+        kubeconfig_name=manifest.get_text(live, *secret, "name") or fresh.kubeconfig_name,
         # What left stays listed here: letting it go is a line of its own.
         unmanaged=unmanaged,
         policies={one.name: said[one.name] for one in unmanaged if one.name in said},
@@ -112,9 +105,11 @@ def _candidates(
     if cluster.adopt:
         return _adopted(cluster, everything)
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
-    current = [binding for binding in labelled if keys.RELEASED not in annotations_of(binding)]
+    current = [
+        binding for binding in labelled if keys.RELEASED not in manifest.annotations_of(binding)
+    ]
     if current:
-        return sorted(current, key=identity_of)
+        return sorted(current, key=manifest.identity_of)
     named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
     former = labelled or [
         binding
@@ -122,7 +117,7 @@ def _candidates(
         if is_of(binding, fleet, cluster.name)
         and (binding is named or recorded(binding) in {app.seen.uid, cluster.identity} - {""})
     ]
-    former.sort(key=identity_of)
+    former.sort(key=manifest.identity_of)
     given = [binding for binding in former if is_claimed(cluster, binding, _space(binding))]
     if former and not given:
         return unproved(cluster, former[0], _space(former[0]))
@@ -132,25 +127,27 @@ def _candidates(
 def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Blocked:
     found = [binding for binding in everything if _space(binding) == cluster.adopt]
     if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
-        return sorted(found, key=identity_of)
+        return sorted(found, key=manifest.identity_of)
     reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
     return Blocked("unknown-space", reason)
 
 
 def _space(app_cluster_binding: Manifest) -> str:
-    return names.app_cluster_binding_space(*identity_of(app_cluster_binding))
+    return names.app_cluster_binding_space(*manifest.identity_of(app_cluster_binding))
 
 
 def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
     """Return what the Bindings of listed units said; what is not named is Release."""
-    return read_unit_policies(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
+    return read_unit_policies(
+        manifest.annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, "")
+    )
 
 
-def plan_unit(site: units.Site, unit: Unit) -> units.UnitPlan:
+def plan_unit(site: Site, unit: Unit) -> units.UnitPlan:
     """Decide about one unit: whether it is listed, and which claims its binding accepts."""
     cp, space = site.control_plane, site.placement.space
     offer = offer_of(cp, space, unit)
-    division = claiming.divide(unit.claims, offer.claims)
+    division = permission_claims.divide(unit.claims, offer.claims)
     (wanted,) = unit_objects(
         site.fleet, unit, site.placement, claims=division.taken, required=division.required
     )
@@ -186,9 +183,9 @@ def plan_unit(site: units.Site, unit: Unit) -> units.UnitPlan:
     )
 
 
-def _other_owner(site: units.Site, bound: Manifest) -> str:
+def _other_owner(site: Site, bound: Manifest) -> str:
     """Return another AppClusterBinding that a binding is of; names of spaces are ambiguous."""
-    labels, (namespace, name) = labels_of(bound), site.placement.app_cluster_binding
+    labels, (namespace, name) = manifest.labels_of(bound), site.placement.app_cluster_binding
     said = (
         labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, namespace),
         labels.get(keys.APP_CLUSTER_BINDING_NAME, name),
@@ -196,7 +193,7 @@ def _other_owner(site: units.Site, bound: Manifest) -> str:
     return "" if said == (namespace, name) else "/".join(said)
 
 
-def prunes(site: units.Site, cluster: str) -> tuple[Prune, ...]:
+def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
@@ -210,7 +207,7 @@ def prunes(site: units.Site, cluster: str) -> tuple[Prune, ...]:
 
 
 def prunes_of(
-    site: units.Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
+    site: Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
 ) -> Iterator[Prune]:
     """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
 
@@ -230,7 +227,7 @@ def prunes_of(
         yield Prune(key, key.name, ref, live, policy, steps, policy, ref)
 
 
-def interrupted(site: units.Site, cluster: str) -> tuple[Prune, ...]:
+def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
@@ -244,19 +241,20 @@ def interrupted(site: units.Site, cluster: str) -> tuple[Prune, ...]:
     )
 
 
-def unmanaged_warning(site: units.Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
     live = _live(site, cluster)
     if live is None or _listed_by_us(live):
         return set()
-    keys_of = (
+    listed = (
         UnitKey(cluster, resource.group, resource.plural) for resource in listed_resources(live)
     )
-    found = sorted(key.name for key in keys_of if key not in site.fleet.units)
-    return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
+    return prune_units.left_alone(
+        cluster, (key.name for key in listed if key not in site.fleet.units)
+    )
 
 
-def _live(site: units.Site, cluster: str) -> Manifest | None:
+def _live(site: Site, cluster: str) -> Manifest | None:
     return live_of(site.fleet, site.fleet.clusters[cluster], site.control_plane, site.app)
 
 
@@ -266,7 +264,7 @@ def _listed_by_us(app_cluster_binding: Manifest) -> bool:
     return field_set.holds(written, field_set.place_of("spec", "apiExports"))
 
 
-def _release_steps(site: units.Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
+def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
     yield Step(Verb.REMEMBER, ref, "that it is being let go")
     yield Step(Verb.UNLIST, ref, "apiExports without it")

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.kubeconfig import (
+    KubeconfigFacts,
+    as_value,
     ca_digest,
     facts_of,
     note_of,
@@ -17,14 +19,12 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
 from reconciler.core.patches import FieldChange
 from reconciler.fleet.compile import cluster_objects
-from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
+from reconciler.fleet.values import AppCluster, ControlPlane, Unit
 from reconciler.fleet.wanted import Rule, Wanted
+from reconciler.planning import objects
 from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.compare import before_digest, is_of, is_ours, sealed
-from reconciler.planning.index import Index
-from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.placement import LOOKED_AT
-from reconciler.planning.units import Site
+from reconciler.planning.site import Index, Site
 
 _KONNECTOR_STEP = 7
 
@@ -71,14 +71,14 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
         line,
         action=Action.UPDATE,
         reason="what its kubeconfig is, for plans that may not read it",
-        before=before_digest(live, {}),
+        before=objects.before_digest(live, {}),
         uid=manifest.uid_of(live),
         steps=(Step(Verb.NOTE, site.carrier),),
     )
     return (note,)
 
 
-def address_warnings(site: Site, cluster: AppCluster, needs: Sequence[Change]) -> set[str]:
+def address_warnings(site: Site, needs: Sequence[Change]) -> set[str]:
     """Warn where a kubeconfig that would be made leads nowhere from the other side."""
     made = any(
         change.action is Action.CREATE and change.wanted and change.wanted.kubeconfig
@@ -86,9 +86,7 @@ def address_warnings(site: Site, cluster: AppCluster, needs: Sequence[Change]) -
     )
     if not made or not site.placement.address:
         return set()
-    plane = site.fleet.control_planes[cluster.control_plane]
-    target = plane if plane.mode is Mode.DIRECT else cluster
-    return {_address_warning(target, site.placement.address)} - {""}
+    return {_address_warning(_target(site), site.placement.address)} - {""}
 
 
 def _address_warning(target: ControlPlane | AppCluster, address: Address) -> str:
@@ -116,7 +114,7 @@ def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change,
     live = index.at(wanted.ref)
     if keeps_rights and live is not None:
         wanted = _widened(wanted, live)
-    return tuple(sealed(one, live, wanted) for one in _decided(site, wanted, live, index))
+    return tuple(objects.sealed(one, live, wanted) for one in _decided(site, wanted, live, index))
 
 
 def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
@@ -133,7 +131,7 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
             if live is not None and _is_foreign_right(site, live, wanted):
                 # Narrowing what a running konnector may do would stop it.
                 return (replace(draft, reason="made by another: its rights are left alone"),)
-            return owned_changes(draft, live, wanted, fleet=site.fleet.name)
+            return objects.owned_changes(draft, live, wanted, fleet=site.fleet.name)
 
 
 def _is_there(site: Site, wanted: Wanted) -> bool:
@@ -145,7 +143,7 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
     in_app = wanted.ref.cluster == site.app.name
     if site.carrier.kind == CLUSTER_BINDING or not in_app:
         return True
-    return live is not None and is_of(live, site.fleet, site.app.name)
+    return live is not None and objects.is_of(live, site.fleet, site.app.name)
 
 
 def _draft(wanted: Wanted, live: Manifest | None) -> Change:
@@ -172,7 +170,7 @@ def _widened(wanted: Wanted, live: Manifest) -> Wanted:
 
 def _is_foreign_right(site: Site, live: Manifest, wanted: Wanted) -> bool:
     rights = (refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING)
-    ours = is_ours(live, fleet=site.fleet.name, cluster=wanted.cluster)
+    ours = objects.is_ours(live, fleet=site.fleet.name, cluster=wanted.cluster)
     return wanted.step == _KONNECTOR_STEP and wanted.ref.kind in rights and not ours
 
 
@@ -184,8 +182,7 @@ def _subject(wanted: Wanted) -> str:
 
 def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
     if live is not None and manifest.is_deleting(live):
-        gone = "it is being deleted; plan again once it is gone"
-        return replace(draft, action=Action.BLOCKED, reason=gone)
+        return replace(draft, action=Action.BLOCKED, reason=f"it {objects.BEING_DELETED}")
     if live is not None:
         return _mended(site, draft, live, wanted)
     installs = site.app.get(refs.DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
@@ -209,16 +206,7 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     meant, held = facts_of(source), facts_of(live)
     if meant is None or held == meant:
         return draft
-    fields = tuple(
-        FieldChange(f"/data/kubeconfig/{name}", before, after)
-        for name, before, after in (
-            ("ca", held.ca_digest if held else None, meant.ca_digest),
-            ("namespace", held.namespace if held else None, meant.namespace),
-            ("server", held.server if held else None, meant.server),
-            ("token", held.token_digest if held else None, meant.token_digest),
-        )
-        if before != after
-    )
+    fields = _ways_apart(held, meant)
     reason = "differs from its source, and the konnector that would mirror it is silent"
     after = wanted.manifest
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=after)
@@ -230,44 +218,56 @@ def _kubeconfig(
     """Compare where a live kubeconfig leads, and as whom, not its bytes."""
     if live is None:
         return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
-    refused = obstacle(live, fleet=site.fleet.name)
+    refused = objects.obstacle(live, fleet=site.fleet.name)
     if refused:
         return replace(draft, action=Action.BLOCKED, reason=refused)
-    fields = tuple(_ways(site, live, index))
+    fields = _ways(site, live, index)
     if not fields:
         return draft
     reason = "leads elsewhere than the files say"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=wanted.manifest)
 
 
-def _ways(site: Site, live: Manifest, index: Index) -> list[FieldChange]:
+def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
     facts = facts_of(live)
     if facts is None:
-        return [FieldChange("/data/kubeconfig", "unusable", "a kubeconfig")]
-    cluster = site.fleet.clusters[site.app.name]
-    control_plane = site.fleet.control_planes[cluster.control_plane]
-    if control_plane.mode is Mode.DIRECT:
-        target: ControlPlane | AppCluster = control_plane
-        namespace, token = (
-            site.placement.space,
-            index.get(refs.SECRET, site.placement.space, names.BINDER),
-        )
+        return (FieldChange("/data/kubeconfig", "unusable", "a kubeconfig"),)
+    target = _target(site)
+    if site.is_direct:
+        namespace = site.placement.space
+        token = index.get(refs.SECRET, namespace, names.BINDER)
     else:
         # Its namespace means nothing in this mode, and another's identity is another's to change.
-        target, namespace = cluster, facts.namespace
+        namespace = facts.namespace
         bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
-        ours = is_of(live, site.fleet, site.app.name)
+        ours = objects.is_of(live, site.fleet, site.app.name)
         token = site.app.get(refs.SECRET, bind, account) if ours else None
     issued = None if token is None else service_account_facts_of(token)
     # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
-    wanted = {
-        "server": (facts.server, target.endpoint or facts.server),
-        "ca": (facts.ca_digest, ca_digest(target.ca) if target.ca else facts.ca_digest),
-        "namespace": (facts.namespace, namespace),
-        "token": (facts.token_digest, issued.token_digest if issued else facts.token_digest),
-    }
-    return [
-        FieldChange(f"/data/kubeconfig/{name}", before, after)
-        for name, (before, after) in sorted(wanted.items())
-        if before != after
-    ]
+    meant = replace(
+        facts,
+        server=target.endpoint or facts.server,
+        ca_digest=ca_digest(target.ca) if target.ca else facts.ca_digest,
+        namespace=namespace,
+        token_digest=issued.token_digest if issued else facts.token_digest,
+    )
+    return _ways_apart(facts, meant)
+
+
+def _target(site: Site) -> ControlPlane | AppCluster:
+    """Return the document of the cluster that the kubeconfig leads to."""
+    cluster = site.fleet.clusters[site.app.name]
+    return site.fleet.control_planes[cluster.control_plane] if site.is_direct else cluster
+
+
+def _ways_apart(live: KubeconfigFacts | None, meant: KubeconfigFacts) -> tuple[FieldChange, ...]:
+    """Return how a live kubeconfig differs from the one that is meant.
+
+    A TLS name belongs to the server that it comes with.
+    """
+    before = {} if live is None else as_value(live)
+    return tuple(
+        FieldChange(f"/data/kubeconfig/{name}", before.get(name), after)
+        for name, after in sorted(as_value(meant).items())
+        if name != "tls-server-name" and before.get(name) != after
+    )

@@ -1,16 +1,26 @@
-"""Decides about one object that we state: create, adopt, update, or nothing."""
+"""Decides about one object that we state: create, adopt, update, or nothing; by what differs.
+
+Objects are compared by the rules of mapping.md 0. Pure, without dry-runs, so that a plan from a
+snapshot is the same.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from reconciler.core import keys, manifest
+from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.core import field_set, keys, manifest
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.patches import FieldChange, pointer
+from reconciler.core.normalize import normalize
+from reconciler.core.patches import FieldChange, field_changes, pointer
+from reconciler.core.server_side_apply import unstated
+from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import differences
 
+BEING_DELETED: Final = "is being deleted; plan again once it is gone"
+
+_DIGEST_LENGTH: Final = 16
 _FLEET: Final = ("metadata", "labels", keys.FLEET)
 _LABELS: Final = "/metadata/labels"
 _CLAIMS: Final = "/spec/permissionClaims"
@@ -55,7 +65,7 @@ def owned_changes(
 def obstacle(live: Manifest, *, fleet: str) -> str:
     """Return why nothing may be written to an object that is there, or ""."""
     if manifest.is_deleting(live):
-        return "it is being deleted; plan again once it is gone"
+        return f"it {BEING_DELETED}"
     owner = manifest.get(live, *_FLEET)
     if owner == fleet or not isinstance(owner, str):
         return ""
@@ -107,3 +117,121 @@ def _updated(
 def _is_mark(change: FieldChange) -> bool:
     """Tell whether an adoption writes this field."""
     return change.path in _MARK_PATHS
+
+
+def differences(
+    live: Manifest, stated: Manifest, *, whole: Manifest | None = None
+) -> tuple[FieldChange, ...]:
+    """Return how `live` differs from what we state, and what of ours is no longer stated.
+
+    Empty = no drift. A field that is known only after the apply agrees with any live value.
+    `whole` is what we state when we create the object, where less of it is compared later.
+    """
+    changes = _changes(live, stated)
+    dropped = _dropped(live, whole or stated)
+    gone = {_pointer(path) for path in dropped}
+    known = {change.path for change in changes}
+    extra = tuple(FieldChange(path, "(ours)", None) for path in sorted(gone - known))
+    return tuple(sorted((*changes, *extra)))
+
+
+def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | None = None) -> str:
+    """Return the digest by which an apply notices that an object changed since the plan.
+
+    It covers the uid, what we compare, and whether the object is being deleted (mapping.md 0).
+    """
+    if live is None:
+        return ""
+    compared = _shadow(normalize(live), normalize(stated))
+    dropped = _dropped(live, whole or stated)
+    content: JSON = {
+        "uid": manifest.uid_of(live),
+        "fields": compared,
+        "ours": sorted(map(_pointer, dropped)),
+        "deleting": manifest.get(live, "metadata", "deletionTimestamp"),
+    }
+    return manifest.digest(content)[:_DIGEST_LENGTH]
+
+
+def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
+    """Return a line with the digest of the live object, where the line touches one."""
+    if live is None or not change.acts:
+        return change
+    return replace(change, before=before_digest(live, wanted.stated, whole=wanted.manifest))
+
+
+def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
+    held = normalize(live)
+    # Most objects hold all that is stated, and then nothing of it waits for the apply to be known.
+    if manifest.covers(held, normalize(stated)):
+        return ()
+    wanted = normalize(_known(stated, live))
+    return () if manifest.covers(held, wanted) else field_changes(_shadow(held, wanted), wanted)
+
+
+def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
+    """Return what we once wrote and no longer state."""
+    written = field_set.owned(live, keys.MANAGER_CLI)
+    return unstated(written, live=live, stated=with_defaults(stated))
+
+
+def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
+    """Tell whether an object carries our two ownership labels."""
+    labels = manifest.get_map(live, "metadata", "labels")
+    return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
+
+
+def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
+    """Tell whether an object is ours and of this cluster, perhaps under a former name of it.
+
+    Whoever asks has found it in that cluster, or in its space (mapping.md 2).
+    """
+    labels = manifest.get_map(live, "metadata", "labels")
+    if labels.get(keys.FLEET) != fleet.name:
+        return False
+    known = manifest.get_text(labels, keys.CLUSTER)
+    return known == cluster or (bool(known) and known not in fleet.clusters)
+
+
+def _known(stated: JSON, live: JSON) -> Manifest:
+    """Put live values where the stated one is known only after the apply."""
+    resolved = _resolve(stated, live)
+    assert isinstance(resolved, Mapping)
+    return resolved
+
+
+def _resolve(stated: JSON, live: JSON) -> JSON:
+    if stated == manifest.KNOWN_AFTER_APPLY:
+        return stated if live is None else live
+    if isinstance(stated, Mapping):
+        held = live if isinstance(live, Mapping) else {}
+        return {key: _resolve(value, held.get(key)) for key, value in stated.items()}
+    return stated
+
+
+def _shadow(live: JSON, stated: JSON) -> Manifest:
+    """Return of `live` what `stated` speaks about."""
+    shadow = _project(live, stated)
+    return shadow if isinstance(shadow, Mapping) else {}
+
+
+def _project(live: JSON, stated: JSON) -> JSON:
+    if isinstance(stated, Mapping) and isinstance(live, Mapping):
+        return {
+            key: _project(live[key], value) if key in live else value
+            for key, value in stated.items()
+            # An absent map or list is an empty one.
+            if key in live or manifest.covers(None, value)
+        }
+    if (
+        isinstance(stated, list | tuple)
+        and isinstance(live, list | tuple)
+        and len(stated) == len(live)
+    ):
+        return [_project(one, other) for one, other in zip(live, stated, strict=True)]
+    return live
+
+
+def _pointer(path: tuple[str, ...]) -> str:
+    """Return an owned path as a JSON pointer; items of keyed lists by their keys."""
+    return pointer(*(step.removeprefix("f:") for step in path))

@@ -7,21 +7,13 @@ from typing import Final
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.api.kubeconfig import facts_of
-from reconciler.core import keys, names
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_map,
-    get_text,
-    labels_of,
-    name_of,
-    namespace_of,
-)
+from reconciler.core import keys, manifest, names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet.values import AppCluster, Fleet
 from reconciler.fleet.wanted import Placement, default_placement
-from reconciler.planning.compare import is_of
-from reconciler.planning.index import Index
+from reconciler.planning.objects import is_of
+from reconciler.planning.site import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +37,7 @@ def place(
     if isinstance(found, Blocked):
         return found
     if len(found) > 1:
-        listed = ", ".join(sorted(map(name_of, found)))
+        listed = ", ".join(sorted(map(manifest.name_of, found)))
         return Blocked("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
     if not found:
         return _unknowable(fleet, cluster, app) or _new(fleet, cluster, control_plane, app)
@@ -77,7 +69,7 @@ def belongs_to_another(what: str, live: Manifest, app: Index) -> Blocked | None:
 
 def recorded(carrier: Manifest) -> str:
     """Return the identity of the app cluster that a space or AppClusterBinding is for, or ""."""
-    return annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
+    return manifest.annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
 
 
 def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
@@ -91,8 +83,8 @@ def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
 
 def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Blocked:
     """Hold a cluster that only says itself that it is the one a space was made for."""
-    released = keys.RELEASED in annotations_of(carrier)
-    was = "was released" if released else f"is that of {labels_of(carrier)[keys.CLUSTER]}"
+    released = keys.RELEASED in manifest.annotations_of(carrier)
+    was = "was released" if released else f"is that of {manifest.labels_of(carrier)[keys.CLUSTER]}"
     return Blocked(
         "unproved-space",
         f"binding space {space} {was}, and nothing but its own word says that {cluster.name} is "
@@ -111,24 +103,26 @@ def _spaces(
     labelled = [
         one
         for one in by_cluster.get(cluster.name, ())
-        if labels_of(one).get(keys.FLEET) == fleet.name
+        if manifest.labels_of(one).get(keys.FLEET) == fleet.name
     ]
-    current = [space for space in labelled if keys.RELEASED not in annotations_of(space)]
+    current = [space for space in labelled if keys.RELEASED not in manifest.annotations_of(space)]
     if current:
         return current
     former = labelled or [
         space
         for space in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
-        if labels_of(space).get(keys.CLUSTER) not in fleet.clusters
+        if manifest.labels_of(space).get(keys.CLUSTER) not in fleet.clusters
         and recorded(space) in {app.seen.uid, cluster.identity} - {""}
     ]
     proved = _taken_over(control_plane, app)
     given = [
-        space for space in former if space in proved or is_claimed(cluster, space, name_of(space))
+        space
+        for space in former
+        if space in proved or is_claimed(cluster, space, manifest.name_of(space))
     ]
     if former and not given:
-        first = min(former, key=name_of)
-        refused = unproved(cluster, first, name_of(first))
+        first = min(former, key=manifest.name_of)
+        refused = unproved(cluster, first, manifest.name_of(first))
         # Where nothing is bound, there is no token of a space either.
         return _UNDECIDED if app.blind and bindings(app) else refused
     if not given and app.blind and _may_be_taken_over(fleet, control_plane, app):
@@ -138,17 +132,21 @@ def _spaces(
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
     """Tell whether a space without our labels offers what another tool bound in the cluster."""
-    bound = {name_of(binding) for binding in bindings(app) if not is_of(binding, fleet, app.name)}
+    bound = {
+        manifest.name_of(binding)
+        for binding in bindings(app)
+        if not is_of(binding, fleet, app.name)
+    }
     free = {
         namespace
         for binding in control_plane.all(CLUSTER_BINDING)
-        if (namespace := namespace_of(binding))
-        and keys.APP_CLUSTER_BINDING_NAME not in labels_of(binding)
+        if (namespace := manifest.namespace_of(binding))
+        and keys.APP_CLUSTER_BINDING_NAME not in manifest.labels_of(binding)
         and (space := control_plane.get(NAMESPACE, "", namespace)) is not None
-        and keys.FLEET not in labels_of(space)
+        and keys.FLEET not in manifest.labels_of(space)
     }
     return any(
-        name_of(offer) in bound
+        manifest.name_of(offer) in bound
         for kind in (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
         for namespace in free
         for offer in control_plane.inside(kind, namespace)
@@ -206,11 +204,15 @@ def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None
         namespace, name = secret_of(binding)
         secret = app.get(SECRET, namespace, name)
         unread = secret is None or facts_of(secret) is None
-        if unread and name_of(binding) in wanted and not is_of(binding, fleet, cluster.name):
+        if (
+            unread
+            and manifest.name_of(binding) in wanted
+            and not is_of(binding, fleet, cluster.name)
+        ):
             problem = "does not exist" if secret is None else "holds no kubeconfig"
             reason = (
-                f"{name_of(binding)} is bound already, and where to cannot be told: its Secret "
-                f"{namespace}/{name} {problem}; repair the Secret first"
+                f"{manifest.name_of(binding)} is bound already, and where to cannot be told: its "
+                f"Secret {namespace}/{name} {problem}; repair the Secret first"
             )
             return Blocked("unreadable-kubeconfig", reason)
     return None
@@ -226,13 +228,13 @@ def bindings(app: Index) -> Sequence[Manifest]:
 
 def _bindings(app: Index) -> Sequence[Manifest]:
     place = "" if app.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-    return sorted(app.inside(API_SERVICE_BINDING, place), key=name_of)
+    return sorted(app.inside(API_SERVICE_BINDING, place), key=manifest.name_of)
 
 
 def secret_of(binding: Manifest) -> tuple[str, str]:
     """Return namespace and name of the kubeconfig Secret that an APIServiceBinding uses."""
-    reference = get_map(binding, "spec", "kubeconfigSecretRef")
-    return get_text(reference, "namespace"), get_text(reference, "name")
+    reference = manifest.get_map(binding, "spec", "kubeconfigSecretRef")
+    return manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
 
 
 def _new(
@@ -241,13 +243,13 @@ def _new(
     space = names.direct_space(fleet.name, cluster.name)
     live = control_plane.get(NAMESPACE, "", space)
     if live is not None:
-        identity = annotations_of(live).get(keys.IDENTITY, "")
+        identity = manifest.annotations_of(live).get(keys.IDENTITY, "")
         if identity != names.direct_identity(fleet.name, cluster.name):
             return Blocked(
                 "foreign-space",
                 f"namespace {space} exists on the control plane with another identity",
             )
-        if keys.RELEASED in annotations_of(live) and not is_claimed(cluster, live, space):
+        if keys.RELEASED in manifest.annotations_of(live) and not is_claimed(cluster, live, space):
             return unproved(cluster, live, space)
         return _known(fleet, cluster, live, control_plane, app)
     return replace(
@@ -261,13 +263,13 @@ def _new(
 def _known(
     fleet: Fleet, cluster: AppCluster, space: Manifest, control_plane: Index, app: Index
 ) -> Placement | Blocked:
-    name = name_of(space)
+    name = manifest.name_of(space)
     foreign = belongs_to_another(f"binding space {name}", space, app)
     if foreign is not None:
         return foreign
     binding = control_plane.get(CLUSTER_BINDING, name, names.CLUSTER_BINDING)
     kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
-    identity = annotations_of(space).get(keys.IDENTITY, "")
+    identity = manifest.annotations_of(space).get(keys.IDENTITY, "")
     return Placement(
         space=name,
         kubeconfig_namespace=name,
@@ -276,7 +278,7 @@ def _known(
             fleet, control_plane.get(SECRET, name, kubeconfig), name, app
         ),
         identity=identity if identity == names.direct_identity(fleet.name, cluster.name) else "",
-        cluster_binding={} if binding is None else get_map(binding, "spec"),
+        cluster_binding={} if binding is None else manifest.get_map(binding, "spec"),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
         cluster_uid=app.seen.uid,
         address=control_plane.seen.address,
@@ -299,7 +301,7 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
         if same or (mine and (secret is None or leads_to(secret) == space)):
             used.add((not same, not ours, name))
     free = {
-        (False, False, name_of(secret))
+        (False, False, manifest.name_of(secret))
         for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE)
         if same_way(secret, source, space)
     }
@@ -323,5 +325,5 @@ def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bo
 
 
 def _secret_name(cluster_binding: Manifest) -> str:
-    found = get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
+    found = manifest.get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
     return found or names.KUBECONFIG

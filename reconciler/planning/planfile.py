@@ -12,17 +12,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from reconciler.core import typed_json
+from reconciler.core import manifest, typed_json
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import (
-    JSON,
-    KNOWN_AFTER_APPLY,
-    Manifest,
-    canonical,
-    digest,
-    get_map,
-    get_maps,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import SECRET, Ref
@@ -41,7 +33,7 @@ _NOT_IDENTITY: Final = frozenset({"format", "version", "id", "summary"})
 # Digests of values, and of the tokens and CAs in kubeconfigs.
 _DIGEST: Final = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 # What may stand in the place of a Secret's value: these words, digests, and kubeconfig facts.
-_WORDS: Final = frozenset({"", KNOWN_AFTER_APPLY, "unusable", "a kubeconfig"})
+_WORDS: Final = frozenset({"", manifest.KNOWN_AFTER_APPLY, "unusable", "a kubeconfig"})
 _PUBLIC_FACTS: Final = frozenset({"server", "tls-server-name", "namespace"})
 _SECRET_FACTS: Final = frozenset({"ca", "token"})
 
@@ -73,7 +65,7 @@ def document(plan: Plan) -> dict[str, JSON]:
 
 def dump(plan: Plan) -> bytes:
     """Return the content of a plan file: canonical JSON and a newline, equal for equal plans."""
-    return canonical(document(plan)) + b"\n"
+    return manifest.canonical(document(plan)) + b"\n"
 
 
 def parse(content: bytes, path: str) -> Plan:
@@ -155,12 +147,12 @@ def _no_such_number(text: str) -> JSON:
 def _identity(found: Manifest) -> str:
     """Digest a document, also one of a later minor version whose new fields we do not know."""
     said = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
-    said["unseen"] = [cluster.get("name") for cluster in get_maps(found, "unseen")]
+    said["unseen"] = [cluster.get("name") for cluster in manifest.get_maps(found, "unseen")]
     said["changes"] = [
         {**change, "reason": ""} if change.get("action") == Action.UNKNOWN else change
-        for change in get_maps(found, "changes")
+        for change in manifest.get_maps(found, "changes")
     ]
-    return digest(said)[:ID_LENGTH]
+    return manifest.digest(said)[:ID_LENGTH]
 
 
 def _content(plan: Plan) -> dict[str, JSON]:
@@ -268,7 +260,7 @@ def _values_at(path: str, value: JSON) -> list[JSON]:
     """Return the values of a Secret that a difference at `path` shows."""
     match path.split("/")[1:]:
         case ["data" | "stringData"]:
-            return list(get_map(value).values())
+            return list(manifest.get_map(value).values())
         case ["data" | "stringData", _]:
             return [value]
         case ["data" | "stringData", _, fact]:
@@ -282,11 +274,17 @@ def _secret_values(value: JSON) -> list[JSON]:
     if value is None or not isinstance(value, Mapping):
         return []
     if value.get("kind") in ("List", "SecretList"):
-        return [found for item in get_maps(value, "items") for found in _secret_values(item)]
+        return [
+            found for item in manifest.get_maps(value, "items") for found in _secret_values(item)
+        ]
     if value.get("kind") != SECRET.kind or value.get("apiVersion") != SECRET.api_version:
         return []
-    applied = get_map(value, "metadata", "annotations").get(LAST_APPLIED)
-    return [*get_map(value, "data").values(), *get_map(value, "stringData").values(), applied]
+    applied = manifest.get_map(value, "metadata", "annotations").get(LAST_APPLIED)
+    return [
+        *manifest.get_map(value, "data").values(),
+        *manifest.get_map(value, "stringData").values(),
+        applied,
+    ]
 
 
 def _is_redacted(value: JSON) -> bool:

@@ -23,7 +23,6 @@ from reconciler.fleet.values import (
     Claim,
     DeletionPolicy,
     Fleet,
-    Mode,
     PruneMode,
     Unit,
     UnitKey,
@@ -44,11 +43,10 @@ from reconciler.planning.changes import (
     WidenedClaim,
 )
 from reconciler.planning.clusters import address_warnings, plan_cluster
-from reconciler.planning.crd_owners import owner_changes
-from reconciler.planning.index import Index
 from reconciler.planning.placement import LOOKED_AT, Blocked
 from reconciler.planning.planfile import identified
-from reconciler.planning.units import Site, UnitPlan, blocked, plan_unit
+from reconciler.planning.site import Index, Site
+from reconciler.planning.units import UnitPlan, blocked, owner_changes, plan_unit
 
 
 @dataclass(slots=True)
@@ -169,8 +167,7 @@ def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
 def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
     """Plan one app cluster: its interrupted releases, its own objects, its units, its prunes."""
     fleet, first = site.fleet, len(draft.changes)
-    direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
-    rules = prune_units if direct else app_cluster_bindings
+    rules = prune_units if site.is_direct else app_cluster_bindings
     draft.changes += map(partial(_resumed, site), rules.interrupted(site, cluster.name))
     if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
@@ -179,8 +176,8 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         )
         needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
-        draft.warnings |= address_warnings(site, cluster, needs)
-    for unit, planned in _units(site, wanted, direct=direct):
+        draft.warnings |= address_warnings(site, needs)
+    for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned)
     draft.warnings |= rules.unmanaged_warning(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
@@ -226,9 +223,9 @@ def _endangered(prune: prune_units.Prune) -> str:
     )
 
 
-def _units(site: Site, wanted: Sequence[Unit], *, direct: bool) -> Iterator[tuple[Unit, UnitPlan]]:
+def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]]:
     """Plan the units; a claim that no resource of its Binding offers blocks all of them."""
-    decide = plan_unit if direct else app_cluster_bindings.plan_unit
+    decide = plan_unit if site.is_direct else app_cluster_bindings.plan_unit
     planned = [(unit, decide(site, unit)) for unit in wanted]
     nowhere: dict[str, set[Claim]] = {}
     for unit, one in planned:
@@ -257,18 +254,12 @@ def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
 
 def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Blocked) -> None:
     """Hold back a whole cluster, or leave it to an apply."""
-    if misplaced.by_apply:
-        draft.changes.append(_whole(cluster, misplaced.reason, Action.ADOPT))
-        lines = (_unknown(cluster, unit) for unit in wanted)
-        draft.changes += (
-            replace(line, action=Action.ADOPT, reason=misplaced.reason) for line in lines
-        )
-        return
-    draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))
-    draft.changes.append(_whole(cluster, misplaced.reason, Action.BLOCKED))
+    action = Action.ADOPT if misplaced.by_apply else Action.BLOCKED
+    if action is Action.BLOCKED:
+        draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))
+    draft.changes.append(_whole(cluster, misplaced.reason, action))
     draft.changes += (
-        replace(_unknown(cluster, unit), action=Action.BLOCKED, reason=misplaced.reason)
-        for unit in wanted
+        replace(_unknown(cluster, unit), action=action, reason=misplaced.reason) for unit in wanted
     )
 
 

@@ -22,11 +22,10 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.planning import app_cluster_bindings, offers, placement
-from reconciler.planning.compare import is_of
-from reconciler.planning.index import Index
+from reconciler.planning import app_cluster_bindings, permission_claims, placement
+from reconciler.planning.objects import BEING_DELETED, is_of
 from reconciler.planning.placement import Blocked
-from reconciler.planning.units import Site
+from reconciler.planning.site import Index, Site
 
 Preflight: TypeAlias = Site | Blocked
 
@@ -34,7 +33,10 @@ Preflight: TypeAlias = Site | Blocked
 def control_planes(fleet: Fleet, live: Live) -> Mapping[str, Index]:
     """Return the control planes of the files that were read, by name."""
     return {
-        name: Index(control_plane_ref_name(name), offers.counted(fleet.control_planes[name], seen))
+        name: Index(
+            control_plane_ref_name(name),
+            permission_claims.counted(fleet.control_planes[name], seen),
+        )
         for name, seen in live.control_planes.items()
         if isinstance(seen, ClusterState) and name in fleet.control_planes
     }
@@ -144,55 +146,42 @@ def _preflight(
     if isinstance(found, Blocked):
         return found
     site = Site(fleet, found, plane, app)
-    carrier = _carrier(site)
     return (
-        _going(site, carrier)
-        or _foreign(site, carrier)
-        or _moved(site, carrier, (*homes.get(app.name, ()), *homes.get(app.seen.uid, ())))
-        or (_left_behind(site, carrier) or _wrong_secret(site) if direct else _mode_changed(site))
+        _going(site)
+        or _foreign(site)
+        or _moved(site, (*homes.get(app.name, ()), *homes.get(app.seen.uid, ())))
+        or (_left_behind(site) or _wrong_secret(site) if direct else _mode_changed(site))
         or site
     )
-
-
-def _carrier(site: Site) -> Ref:
-    """Return what stands for the cluster on its control plane, or would."""
-    if _is_direct(site):
-        return Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
-    return Ref(site.control_plane.name, APP_CLUSTER_BINDING, *site.placement.app_cluster_binding)
-
-
-def _is_direct(site: Site) -> bool:
-    cluster = site.fleet.clusters[site.app.name]
-    return site.fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
 
 
 def _is_proved(site: Site) -> bool:
     """Tell whether more than its own word says which cluster this is (trust.md T14)."""
     if site.fleet.clusters[site.app.name].identity:
         return True
-    live = site.control_plane.at(_carrier(site))
+    live = site.control_plane.at(site.home)
     # A space is given for a proof only, an AppClusterBinding for its name as well.
-    return live is not None and (_is_direct(site) or is_of(live, site.fleet, site.app.name))
+    return live is not None and (site.is_direct or is_of(live, site.fleet, site.app.name))
 
 
-def _going(site: Site, carrier: Ref) -> Blocked | None:
+def _going(site: Site) -> Blocked | None:
     """Refuse a cluster whose space or namespace is being deleted."""
-    space = Ref(carrier.cluster, NAMESPACE, "", site.placement.space)
+    space = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
     for index, ref in (
-        (site.control_plane, carrier),
+        (site.control_plane, site.home),
         (site.control_plane, space),
         (site.app, bind),
     ):
         live = index.at(ref)
         if live is not None and is_deleting(live):
-            reason = f"{ref.object} in {ref.cluster} is being deleted; plan again once it is gone"
-            return Blocked("deleting", reason)
+            return Blocked("deleting", f"{ref.object} in {ref.cluster} {BEING_DELETED}")
     return None
 
 
-def _foreign(site: Site, carrier: Ref) -> Blocked | None:
-    live, fleet = site.control_plane.at(carrier), site.fleet
+def _foreign(site: Site) -> Blocked | None:
+    carrier, fleet = site.home, site.fleet
+    live = site.control_plane.at(carrier)
     labels = {} if live is None else labels_of(live)
     if labels.get(keys.FLEET, fleet.name) != fleet.name:
         reason = f"{carrier.object} belongs to fleet {labels[keys.FLEET]}; release it there first"
@@ -203,13 +192,13 @@ def _foreign(site: Site, carrier: Ref) -> Blocked | None:
     return None
 
 
-def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Blocked | None:
+def _moved(site: Site, homes: Iterable[_Home]) -> Blocked | None:
     """Refuse a cluster with units elsewhere: data does not move, so release them first."""
     found, proved = [], _is_proved(site)
     for home in homes:
         # Two documents may name one control plane.
         same = home.plane.seen.uid == site.control_plane.seen.uid
-        here = same and replace(home.ref, cluster=carrier.cluster) == carrier
+        here = same and replace(home.ref, cluster=site.control_plane.name) == site.home
         if not here and _is_of_cluster(site, home.live, proved=proved) and _lives(home):
             found.append(f"{home.ref.object} in {home.ref.cluster}")
     if not found:
@@ -233,9 +222,9 @@ def _lives(home: _Home) -> bool:
     return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
 
 
-def _left_behind(site: Site, carrier: Ref) -> Blocked | None:
+def _left_behind(site: Site) -> Blocked | None:
     """Refuse a cluster whose bindings lead to a control plane that no document names any more."""
-    there = site.control_plane.at(carrier) is not None
+    there = site.control_plane.at(site.home) is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
         way = placement.secret_of(binding)

@@ -16,11 +16,10 @@ from reconciler.fleet.wanted import Placement
 from reconciler.planning import prune_units
 from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.compare import before_digest, is_ours
-from reconciler.planning.index import Index
-from reconciler.planning.placement import belongs_to_another, secret_of
+from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
+from reconciler.planning.placement import belongs_to_another, recorded, secret_of
 from reconciler.planning.prune_units import Prune
-from reconciler.planning.units import Site
+from reconciler.planning.site import Index, Site
 
 _KONNECTOR: tuple[tuple[refs.Kind, str], ...] = (
     (refs.DEPLOYMENT, names.KONNECTOR),
@@ -68,7 +67,7 @@ def cluster_prunes(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[
     name, known = app.name, _uids(fleet, live)
     found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app)]
     found.sort(key=lambda one: plane.ref(one.kind, one.carrier))
-    return tuple(_checked(one, fleet, live) for one in found if _recorded(one.carrier) not in known)
+    return tuple(_checked(one, fleet, live) for one in found if recorded(one.carrier) not in known)
 
 
 def change_of(gone: ClusterPrune) -> Change:
@@ -109,20 +108,15 @@ def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
     carrier = gone.carrier
     obstacle = belongs_to_another(manifest.name_of(carrier), carrier, gone.site.app)
     reason = "" if obstacle is None else obstacle.reason
-    if not _recorded(carrier):
+    if not recorded(carrier):
         reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"
     elif len(several := _homes(fleet, live, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
     elif manifest.is_deleting(carrier):
-        reason = f"{manifest.name_of(carrier)} is being deleted; plan again once it is gone"
-    elif maybe := _unread(fleet, live, _recorded(carrier)):
+        reason = f"{manifest.name_of(carrier)} {BEING_DELETED}"
+    elif maybe := _unread(fleet, live, recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"
     return replace(gone, prunes=(), obstacle=reason) if reason else gone
-
-
-def _recorded(carrier: Manifest) -> str:
-    """Return the identity of the app cluster that a space or AppClusterBinding is for."""
-    return manifest.annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
 
 
 def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
@@ -173,7 +167,7 @@ def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
     """Tell whether all that a cluster left has been found again under another name."""
     known = _uids(fleet, live)
     mine = [o for _, o in _carriers(fleet, live) if manifest.labels_of(o).get(keys.CLUSTER) == name]
-    return bool(mine) and all(_recorded(one) in known for one in mine)
+    return bool(mine) and all(recorded(one) in known for one in mine)
 
 
 def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[ClusterPrune]:

@@ -3,7 +3,7 @@
 The steps are those of mapping.md 9, Direct mode.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,11 +15,10 @@ from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_o
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import DeletionPolicy, UnitKey, read_unit_policies
 from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.guards import leaving_policy
-from reconciler.planning.index import Index
+from reconciler.planning.objects import before_digest, is_of
 from reconciler.planning.placement import bindings
-from reconciler.planning.units import Site
+from reconciler.planning.site import Index, Site
 
 _NOT_FOR_DELETES: Final = frozenset(
     {Verb.REMEMBER, Verb.POLICY, Verb.RELEASE_COPIES, Verb.FREE_INSTANCES, Verb.FORGET}
@@ -60,8 +59,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     A binding tells; where it is gone already, the request does, or the space remembers, or an
     export that only we can have requested.
     """
-    home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
-    letting_go = remembered(site.control_plane.at(home))
+    letting_go = remembered(site.control_plane.at(site.home))
     found: dict[UnitKey, Prune] = {}
     for index, kind, live, name in _carriers(site, cluster):
         key = unit_of(cluster, name)
@@ -69,8 +67,8 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
             continue
         ref = index.ref(kind, live)
         policy = letting_go.get(name) or _policy(live)
-        steps = tuple(_release(site, key, ref, home))
-        found[key] = Prune(key, _subject(live, name), ref, live, policy, steps, policy, home)
+        steps = tuple(_release(site, key, ref))
+        found[key] = Prune(key, _subject(live, name), ref, live, policy, steps, policy, site.home)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -85,7 +83,7 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
         # Under a binding that is not ours, nothing is taken away.
         if is_of(one, site.fleet, cluster) and name_of(one) not in bound:
             yield cp, API_SERVICE_EXPORT_REQUEST, one, name_of(one)
-    home = cp.get(NAMESPACE, "", space)
+    home = cp.at(site.home)
     if home is None:
         return
     for name in remembered(home):
@@ -103,8 +101,7 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     Where the binding is gone, the copies are let go first: a konnector that meets copies that
     are still bound deletes those whose twin is gone.
     """
-    home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
-    live = site.control_plane.at(home)
+    home, live = site.home, site.control_plane.at(site.home)
     bound = set(map(name_of, bindings(site.app)))
     found = []
     for name in sorted(remembered(live)):
@@ -135,8 +132,13 @@ def unnamed_bindings(site: Site, cluster: str) -> list[Manifest]:
 
 def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     """Return a sentence that lists them, if any (mapping.md 0, Ownership)."""
-    found = sorted(map(name_of, unmanaged_bindings(site, cluster)))
-    return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
+    return left_alone(cluster, map(name_of, unmanaged_bindings(site, cluster)))
+
+
+def left_alone(cluster: str, unmanaged: Iterable[str]) -> set[str]:
+    """Return a sentence about services that are bound in a cluster beside the files, if any."""
+    listed = ", ".join(sorted(unmanaged))
+    return {f"{cluster}: unmanaged, and left alone: {listed}"} if listed else set()
 
 
 def change_of(site: Site, prune: Prune, *, in_use: int | None = None) -> Change:
@@ -196,13 +198,13 @@ def _stay(count: int | None) -> str:
     return "stays" if count == 1 else "stay"
 
 
-def _release(site: Site, key: UnitKey, carrier: Ref, home: Ref) -> Iterator[Step]:
-    yield Step(Verb.REMEMBER, home, "that it is being let go")
+def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
+    yield Step(Verb.REMEMBER, site.home, "that it is being let go")
     if carrier.kind == API_SERVICE_BINDING:
         yield Step(Verb.POLICY, carrier, "deletion-policy Release")
     yield from _unbind(site, key, carrier)
     yield from let_go(site, key)
-    yield Step(Verb.FORGET, home)
+    yield Step(Verb.FORGET, site.home)
 
 
 def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:

@@ -1,52 +1,27 @@
 """Plans one unit in Direct mode: its request and its binding (mapping.md 3, 5, 6)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
-from reconciler.api.kubeconfig import noted
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, is_from_konnector
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.compile import Wanted, unit_objects
-from reconciler.fleet.values import Claim, Fleet, Unit
+from reconciler.fleet.values import Claim, Unit
 from reconciler.fleet.wanted import Placement
-from reconciler.planning import claims as claiming
+from reconciler.planning import permission_claims
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
-from reconciler.planning.compare import is_of, sealed
-from reconciler.planning.index import Index
-from reconciler.planning.objects import obstacle, owned_changes
-from reconciler.planning.offers import offer_of
+from reconciler.planning.objects import before_digest, is_of, obstacle, owned_changes, sealed
+from reconciler.planning.permission_claims import offer_of
 from reconciler.planning.placement import same_way, secret_of
+from reconciler.planning.site import Site
 
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One app cluster on its control plane, both seen."""
-
-    fleet: Fleet
-    placement: Placement
-    control_plane: Index
-    app: Index
-
-    @property
-    def carrier(self) -> Ref:
-        """What names the kubeconfig that klutchctl writes, and notes what that is."""
-        if self.placement.app_cluster_binding != ("", ""):
-            return Ref(
-                self.control_plane.name, APP_CLUSTER_BINDING, *self.placement.app_cluster_binding
-            )
-        space = self.placement.space
-        return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
-
-    @property
-    def undecided(self) -> bool:
-        """Whether only who may read Secrets knows what the cluster's credentials are."""
-        live = self.control_plane.at(self.carrier)
-        blind = self.control_plane.blind and live is not None
-        return blind and noted(manifest.annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
+_LEFT_AS_IT_IS: Final = frozenset({Action.NOOP, Action.UPDATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +41,7 @@ class UnitPlan:
 def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     """Decide about one unit that the files want."""
     offer = offer_of(site.control_plane, site.placement.space, unit)
-    division = claiming.divide(unit.claims, offer.claims)
+    division = permission_claims.divide(unit.claims, offer.claims)
     problem = offer.problem or claim_problem(unit, division)
     request, binding = _wanted(site, unit, division)
     problem = problem or _obstacle(site, unit, request, binding)
@@ -87,7 +62,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     )
 
 
-def claim_problem(unit: Unit, division: claiming.Division) -> str:
+def claim_problem(unit: Unit, division: permission_claims.Division) -> str:
     """Return why a unit's claims cannot be accepted, or ""."""
     if not division.wider:
         return ""
@@ -98,7 +73,7 @@ def claim_problem(unit: Unit, division: claiming.Division) -> str:
     )
 
 
-def _wanted(site: Site, unit: Unit, division: claiming.Division) -> tuple[Wanted, Wanted]:
+def _wanted(site: Site, unit: Unit, division: permission_claims.Division) -> tuple[Wanted, Wanted]:
     request, binding = unit_objects(
         site.fleet, unit, _own_way(site, unit), claims=division.taken, required=division.required
     )
@@ -242,22 +217,22 @@ def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedC
     for claim in map(
         normalize_claim, manifest.get_maps(wanted.manifest, "spec", "permissionClaims")
     ):
-        if claiming.is_wider(claim, held):
-            before = [claiming.reach(one) for one in claiming.alike(claim, held)]
+        if permission_claims.is_wider(claim, held):
+            before = [permission_claims.reach(one) for one in permission_claims.alike(claim, held)]
             found.append(
                 WidenedClaim(
                     unit=unit.key,
                     binding=unit.binding,
-                    claim=claiming.title(claim),
+                    claim=permission_claims.title(claim),
                     before=", ".join(sorted(before)) or "nothing",
-                    after=claiming.reach(claim),
+                    after=permission_claims.reach(claim),
                     origin=unit.origin,
                 )
             )
     return tuple(found)
 
 
-def unaccepted(unit: Unit, division: claiming.Division) -> tuple[str, ...]:
+def unaccepted(unit: Unit, division: permission_claims.Division) -> tuple[str, ...]:
     """Return a sentence for each claim that is offered and not named."""
     place = f"{unit.key} ({unit.origin})"
     sentences = [
@@ -294,3 +269,55 @@ def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
         uid="" if live is None else manifest.uid_of(live),
         wanted=wanted,
     )
+
+
+def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the line that gives a CRD its binding as the owner again, where that is due.
+
+    `changes` are the other lines of the unit. Those that make a binding see to the CRD
+    themselves, and one that is adopted is left as it is. A CRD that no konnector made, or that
+    another live binding owns, is not touched.
+    """
+    bound = next((change for change in changes if change.ref.kind == API_SERVICE_BINDING), None)
+    if bound is None or bound.action not in _LEFT_AS_IT_IS or _may_not_own(site):
+        return ()
+    index = site.app if bound.ref.cluster == site.app.name else site.control_plane
+    live, crd = index.at(bound.ref), site.app.get(CRD, "", unit.key.name)
+    if live is None or crd is None or manifest.is_deleting(crd) or not is_from_konnector(crd):
+        return ()
+    owners = _owners(crd)
+    if manifest.uid_of(live) in owners or owners & _live_bindings(site):
+        return ()
+    line = replace(
+        bound,
+        ref=site.app.ref(CRD, crd),
+        action=Action.UPDATE,
+        reason="its binding was made again, and the konnector takes the CRD for another's",
+        before=before_digest(crd, {}),
+        uid=manifest.uid_of(crd),
+        after=None,
+        fields=(),
+        steps=(Step(Verb.OWN, site.app.ref(CRD, crd), "ownerReference to the binding"),),
+    )
+    return (line,)
+
+
+def _may_not_own(site: Site) -> bool:
+    """Tell whether the garbage collector would miss a cluster-scoped owner, and delete the CRD."""
+    return not site.is_direct and site.placement.bindings_cluster_scoped
+
+
+def _owners(crd: Manifest) -> set[str]:
+    """Return the uids of the bindings that own a CRD: `observe.objects` keeps no other owners."""
+    return {
+        manifest.get_text(owner, "uid")
+        for owner in manifest.get_maps(crd, "metadata", "ownerReferences")
+    }
+
+
+def _live_bindings(site: Site) -> set[str]:
+    return {
+        manifest.uid_of(binding)
+        for index in (site.app, site.control_plane)
+        for binding in index.all(API_SERVICE_BINDING)
+    }

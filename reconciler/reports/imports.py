@@ -24,7 +24,7 @@ from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning.changes import Action, Change, Plan
-from reconciler.planning.claims import ANY, title
+from reconciler.planning.permission_claims import ANY, title
 from reconciler.planning.placement import Blocked
 from reconciler.reports.unmanaged import UnnamedBinding, preflights, unnamed_bindings
 

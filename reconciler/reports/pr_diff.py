@@ -28,7 +28,7 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning import claims
+from reconciler.planning import permission_claims
 
 
 class Effect(StrEnum):
@@ -88,7 +88,7 @@ _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
 _TOLD_ELSEWHERE: Final = frozenset({"name", "origin", "key"})
 _OF_OTHERS: Final = frozenset({"konnector", "vars"})
 _NAMES: Final = {"ca": "caFile"}
-# What `planning.claims` compares of a claim, and where it is written.
+# What `planning.permission_claims` compares of a claim, and where it is written.
 _JUDGED: Final = frozenset(
     {
         *("group", "resource", "version", "owner"),
@@ -255,7 +255,7 @@ def _reach(claim: Claim) -> str:
     said = [
         f"{what} [{', '.join(names)}]"
         for what, names in (("names", claim.names), ("namespaces", claim.namespaces))
-        if names != (claims.ANY,)
+        if names != (permission_claims.ANY,)
     ]
     labels = (",".join(f"{key}={value}" for key, value in pairs) for pairs in claim.labels)
     if claim.labels:
@@ -311,7 +311,9 @@ def _list_differences(
 
 def _claimed(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> Effect:
     than = common_manifests.wire_claims(before, ())
-    if any(claims.is_wider(claim, than) for claim in common_manifests.wire_claims(after, ())):
+    if any(
+        permission_claims.is_wider(claim, than) for claim in common_manifests.wire_claims(after, ())
+    ):
         return Effect.WIDEN
     then, now = (sorted(map(_unjudged, some)) for some in (before, after))
     return Effect.CHANGE if not any(now) or then == now else Effect.RIGHTS

@@ -11,12 +11,12 @@ from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.live import Live
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET
-from reconciler.fleet.values import Fleet, Mode, UnitKey
+from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
-from reconciler.planning.compare import is_of
+from reconciler.planning.objects import is_of
 from reconciler.planning.preflight import Preflight
 from reconciler.planning.prune_units import unit_of
-from reconciler.planning.units import Site
+from reconciler.planning.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,7 @@ def unnamed_bindings(
 
 
 def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
-    plane = fleet.control_planes[fleet.clusters[cluster].control_plane]
-    if plane.mode is Mode.DIRECT:
+    if site.is_direct:
         unnamed = prune_units.unnamed_bindings(site, cluster)
         yield from (_direct(site, one, cluster) for one in unnamed)
     else:

@@ -20,7 +20,7 @@ from reconciler.core.secret import Secret
 from reconciler.fleet.compile import cluster_objects, unit_objects
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Owner, Rbac
 from reconciler.fleet.wanted import default_placement
-from reconciler.planning.compare import differences
+from reconciler.planning.objects import differences
 from tests.support import fleets
 from tests.support.raw import http_session
 

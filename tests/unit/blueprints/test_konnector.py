@@ -12,7 +12,7 @@ from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import manifest, names
 from reconciler.core.normalize import normalize
-from reconciler.planning.compare import differences
+from reconciler.planning.objects import differences
 
 DATA = Path(__file__).with_name("data")
 RECORDED = yaml.safe_load_all(DATA.joinpath("konnector.yaml").read_text())

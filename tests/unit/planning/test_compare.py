@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.manifest import KNOWN_AFTER_APPLY
-from reconciler.planning.compare import differences
+from reconciler.planning.objects import differences
 
 TYPE = {"apiVersion": "example.com/v1", "kind": "Thing"}
 LATER = KNOWN_AFTER_APPLY

@@ -1,7 +1,8 @@
-"""Indexes the objects of one cluster for look-ups. Decides nothing."""
+"""Sites: an app cluster on its control plane, both seen, and indexed for look-ups."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
@@ -17,7 +18,9 @@ from reconciler.core.manifest import (
     labels_of,
     namespace_of,
 )
-from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
+from reconciler.fleet.values import Fleet
+from reconciler.fleet.wanted import Placement
 
 T = TypeVar("T")
 
@@ -110,3 +113,42 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
                     "data": {names.KUBECONFIG: as_value(facts)},
                 }
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One app cluster on its control plane, both seen."""
+
+    fleet: Fleet
+    placement: Placement
+    control_plane: Index
+    app: Index
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the units are bound in Direct mode, else by an AppClusterBinding."""
+        return self.placement.app_cluster_binding == ("", "")
+
+    @property
+    def home(self) -> Ref:
+        """What stands for the app cluster on its control plane, or would."""
+        if self.is_direct:
+            return Ref(self.control_plane.name, NAMESPACE, "", self.placement.space)
+        return Ref(
+            self.control_plane.name, APP_CLUSTER_BINDING, *self.placement.app_cluster_binding
+        )
+
+    @property
+    def carrier(self) -> Ref:
+        """What names the kubeconfig that klutchctl writes, and notes what that is."""
+        if not self.is_direct:
+            return self.home
+        space = self.placement.space
+        return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether only who may read Secrets knows what the cluster's credentials are."""
+        live = self.control_plane.at(self.carrier)
+        blind = self.control_plane.blind and live is not None
+        return blind and noted(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
