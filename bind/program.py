@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bind.app_cluster_binding import decide as app_cluster_binding_decide
+from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
 from bind.cluster_binding.controller import BinderRole, ClusterBindings
 from bind.export.controller import ExportRequests, Exports
@@ -173,7 +173,7 @@ def _reconcilers(
         ),
     }
     if settings.control_plane_mode:
-        terms = app_cluster_binding_decide.Terms(
+        terms = facts.Terms(
             control_plane=informers.cluster.name,
             konnector_image=settings.konnector_image,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding import ownership, release
+from bind.app_cluster_binding import facts, ownership, release
+from bind.app_cluster_binding.facts import DELETE, RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
 from bind.app_cluster_binding.release import ReleaseTerms
-from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import conditions, keys, manifest
@@ -29,7 +28,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
 
-_FAILED: Final = own_causes.CLEANUP_FAILED
+_FAILED: Final = facts.CLEANUP_FAILED
 
 _Held = tuple[Kind, Manifest]
 
@@ -118,7 +117,7 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     if ownership.is_ours(namespace, seen):
         return Decision.merge([_gone(held, terms), _missed(held)])
     if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
-        return own_causes.trouble(own_causes.CLEANUP_WAITING, _unproven(seen))
+        return facts.trouble(facts.CLEANUP_WAITING, _unproven(seen))
     step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
     return Decision.merge([Decision(tasks=(Task((step,), _FAILED),)), _missed(held)])
 
@@ -180,7 +179,7 @@ def _gone(found: Iterable[_Held], terms: Terms) -> Decision:
 def _missed(found: Iterable[_Held]) -> Decision:
     """Return what is waited for, each in a condition of its own."""
     return Decision.merge(
-        own_causes.trouble(own_causes.CLEANUP_WAITING, _still(kind, live)) for kind, live in found
+        facts.trouble(facts.CLEANUP_WAITING, _still(kind, live)) for kind, live in found
     )
 
 
@@ -205,16 +204,16 @@ def _waiting(seen: Seen, terms: Terms, now: datetime, part: Decision) -> Decisio
     if left > timedelta():
         again = left if part.again is None else min(left, part.again)
         whole = Decision.merge([part, Decision(again=again)])
-        return own_causes.summed_up(live, whole, judged=(own_causes.CLEANED_UP,))
+        return facts.summed_up(live, whole, judged=(facts.CLEANED_UP,))
     waiting = " ".join(each.message for each in part.conditions)
     message = f"{waiting} {_advice(seen, now)}"
     late = Decision(
         tasks=part.tasks,
-        conditions=(conditions.false(own_causes.CLEANUP_TIMED_OUT, message),),
+        conditions=(conditions.false(facts.CLEANUP_TIMED_OUT, message),),
         notes=(Note("CleanupTimedOut", message, type="Warning"),) if _is_new(live) else (),
         again=part.again,
     )
-    return own_causes.summed_up(live, late, judged=(own_causes.CLEANED_UP,))
+    return facts.summed_up(live, late, judged=(facts.CLEANED_UP,))
 
 
 def _advice(seen: Seen, now: datetime) -> str:
@@ -235,8 +234,8 @@ def _advice(seen: Seen, now: datetime) -> str:
 
 def _is_new(live: Manifest) -> bool:
     held = conditions.parse(manifest.get_list(live, "status", "conditions"))
-    said = conditions.find(held, own_causes.CLEANED_UP)
-    return said is None or said.reason != own_causes.CLEANUP_TIMED_OUT.reason
+    said = conditions.find(held, facts.CLEANED_UP)
+    return said is None or said.reason != facts.CLEANUP_TIMED_OUT.reason
 
 
 def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.app_cluster_binding import decide
-from bind.app_cluster_binding.decide import Seen, Space, Terms
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, index_key
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.controller.executor import Executor, Observed, observed

@@ -8,28 +8,26 @@ the first look makes the Namespace and the ClusterBinding, and the next one the 
 from datetime import datetime
 from typing import Final
 
-from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import (
     cleanup,
+    facts,
     konnector,
     ownership,
     services,
     space,
 )
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
-from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Decision, Task
 from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
 
-__all__ = ["Seen", "Space", "Terms", "decide"]
-
 _JUDGED: Final = (
     reasons.SECRET_VALID,
-    own_causes.SPACE_READY,
-    own_causes.BINDINGS_READY,
+    facts.SPACE_READY,
+    facts.BINDINGS_READY,
     reasons.EXPORTS_READY,
     reasons.KONNECTOR_DEPLOYED,
 )
@@ -56,7 +54,7 @@ def _finalizer(live: Manifest, terms: Terms) -> Decision:
     """Nothing is made before it is sure that it will be cleaned up."""
     finalizers = [*finalizers_of(live), keys.APP_CLUSTER_BINDING_CLEANUP]
     step = terms.change(APP_CLUSTER_BINDING, live, metadata={"finalizers": finalizers})
-    return Decision(tasks=(Task((step,), own_causes.SPACE_FAILED),))
+    return Decision(tasks=(Task((step,), facts.SPACE_FAILED),))
 
 
 def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
@@ -65,13 +63,11 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
     if wrong is not None:
         return _without_kubeconfig(seen, terms, now, wrong)
     if unusable is not None:
-        return own_causes.summed_up(
-            live, unusable, judged=(reasons.SECRET_VALID, own_causes.SPACE_READY)
-        )
+        return facts.summed_up(live, unusable, judged=(reasons.SECRET_VALID, facts.SPACE_READY))
     here = _proven(seen)
     if here is None or here.cluster_binding is None:
         made = space.claim(seen, terms)
-        return own_causes.summed_up(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
+        return facts.summed_up(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
     parts = (
         space.content(seen, here, terms),
         services.bound(seen, here, terms),
@@ -79,7 +75,7 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
         services.pruned(seen, here, terms, now),
         konnector.deployed(seen, here, terms),
     )
-    return own_causes.summed_up(live, Decision.merge(parts), judged=_JUDGED)
+    return facts.summed_up(live, Decision.merge(parts), judged=_JUDGED)
 
 
 def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Condition) -> Decision:
@@ -96,20 +92,20 @@ def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Conditio
             judged.add(reasons.KONNECTOR_DEPLOYED)
     part = Decision.merge(parts)
     types = [each for each in _JUDGED if each in judged | _types(part)]
-    return own_causes.summed_up(seen.app_cluster_binding, part, judged=types, beside=beside)
+    return facts.summed_up(seen.app_cluster_binding, part, judged=types, beside=beside)
 
 
 def _unusable(seen: Seen) -> Decision | None:
     """Return why the Namespace of this name cannot be the binding space, or None."""
     wrong = ownership.name_problem(seen)
     if wrong:
-        return own_causes.trouble(own_causes.SPACE_NAME_INVALID, wrong)
+        return facts.trouble(facts.SPACE_NAME_INVALID, wrong)
     verdict = ownership.verdict(seen)
     if verdict.standing is Ownership.TAKEN:
-        return own_causes.trouble(own_causes.SPACE_TAKEN, verdict.reason)
+        return facts.trouble(facts.SPACE_TAKEN, verdict.reason)
     if seen.space is not None and is_deleting(seen.space.namespace):
         message = f"Waiting until Namespace {seen.space_name}, which is being deleted, is gone."
-        return own_causes.trouble(own_causes.SPACE_TERMINATING, message)
+        return facts.trouble(facts.SPACE_TERMINATING, message)
     return None
 
 

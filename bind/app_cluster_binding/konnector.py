@@ -8,8 +8,8 @@ Deployment says of itself (F48).
 import itertools
 from typing import Final
 
-from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding.seen import Seen, Space, Terms
+from bind.app_cluster_binding import facts
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, manifest, reasons
@@ -23,7 +23,7 @@ from reconciler.core.server_side_apply import unstated
 
 _FAILED: Final = reasons.KONNECTOR_DEPLOYMENT_FAILED
 _FEW: Final = 5  # fields that a message names
-_PROGRESSING: Final = own_causes.KONNECTOR_PROGRESSING
+_PROGRESSING: Final = facts.KONNECTOR_PROGRESSING
 
 
 def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
@@ -36,7 +36,7 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
         return Decision(conditions=(obstacle,))
     live = space.deployment
     if live is not None and manifest.is_deleting(live):
-        return own_causes.trouble(_PROGRESSING, "Waiting until the former konnector is gone.")
+        return facts.trouble(_PROGRESSING, "Waiting until the former konnector is gone.")
     stated = _stated(seen, terms, overrides, live)
     if live is not None and _is_as(live, stated):
         found = availability(live)
@@ -69,7 +69,7 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None
         f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
         " operator of the control plane start klutch-bind with --konnector-overrides=All."
     )
-    return conditions.false(own_causes.OVERRIDE_NOT_ALLOWED, message)
+    return conditions.false(facts.OVERRIDE_NOT_ALLOWED, message)
 
 
 def removed(space: Space, terms: Terms) -> Decision:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final
 
-from bind.app_cluster_binding.seen import Seen, Space
+from bind.app_cluster_binding.facts import Seen, Space
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding.seen import Space, Terms
+from bind.app_cluster_binding.facts import Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, Liveness, heartbeat_of, liveness
 from reconciler.api.exports import reports_sync
 from reconciler.core import keys

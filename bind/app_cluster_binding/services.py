@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding import release
+from bind.app_cluster_binding import facts, release
+from bind.app_cluster_binding.facts import RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import is_ours
 from bind.app_cluster_binding.release import ReleaseTerms
-from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
@@ -66,11 +65,11 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """
     lives = release.lives(space, now) and not seen.is_forced
     listed = {resource.name for resource in seen.resources}
-    how = ReleaseTerms(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
+    how = ReleaseTerms(policy=RELEASE, lives=lives, failure=facts.BINDING_FAILED, now=now)
     leaving = [o for o in space.bindings if is_ours(o, seen) and manifest.name_of(o) not in listed]
     parts = [release.let_go(one, how, terms) for one in leaving]
     if seen.is_forced:
-        parts += [release.force(one, own_causes.BINDING_FAILED, terms) for one in leaving]
+        parts += [release.force(one, facts.BINDING_FAILED, terms) for one in leaving]
     waiting = set() if seen.is_forced else {manifest.name_of(one) for one in leaving}
     exports = [one for one in space.exports if manifest.name_of(one) not in listed]
     held = [one for one in exports if release.is_unconfirmed(one, lives=lives)]
@@ -84,7 +83,7 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
         {manifest.name_of(one) for one in (*leaving, *held) if lives or manifest.is_deleting(one)}
     )
     if slow:
-        draining = conditions.false(own_causes.BINDINGS_DRAINING, _slow(seen, slow))
+        draining = conditions.false(facts.BINDINGS_DRAINING, _slow(seen, slow))
         parts.append(Decision(conditions=(draining,), again=release.RECHECK))
     return Decision.merge([*parts, Decision(tasks=gone)])
 
@@ -114,7 +113,7 @@ def _bound(
 ) -> Decision:
     if template is None:
         message = f"No APIServiceExportTemplate offers {resource.name}."
-        missing = own_causes.trouble(own_causes.TEMPLATE_NOT_FOUND, message)
+        missing = facts.trouble(facts.TEMPLATE_NOT_FOUND, message)
         if live is None:
             return missing
         return Decision.merge([missing, _repaired(seen, terms, live, [])])
@@ -132,7 +131,7 @@ def _bound(
         spec=spec,
     )
     step = Create(API_SERVICE_BINDING, made)
-    return Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),))
+    return Decision(tasks=(Task((step,), facts.BINDING_FAILED),))
 
 
 def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Decision:
@@ -143,10 +142,10 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
         body["metadata"] = {"labels": seen.labels}
     if claims and "permissionClaims" not in manifest.get_map(live, "spec"):
         body["spec"] = {"permissionClaims": claims}
-    found = [release.keep(live, own_causes.BINDING_FAILED, terms)]
+    found = [release.keep(live, facts.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
         step = terms.change(API_SERVICE_BINDING, live, **body)
-        found.append(Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
+        found.append(Decision(tasks=(Task((step,), facts.BINDING_FAILED),)))
     ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
         other = f"{manifest.get_text(ref, 'namespace')}/{manifest.get_text(ref, 'name')}"
@@ -155,7 +154,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
             f" instead of {seen.space_name}/{seen.secret_name}, which"
             " cannot be changed: take it out of apiExports and put it in again."
         )
-        found.append(own_causes.trouble(own_causes.BINDING_INVALID, message))
+        found.append(facts.trouble(facts.BINDING_INVALID, message))
     return Decision.merge(found)
 
 
@@ -208,14 +207,14 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):
-        waiting = own_causes.trouble(own_causes.REQUEST_WAITING, f"{what} waits: {said}")
+        waiting = facts.trouble(facts.REQUEST_WAITING, f"{what} waits: {said}")
         return waiting if said else NOTHING
     if _resources_of(live) != _resources_of(made):
         return replaced
     if phase == "Failed":
         reason = manifest.get_text(live, "status", "terminalMessage") or said
         # The request is deleted once it is old enough, and then made anew.
-        return own_causes.trouble(own_causes.REQUEST_REFUSED, f"{what} failed: {reason}")
+        return facts.trouble(facts.REQUEST_REFUSED, f"{what} failed: {reason}")
     left = SETTLED - (now - _since(ready, live, now))
     return replaced if left <= timedelta() else Decision(again=left)
 
@@ -226,7 +225,7 @@ def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) ->
 
 
 def _making(*steps: Step) -> Decision:
-    return Decision(tasks=(Task(steps, own_causes.EXPORT_FAILED),))
+    return Decision(tasks=(Task(steps, facts.EXPORT_FAILED),))
 
 
 def _resources_of(request: Manifest) -> list[GroupResource]:
@@ -247,7 +246,7 @@ def _is_asked(seen: Seen, request: Manifest) -> bool:
 
 def _deletes(terms: Terms, kind: Kind, found: Iterable[Manifest]) -> tuple[Task, ...]:
     return tuple(
-        Task((terms.deletion(kind, one),), own_causes.EXPORT_FAILED)
+        Task((terms.deletion(kind, one),), facts.EXPORT_FAILED)
         for one in found
         if not manifest.is_deleting(one)
     )

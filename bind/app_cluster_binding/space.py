@@ -6,8 +6,8 @@ Steps 2 and 3 of protocol-bind.md C.6.
 from collections.abc import Iterator
 
 from bind import bounds, rbac_changes
-from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding.seen import Seen, Space, Terms
+from bind.app_cluster_binding import facts
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints import objects, rbac
@@ -37,7 +37,7 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
             f"Kubeconfig secret {place} is in another namespace, which nobody has allowed: annotate"
             f" it with {keys.ALLOW_APP_CLUSTER_BINDING}={'/'.join(seen.place)}."
         )
-        return conditions.false(own_causes.SECRET_NOT_GRANTED, message)
+        return conditions.false(facts.SECRET_NOT_GRANTED, message)
     if seen.source is None:
         message = f"Kubeconfig secret {place} not found."
         return conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message)
@@ -66,10 +66,10 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     )
     steps.append(Create(CLUSTER_BINDING, made))
     held = conditions.parse(manifest.get_list(seen.app_cluster_binding, "status", "conditions"))
-    waiting = conditions.false(own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
+    waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
     said = conditions.find(held, reasons.KONNECTOR_DEPLOYED) is not None
     return Decision(
-        tasks=(Task(tuple(steps), own_causes.SPACE_FAILED),), conditions=() if said else (waiting,)
+        tasks=(Task(tuple(steps), facts.SPACE_FAILED),), conditions=() if said else (waiting,)
     )
 
 
@@ -89,7 +89,7 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
             rbac.control_plane_role_binding(seen.space_name),
         ),
     )
-    tasks = tuple(Task(steps, own_causes.SPACE_FAILED) for steps in changes if steps)
+    tasks = tuple(Task(steps, facts.SPACE_FAILED) for steps in changes if steps)
     return Decision(tasks=tasks)
 
 

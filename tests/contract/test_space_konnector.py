@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bind.app_cluster_binding import konnector
-from bind.app_cluster_binding.decide import Seen, Space, Terms
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.blueprints import konnector as blueprint
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Patch, Step

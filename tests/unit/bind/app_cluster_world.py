@@ -8,7 +8,8 @@ import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bind.app_cluster_binding.decide import Seen, Space, Terms, decide
+from bind.app_cluster_binding.decide import decide
+from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bind.app_cluster_binding.decide import Terms
+from bind.app_cluster_binding.facts import Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core import keys, names
