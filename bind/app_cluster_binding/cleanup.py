@@ -10,36 +10,71 @@ somebody saying so. To say so: annotation `klutchctl.dev/force-cleanup: "true"`.
 is no longer waited for: it goes at once, with its rights, and our finalizer is taken off the
 bindings; what it manages in the app cluster stays there as it is. What else holds an object is
 for others to take off.
+
+An APIServiceBinding is let go so that the konnector can leave the app cluster in order. Ours puts a
+finalizer on a binding as soon as it carries the annotation `deletion-policy`, and takes it off once
+it is done. It gets a moment to do so before the binding is deleted. No other konnector knows of it,
+so the annotation is set only now: a finalizer that nobody takes off would hold space and
+AppClusterBinding for ever.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding import facts, ownership, release
+from bind.app_cluster_binding import facts, ownership
 from bind.app_cluster_binding.facts import DELETE, RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
-from bind.app_cluster_binding.release import ReleaseTerms
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
+    Liveness,
+    heartbeat_of,
+    liveness,
+)
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, reports_sync
 from reconciler.core import conditions, keys, manifest
+from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+)
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
 
 _FAILED: Final = facts.CLEANUP_FAILED
+DRAIN_TIMEOUT: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
+RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
+_AHEAD: Final = timedelta(minutes=5)  # so far a konnector's clock may be
+_LONGEST: Final = timedelta(hours=1)  # until a konnector that says nothing is taken for gone
 
 _Held = tuple[Kind, Manifest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseTerms:
+    """How bindings are let go. `policy` is Release or Delete; `failure` is said of a failed write.
+
+    `lives`: whether a konnector is there that may do something about it.
+    """
+
+    policy: str
+    lives: bool
+    failure: Cause
+    now: datetime
 
 
 def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the next step of a deletion; the last one takes our finalizer off."""
     space, standing = seen.space, ownership.verdict(seen).standing
     if standing is Ownership.TAKEN:
-        return _let_go(seen, terms)  # what bears our names may be of the other one
+        return _unheld(seen, terms)  # what bears our names may be of the other one
     if space is None or standing is Ownership.FREE:
-        return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
+        return _legacy_then(seen, terms, now, lambda: _unheld(seen, terms))
     waiting = _bindings(seen, space, terms, now)
     if waiting is not None and seen.is_forced:
         waiting = Decision.merge([waiting, _disarmed(seen, space, terms)])
@@ -62,13 +97,13 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
     forced = seen.is_forced
     how = ReleaseTerms(
         policy=DELETE if _deletes(seen) else RELEASE,
-        lives=release.lives(space, now) and not forced,
+        lives=konnector_lives(space, now) and not forced,
         failure=_FAILED,
         now=now,
     )
-    parts = [release.let_go(one, how, terms) for one in held]
+    parts = [let_go(one, how, terms) for one in held]
     if forced:
-        parts.extend(release.force(one, _FAILED, terms) for one in held)
+        parts.extend(force(one, _FAILED, terms) for one in held)
     return Decision.merge([*parts, _missed((API_SERVICE_BINDING, one) for one in held)])
 
 
@@ -79,10 +114,10 @@ def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | N
         return Decision.merge([_gone(running, terms), _missed(running)]) if running else None
     if seen.is_forced:
         return Decision.merge([_disarmed(seen, space, terms), _missed(offers)])
-    lives = release.lives(space, now)
-    unconfirmed = [one for one in space.exports if release.is_unconfirmed(one, lives=lives)]
+    lives = konnector_lives(space, now)
+    unconfirmed = [one for one in space.exports if is_unconfirmed(one, lives=lives)]
     free = [(kind, one) for kind, one in offers if one not in unconfirmed]
-    again = Decision(again=release.RECHECK) if unconfirmed else Decision()
+    again = Decision(again=RECHECK) if unconfirmed else Decision()
     return Decision.merge([_gone(free, terms), _missed(offers), again])
 
 
@@ -145,10 +180,10 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
         f" namespaces stay. `kubectl delete namespace {seen.space_name}` deletes them; an"
         f" AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE} takes them along."
     )
-    return _let_go(seen, terms, before=steps, notes=(Note("Released", message),))
+    return _unheld(seen, terms, before=steps, notes=(Note("Released", message),))
 
 
-def _let_go(
+def _unheld(
     seen: Seen, terms: Terms, *, before: Sequence[Step] = (), notes: tuple[Note, ...] = ()
 ) -> Decision:
     live = seen.app_cluster_binding
@@ -224,7 +259,7 @@ def _advice(seen: Seen, now: datetime) -> str:
         None if space is None else space.cluster_binding, "status", "lastHeartbeatTime"
     )
     # That of a living konnector moves on, and a message should not.
-    silent = bool(beat) and space is not None and not release.lives(space, now)
+    silent = bool(beat) and space is not None and not konnector_lives(space, now)
     last = f"The konnector's last heartbeat was at {beat}. " if silent else ""
     return (
         f"{last}If the app cluster is gone for good, annotate this AppClusterBinding with"
@@ -241,3 +276,67 @@ def _is_new(live: Manifest) -> bool:
 def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
     asked = moment(manifest.get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
     return (asked or now) + terms.drain_deadline
+
+
+def konnector_lives(space: Space, now: datetime) -> bool:
+    """Tell whether the space's konnector still beats.
+
+    It writes time and interval itself: neither a beat of the future nor a long interval lets it
+    count as living for ever.
+    """
+    beat = heartbeat_of(space.cluster_binding)
+    timeout = _LONGEST if beat is None else min(beat.timeout, _LONGEST)
+    return liveness(beat, now, timeout=timeout, ahead=_AHEAD) is Liveness.ALIVE
+
+
+def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
+    """Return the next step of letting a binding go. Nothing while its deletion is under way."""
+    if is_deleting(live):
+        return Decision()
+    drains = keys.DRAIN in finalizers_of(live)
+    if not drains and not how.lives:
+        return _delete(live, how, terms)
+    notes = annotations_of(live)
+    since = moment(notes.get(keys.DRAINING, ""))
+    if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
+        marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
+        return Decision(tasks=(_annotate(live, marks, how.failure, terms),), again=DRAIN_TIMEOUT)
+    # A konnector may write that time, too, and is given no more of it.
+    left = DRAIN_TIMEOUT - (how.now - since) if since <= how.now + _AHEAD else timedelta()
+    if drains or left <= timedelta():
+        return _delete(live, how, terms)
+    return Decision(again=left)
+
+
+def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
+    """Return what takes it back that a binding was about to be let go."""
+    if keys.DRAINING not in annotations_of(live) or is_deleting(live):
+        return Decision()
+    marks = {keys.DELETION_POLICY: None, keys.DRAINING: None}
+    return Decision(tasks=(_annotate(live, marks, failure, terms),))
+
+
+def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
+    """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
+    finalizers = finalizers_of(live)
+    if not is_deleting(live) or keys.DRAIN not in finalizers:
+        return Decision()
+    rest = [one for one in finalizers if one != keys.DRAIN]
+    step = terms.change(API_SERVICE_BINDING, live, metadata={"finalizers": rest})
+    return Decision(tasks=(Task((step,), failure),))
+
+
+def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
+    """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
+    return lives and reports_sync(export)
+
+
+def _annotate(
+    live: Manifest, marks: dict[str, str] | dict[str, None], failure: Cause, terms: Terms
+) -> Task:
+    step = terms.change(API_SERVICE_BINDING, live, metadata={"annotations": marks})
+    return Task((step,), failure)
+
+
+def _delete(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
+    return Decision(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding import facts, release
+from bind.app_cluster_binding import cleanup, facts
+from bind.app_cluster_binding.cleanup import ReleaseTerms
 from bind.app_cluster_binding.facts import RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import is_ours
-from bind.app_cluster_binding.release import ReleaseTerms
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
@@ -63,16 +63,16 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     The data in the service namespaces stays: taking a resource out of the list is a release. Who
     forces does not wait for the konnector.
     """
-    lives = release.lives(space, now) and not seen.is_forced
+    lives = cleanup.konnector_lives(space, now) and not seen.is_forced
     listed = {resource.name for resource in seen.resources}
     how = ReleaseTerms(policy=RELEASE, lives=lives, failure=facts.BINDING_FAILED, now=now)
     leaving = [o for o in space.bindings if is_ours(o, seen) and manifest.name_of(o) not in listed]
-    parts = [release.let_go(one, how, terms) for one in leaving]
+    parts = [cleanup.let_go(one, how, terms) for one in leaving]
     if seen.is_forced:
-        parts += [release.force(one, facts.BINDING_FAILED, terms) for one in leaving]
+        parts += [cleanup.force(one, facts.BINDING_FAILED, terms) for one in leaving]
     waiting = set() if seen.is_forced else {manifest.name_of(one) for one in leaving}
     exports = [one for one in space.exports if manifest.name_of(one) not in listed]
-    held = [one for one in exports if release.is_unconfirmed(one, lives=lives)]
+    held = [one for one in exports if cleanup.is_unconfirmed(one, lives=lives)]
     free = [one for one in exports if one not in held and manifest.name_of(one) not in waiting]
     requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
     gone = (
@@ -84,7 +84,7 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     )
     if slow:
         draining = conditions.false(facts.BINDINGS_DRAINING, _slow(seen, slow))
-        parts.append(Decision(conditions=(draining,), again=release.RECHECK))
+        parts.append(Decision(conditions=(draining,), again=cleanup.RECHECK))
     return Decision.merge([*parts, Decision(tasks=gone)])
 
 
@@ -136,13 +136,13 @@ def _bound(
 
 def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Decision:
     if manifest.is_deleting(live):
-        return Decision(again=release.RECHECK)
+        return Decision(again=cleanup.RECHECK)
     body: dict[str, JSON] = {}
     if not manifest.covers(manifest.labels_of(live), seen.labels):
         body["metadata"] = {"labels": seen.labels}
     if claims and "permissionClaims" not in manifest.get_map(live, "spec"):
         body["spec"] = {"permissionClaims": claims}
-    found = [release.keep(live, facts.BINDING_FAILED, terms)]
+    found = [cleanup.keep(live, facts.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
         step = terms.change(API_SERVICE_BINDING, live, **body)
         found.append(Decision(tasks=(Task((step,), facts.BINDING_FAILED),)))
@@ -196,7 +196,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
     if live is None:
         return _making(Create(API_SERVICE_EXPORT_REQUEST, made))
     if manifest.is_deleting(live):
-        return Decision(again=release.RECHECK)
+        return Decision(again=cleanup.RECHECK)
     phase = manifest.get_text(live, "status", "phase")
     replaced = _making(
         terms.deletion(API_SERVICE_EXPORT_REQUEST, live),

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.app_cluster_binding.release import DRAIN_TIMEOUT
+from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
 from reconciler.api.bindings import (
     API_SERVICE_BINDING,
     APP_CLUSTER_BINDING,

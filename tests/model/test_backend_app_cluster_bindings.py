@@ -6,7 +6,7 @@ from the original, but for what protocol-bind.md F mends.
 
 import pytest
 
-from bind.app_cluster_binding.release import DRAIN_TIMEOUT
+from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
 from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import objects as blueprint

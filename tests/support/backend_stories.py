@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from bind.app_cluster_binding.release import DRAIN_TIMEOUT
+from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,
