@@ -6,7 +6,7 @@ changed leads to keys, and a key finds its objects."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bind import trimming
+from bind import bounds
 from bind.export.requests import resources
 from bind.rbac_changes import granted
 from bind.service_namespace import decide as service_namespace_decide
@@ -48,7 +48,7 @@ class Informers:
     """The views, by kind; what serves AppClusterBindings only in control-plane mode.
 
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
-    what app clusters write, what is read (`trimming`).
+    what app clusters write, what is read (`bounds`).
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
     and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
     """
@@ -71,7 +71,7 @@ class Informers:
 
     def _serve_spaces(self, template_namespace: str) -> None:
         self.cluster_bindings = self._view(
-            CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
+            CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
         self.exports = self._view(
             API_SERVICE_EXPORT, {SPACE: _space, NAME: _name, GRANTED: granted}
@@ -79,7 +79,7 @@ class Informers:
         self.requests = self._view(
             API_SERVICE_EXPORT_REQUEST,
             {SPACE: _space, RESOURCE: resources, WANTED: _wanted},
-            trim=trimming.request,
+            trim=bounds.trimmed_request,
         )
         self.templates = self._view(
             API_SERVICE_EXPORT_TEMPLATE,
@@ -89,7 +89,7 @@ class Informers:
         self.service_namespaces = self._view(
             API_SERVICE_NAMESPACE,
             {SPACE: _space, TARGET: _targets},
-            trim=trimming.service_namespace,
+            trim=bounds.trimmed_service_namespace,
         )
         self.crds = self._view(refs.CRD, {NAME: _name}, metadata_only=True)
         self._crds = Bodies(self.cluster, self.crds)
@@ -112,11 +112,15 @@ class Informers:
         self.bindings = self._view(
             API_SERVICE_BINDING,
             {SPACE: _space, OWNER: _owner},
-            trim=trimming.binding,
+            trim=bounds.trimmed_binding,
             served=served,
         )
         self.secrets = self._view(
-            refs.SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks, served=served
+            refs.SECRET,
+            {SPACE: _space},
+            metadata_only=True,
+            trim=bounds.trimmed_marks,
+            served=served,
         )
         self.deployments = self._view(
             refs.DEPLOYMENT,

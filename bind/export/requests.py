@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.trimming import MOST_RESOURCES
+from bind.bounds import MOST_RESOURCES
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,

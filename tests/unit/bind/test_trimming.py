@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bind import trimming
+from bind import bounds
 from bind.export import requests
 from bind.export.requests import Seen
 from reconciler.blueprints.export import Terms
@@ -34,7 +34,7 @@ def test_of_a_request_what_it_asks_for():
         "spec": {"parameters": {"a": HUGE}, "resources": resources, "b": HUGE},
         "status": {"phase": "Pending"},
     }
-    kept: Any = trimming.request(live)
+    kept: Any = bounds.trimmed_request(live)
     assert len(str(kept)) < 10_000
     assert kept["status"] == {"phase": "Pending"}
     assert kept["metadata"]["labels"] == {keys.APP_CLUSTER_BINDING_NAME: "shop"}
@@ -46,21 +46,25 @@ def test_of_a_request_what_it_asks_for():
 
 def test_of_a_name_no_more_than_shows_that_it_is_too_long():
     resources = [{"group": HUGE, "resource": HUGE}]
-    kept: Any = trimming.request({**WHOLE, "spec": {"resources": resources}})
+    kept: Any = bounds.trimmed_request({**WHOLE, "spec": {"resources": resources}})
     assert len(requests.resources(kept)[0]) < 600
 
 
 def test_of_a_binding_whether_it_says_anything_of_claims():
     spec: Any = {"kubeconfigSecretRef": {"name": "k"}, "permissionClaims": [HUGE]}
-    kept: Any = trimming.binding({**WHOLE, "spec": spec})
+    kept: Any = bounds.trimmed_binding({**WHOLE, "spec": spec})
     assert kept["spec"] == {"kubeconfigSecretRef": {"name": "k"}, "permissionClaims": []}
     assert len(kept["metadata"]["finalizers"]) == 100
     assert len(kept["metadata"]["annotations"][keys.DELETION_POLICY]) < 2000
-    bare: Any = trimming.binding({**WHOLE, "spec": {}})
+    bare: Any = bounds.trimmed_binding({**WHOLE, "spec": {}})
     assert "permissionClaims" not in bare["spec"]
 
 
 def test_of_the_others_hardly_anything():
-    for trim in (trimming.service_namespace, trimming.marks, trimming.cluster_binding):
+    for trim in (
+        bounds.trimmed_service_namespace,
+        bounds.trimmed_marks,
+        bounds.trimmed_cluster_binding,
+    ):
         kept: Any = trim({**WHOLE, "spec": {"serviceProviderSpec": HUGE}, "data": {"a": HUGE}})
         assert len(str(kept)) < 1000
