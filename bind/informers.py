@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bind import bounds
-from bind.export.requests import resources
+from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace import decide as service_namespace_decide
 from reconciler.api.bindings import (

@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from bind.export import decide, requests
+from bind.export import decide
+from bind.export.decide import RequestView
 from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
 from reconciler.api.exports import by_resource
 from reconciler.blueprints.export import Isolation, Terms
@@ -51,7 +52,7 @@ class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
         return decide.decide(view, isolation=self._isolation, grace=self._grace, now=now)
 
 
-class ExportRequests(ObjectReconciler[ObjectKey, requests.Seen]):
+class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
     """The controller `serviceexportrequest` of protocol-bind.md C.2."""
 
     def __init__(self, informers: Informers, executor: Executor, *, terms: Terms) -> None:
@@ -69,24 +70,24 @@ class ExportRequests(ObjectReconciler[ObjectKey, requests.Seen]):
         informers.templates.subscribe(RESOURCE, by_resource)
         informers.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, asked, SPACE))
 
-    async def look(self, key: ObjectKey) -> tuple[Observed, requests.Seen] | None:
+    async def look(self, key: ObjectKey) -> tuple[Observed, RequestView] | None:
         """Return one request and all that concerns it. Raises ClusterErrors."""
         request = self._requests.get(*key)
         if request is None:
             return None
         return observed(self._requests, request), await self._look(key.namespace, request)
 
-    def decide(self, view: requests.Seen, now: datetime) -> Decision:
+    def decide(self, view: RequestView, now: datetime) -> Decision:
         """Return what follows."""
-        return requests.decide(view, terms=self._terms, now=now)
+        return decide.answer(view, terms=self._terms, now=now)
 
-    async def _look(self, space: str, request: Manifest) -> requests.Seen:
+    async def _look(self, space: str, request: Manifest) -> RequestView:
         informers = self._informers
-        wanted = requests.resources(request)
+        wanted = decide.resources(request)
         crds = {name: await informers.crd(name) for name in wanted}
         exports = {name: informers.exports.get(space, name) for name in wanted}
         templates = {name: informers.template(name) for name in wanted}
-        return requests.Seen(
+        return RequestView(
             informers.cluster.name,
             request,
             crds=_present(crds),

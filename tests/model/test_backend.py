@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from bind.export import requests
+from bind.export import decide
 from bind.settings import Settings
 from reconciler.api.bindings import CLUSTER_BINDING, INTERVAL
 from reconciler.api.exports import (
@@ -129,14 +129,14 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
         await scene.request()
         await in_phase(scene, "Succeeded")
         pending = await in_phase(scene, "Pending", x.name)
-        clock.put_forward(requests.TIMEOUT)
+        clock.put_forward(decide.TIMEOUT)
         failed = await in_phase(scene, "Failed", x.name)
         assert manifest.uid_of(failed) == manifest.uid_of(pending)
         assert f"offers {x.name}" in failed["status"]["terminalMessage"]
         assert shown(failed)[1] == ("ExportsReady", "False", "Error", "TemplateNotFound")
 
         await publish_template(plane, x, namespace=namespace)
-        clock.put_forward(requests.LIFETIME - requests.TIMEOUT)
+        clock.put_forward(decide.LIFETIME - decide.TIMEOUT)
         await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, x.name)))
         await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, scene.offer.name)))
         assert await scene.export() is not None

@@ -13,7 +13,6 @@ import pytest
 
 from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
-from bind.export import requests
 from bind.service_namespace import decide as service_namespace_decide
 from bind.service_namespace.decide import Home
 from reconciler.api.bindings import CLUSTER_BINDING
@@ -216,21 +215,21 @@ def test_the_role_of_every_konnector():
 
 @cases(API_SERVICE_EXPORT_REQUEST)
 def test_answers_to_requests(capture, live):
-    space, wanted = namespace_of(live), requests.resources(live)
+    space, wanted = namespace_of(live), export_decide.resources(live)
     exports = {name: at(capture, API_SERVICE_EXPORT, name, space) for name in wanted}
     fresh = drop(live, "status")
-    seen = requests.Seen(
+    seen = export_decide.RequestView(
         CONTROL_PLANE,
         fresh,
         crds={name: crd_of(capture, space, name) for name in wanted},
         templates={name: template_for(capture, name) for name in wanted},
     )
-    (made,) = creations(requests.decide(seen, terms=terms(capture), now=NOW)).values()
+    (made,) = creations(export_decide.answer(seen, terms=terms(capture), now=NOW)).values()
     (held,) = exports.values()
     assert unhashed(made) == unhashed(held)
 
-    seen = requests.Seen(CONTROL_PLANE, fresh, crds=seen.crds, exports=exports)
-    answer = requests.decide(seen, terms=terms(capture), now=NOW)
+    seen = export_decide.RequestView(CONTROL_PLANE, fresh, crds=seen.crds, exports=exports)
+    answer = export_decide.answer(seen, terms=terms(capture), now=NOW)
     assert answer.tasks == ()
     assert answer.fields == {"phase": get_text(live, "status", "phase")}
     assert agree(answer.conditions, live, "ExportsReady")

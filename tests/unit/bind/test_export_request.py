@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.export.requests import Seen, decide, resources
+from bind.export.decide import RequestView, answer, resources
 from reconciler.blueprints.export import Terms
 from reconciler.core import reasons
 from reconciler.core.decision import NOTHING, Create, Delete
@@ -36,11 +36,11 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 def seen(wish=None, **facts):
-    return Seen(CONTROL_PLANE, wish or request(), **{**OFFERED, **facts})
+    return RequestView(CONTROL_PLANE, wish or request(), **{**OFFERED, **facts})
 
 
 def look(facts, **terms):
-    return decide(facts, terms=Terms(**terms), now=NOW)
+    return answer(facts, terms=Terms(**terms), now=NOW)
 
 
 def made(decision):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from bind import bounds
-from bind.export import requests
-from bind.export.requests import Seen
+from bind.export import decide
+from bind.export.decide import RequestView
 from reconciler.blueprints.export import Terms
 from reconciler.core import keys
 from reconciler.core.times import format_time
@@ -38,8 +38,10 @@ def test_of_a_request_what_it_asks_for():
     assert len(str(kept)) < 10_000
     assert kept["status"] == {"phase": "Pending"}
     assert kept["metadata"]["labels"] == {keys.APP_CLUSTER_BINDING_NAME: "shop"}
-    assert requests.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
-    decision = requests.decide(Seen("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW)
+    assert decide.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
+    decision = decide.answer(
+        RequestView("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW
+    )
     (told,) = decision.conditions
     assert (told.type, told.reason) == ("ExportsReady", "TooManyResources")
 
@@ -47,7 +49,7 @@ def test_of_a_request_what_it_asks_for():
 def test_of_a_name_no_more_than_shows_that_it_is_too_long():
     resources = [{"group": HUGE, "resource": HUGE}]
     kept: Any = bounds.trimmed_request({**WHOLE, "spec": {"resources": resources}})
-    assert len(requests.resources(kept)[0]) < 600
+    assert len(decide.resources(kept)[0]) < 600
 
 
 def test_of_a_binding_whether_it_says_anything_of_claims():
