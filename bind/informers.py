@@ -27,10 +27,9 @@ from reconciler.api.exports import (
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import Bodies, ReadYourWrites
-from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fields
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Bodies, Informer, ReadYourWrites
+from reconciler.kube.store import Index, Store, Trim, without_managed_fields
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
 NAME: Final = "name"

@@ -13,9 +13,9 @@ from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
-from reconciler.kube.cache.read_your_writes import Bodies
-from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Bodies
+from reconciler.kube.store import Store
 
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
 # used before the first call. Raises ConfigError.

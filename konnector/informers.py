@@ -17,8 +17,8 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, ObjectKey
-from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer
 
 _SECRETS: Final = "secrets"
 _KINDS: Final = "kinds"

@@ -22,10 +22,9 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest, name_of, ref_of
 from reconciler.core.refs import Kind, ObjectKey
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Index, Trim
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.store import Index, Trim
 
 HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 SOON: Final = timedelta(seconds=1)  # until a view has caught up

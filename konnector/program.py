@@ -30,10 +30,9 @@ from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.kube import kubeconfig
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import Bodies
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Bodies, Informer
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
 

@@ -12,7 +12,7 @@ from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_ma
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 
 
 class Exports(ObjectReconciler[ObjectKey, decide.Seen]):

@@ -33,9 +33,8 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import SECRET, ObjectKey
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer, ReadYourWrites
 
 NAME: Final = "name"
 _SOON: Final = timedelta(seconds=1)

@@ -35,9 +35,9 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
-from reconciler.kube.cache.informer import pause
-from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import pause
+from reconciler.kube.store import Store
 
 log = logging.getLogger(__name__)
 

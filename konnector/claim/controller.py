@@ -18,8 +18,8 @@ from reconciler.core.decision import Apply, Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Index
+from reconciler.kube.informer import ReadYourWrites
+from reconciler.kube.store import Index
 
 _BOUND: Final = "bound"
 _LIVING: Final = "living"

@@ -17,11 +17,11 @@ from reconciler.kube.cluster import (
     EVERYTHING,
     Cluster,
     ClusterWrapper,
+    Connectivity,
     Listing,
     WatchEvent,
     Watching,
 )
-from reconciler.kube.connectivity import Connectivity
 from reconciler.kube.requests import ListQuery, Request
 
 log = logging.getLogger(__name__)

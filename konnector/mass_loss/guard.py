@@ -13,9 +13,9 @@ from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Task
 from reconciler.core.manifest import Manifest, annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Reader
+from reconciler.kube.informer import ReadYourWrites
+from reconciler.kube.store import Store
 
 
 class Guardian:

@@ -14,7 +14,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of, get_text, identity_of, is_deleting
 from reconciler.core.refs import ObjectKey
 from reconciler.core.times import moment
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 
 BOUND: Final = "bound"
 LEAVING: Final = "leaving"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from reconciler.core.manifest import Manifest, get_text, is_deleting, namespace_of
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 
 
 class Homes:

@@ -26,9 +26,8 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.cache.informer import pause
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import without_managed_fields
+from reconciler.kube.informer import ReadYourWrites, pause
+from reconciler.kube.store import without_managed_fields
 
 # What is kept of an object in the app cluster that no konnector made: not what is in it.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")

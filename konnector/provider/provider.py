@@ -25,8 +25,8 @@ from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
-from reconciler.kube.cache.informer import pause
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import pause
 
 LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
 _HEART: Final = "cluster"

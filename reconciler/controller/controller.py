@@ -17,7 +17,7 @@ from reconciler.controller.fence import Stopped
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
 from reconciler.core.errors import ClusterError, KlutchError, Retry
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity
 
 log = logging.getLogger(__name__)
 

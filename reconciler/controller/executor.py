@@ -34,8 +34,8 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Writer
+from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.requests import Preconditions, Propagation
 
 if TYPE_CHECKING:

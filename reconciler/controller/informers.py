@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 from reconciler.controller.metrics import Cached, Metrics
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.informer import Informer, ReadYourWrites
 
 K = TypeVar("K", bound=Hashable)
 

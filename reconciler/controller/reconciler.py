@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core.decision import Decision
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Store
+from reconciler.kube.informer import ReadYourWrites
+from reconciler.kube.store import Store
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)

@@ -1,24 +1,45 @@
-"""`KubeCluster`: the port of cluster.py over the network, honest about every answer."""
+"""`KubeCluster`: the port of cluster.py over the network, honest about every answer.
 
+Repeats by itself only what cannot do harm: any call that the server turned away with 429
+(it was not executed), and reads that met a network failure or a 5xx. A write whose answer
+was lost is reported as such, never repeated: only its caller knows what that means.
+"""
+
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from reconciler.core.errors import Unreachable
-from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import Ref
+import orjson
+
+from reconciler.core.errors import (
+    ClusterError,
+    HostError,
+    KlutchError,
+    NotServed,
+    Unauthorized,
+    Unreachable,
+)
+from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
+from reconciler.core.refs import LEASE, Kind, Ref
 from reconciler.kube import answers, limits, requests
-from reconciler.kube.calls import Caller, Oversized
-from reconciler.kube.cluster import EVERYTHING, Cluster, Listing, WatchEvent
+from reconciler.kube.answer_stream import events_of, value_of
+from reconciler.kube.answers import failure, garbled, parse_status
+from reconciler.kube.cluster import EVERYTHING, Cluster, Connectivity, Listing, WatchEvent
 from reconciler.kube.connection import Connection
-from reconciler.kube.credentials.source import credential_source
-from reconciler.kube.http.answer_stream import events_of
-from reconciler.kube.http.transport import Transport
-from reconciler.kube.limits import Limits
+from reconciler.kube.credentials import Auth, credential_source
+from reconciler.kube.limits import Limits, TokenBucket, current_look
 from reconciler.kube.requests import ListQuery, Request
+from reconciler.kube.transport import Answer, Transport
+from reconciler.kube.transport_errors import Excess, NoAnswer
 
 _DEFAULTS: Final = Limits()
+_TRIES: Final = 3
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
 
 
 class KubeCluster(Cluster):
@@ -100,3 +121,252 @@ class KubeCluster(Cluster):
             contextlib.aclosing(events_of(chunks, request, self._limits)) as events,
         ):
             yield events
+
+
+class Oversized(Unreachable):
+    """The cluster answered, with more than is read of it."""
+
+
+class Caller:
+    """Makes calls within the limits of one cluster. Raises only ClusterErrors.
+
+    No limit but the deadline holds for a Lease: there are few such calls, and they cannot wait.
+    """
+
+    def __init__(self, transport: Transport, limits: Limits) -> None:
+        self._transport = transport
+        self._limits = limits
+        self.connectivity = Connectivity()
+        self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
+        self._slots = asyncio.Semaphore(limits.concurrency)
+
+    async def call(self, request: Request) -> bytes:
+        """Return the body of a successful answer."""
+        if (look := current_look()) is not None and look.over:
+            raise Oversized(look.over, ref=request.ref, verb=request.verb)
+        if request.ref.kind == LEASE:
+            # A lock that waits its turn behind the work that it guards is renewed too late.
+            return await self._served(request)
+        await self._bucket.take()
+        async with self._slots:
+            return await self._served(request)
+
+    async def answer(self, request: Request) -> dict[str, JSON]:
+        """Return the JSON object in a successful answer."""
+        return await self.decode(await self.call(request), request)
+
+    async def decode(self, body: bytes, request: Request) -> dict[str, JSON]:
+        """Return the JSON object in a body. Raises Unreachable where it is none."""
+        answer: JSON = None
+        excess: Excess | None = None
+        try:
+            answer = await value_of(body, self._limits)
+        except Excess as error:
+            excess = error
+        except orjson.JSONDecodeError:
+            pass
+        if excess is not None:
+            raise _error(request, excess)
+        if not isinstance(answer, dict):
+            raise garbled(request, "the answer is not a JSON object")
+        return answer
+
+    async def _served(self, request: Request) -> bytes:
+        try:
+            return await self._call(request)
+        except NotServed as error:
+            unserved = error
+        raise await self._confirmed(request, unserved)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, *, read_timeout: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream of chunks; they raise NoAnswer where it is cut."""
+        await self._bucket.take()
+        auth = await _credentials(request, self._transport.auth())
+        async with contextlib.AsyncExitStack() as stack:
+            chunks, refusal = await self._open(stack, request, auth, read_timeout)
+            if refusal is not None and refusal.status == 401:
+                auth = await _credentials(request, self._transport.renew(auth))
+                chunks, refusal = await self._open(stack, request, auth, read_timeout)
+            if refusal is not None:
+                error = _error(request, refusal)
+                if isinstance(error, NotServed):
+                    error = await self._confirmed(request, error)
+                raise error
+            yield chunks
+
+    async def _open(
+        self,
+        stack: contextlib.AsyncExitStack,
+        request: Request,
+        auth: Auth,
+        read_timeout: float | None,
+    ) -> tuple[AsyncIterator[bytes], Answer | None]:
+        opening = self._transport.stream(request, auth=auth, read_timeout=read_timeout)
+        try:
+            refusal, chunks = await stack.enter_async_context(opening)
+            self._note(refusal)
+            return chunks, refusal
+        except NoAnswer as error:
+            failed = _error(request, error)
+        except KlutchError as error:
+            failed = _unusable(request, error)
+        self.connectivity.failed()
+        raise failed
+
+    async def _call(self, request: Request) -> bytes:
+        deadline = time.monotonic() + self._limits.deadline
+        auth = await _credentials(request, self._transport.auth())
+        renewed = False
+        tries = 0
+        left: float | None = None  # all of the deadline
+        while True:
+            outcome = await self._try(request, auth, left)
+            if isinstance(outcome, Answer) and outcome.status < 300:
+                return outcome.body
+            left = max(deadline - time.monotonic(), 0.0)
+            if isinstance(outcome, Answer) and outcome.status == 401 and not renewed:
+                renewed, stale = True, auth
+                auth = await _credentials(request, self._transport.renew(stale))
+                left = max(deadline - time.monotonic(), 0.0)
+                if auth != stale and left:
+                    continue
+            tries += 1
+            delay = delay_before_retry(
+                request, outcome, tries=tries, left=left, jitter=random.random()
+            )
+            if delay is None:
+                raise _error(request, outcome)
+            await asyncio.sleep(delay)
+            left -= delay
+
+    async def _try(self, request: Request, auth: Auth, left: float | None) -> Answer | NoAnswer:
+        try:
+            answer = await self._transport.send(request, auth=auth, within=left)
+        except NoAnswer as problem:
+            self.connectivity.failed()
+            return problem
+        except KlutchError as error:
+            self.connectivity.failed()
+            failed = _unusable(request, error)
+        else:
+            self._note(answer)
+            return answer
+        raise failed
+
+    def _note(self, answer: Answer | None) -> None:
+        """Note whether the cluster dealt with a call; None is a stream that was opened."""
+        if answer is not None and (answer.status == 401 or answer.status >= 500):
+            self.connectivity.failed()
+        else:
+            self.connectivity.answered()
+
+    async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
+        """Return `unserved` where the cluster's own discovery agrees, else Unreachable.
+
+        A bare 404 also comes from gateways and from API servers that are starting; taking
+        it for "the kind does not exist" would turn an outage into an empty cluster.
+        """
+        kind = request.ref.kind
+        try:
+            if await self._discovers(request, kind):
+                reason = "the path answers 404 although the cluster's discovery lists the kind"
+            else:
+                message = f"the cluster does not serve {kind.resource}/{kind.version}"
+                return NotServed(message, ref=request.ref, verb=request.verb, status=404)
+        except ClusterError as error:
+            reason = f"404, and discovery does not confirm it: {error.message}"
+        return Unreachable(reason, ref=request.ref, verb=request.verb, status=404)
+
+    async def _discovers(self, request: Request, kind: Kind) -> bool:
+        """Ask for the kind's group version alone. Raises ClusterError where it is unclear."""
+        path = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+        try:
+            listed = await self._discover(request, path, "APIResourceList")
+        except NotServed:
+            groups = await self._discover(request, "/apis", "APIGroupList")
+            return any(
+                get_text(version, "groupVersion") == kind.api_version
+                for group in get_maps(groups, "groups")
+                for version in get_maps(group, "versions")
+            )
+        return any(
+            get_text(resource, "name") == kind.plural for resource in get_maps(listed, "resources")
+        )
+
+    async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
+        probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)
+        answer = await self.decode(await self._call(probe), probe)
+        if answer.get("kind") != wanted:
+            raise garbled(probe, "discovery answers with something else")
+        return answer
+
+
+async def _credentials(request: Request, work: Awaitable[Auth]) -> Auth:
+    try:
+        return await work
+    except KlutchError as error:
+        failed = _unusable(request, error)
+    raise failed
+
+
+def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
+    if isinstance(outcome, Answer):
+        return failure(
+            request,
+            status=outcome.status,
+            answer=parse_status(outcome.body),
+            retry_after=retry_after_of(outcome),
+        )
+    kind = Unreachable
+    if isinstance(outcome, Excess):
+        kind = Oversized
+        if (look := current_look()) is not None:
+            look.over = outcome.message
+    return kind(
+        outcome.message,
+        ref=request.ref,
+        verb=request.verb,
+        outcome_unknown=outcome.sent and not request.repeatable,
+    )
+
+
+def _unusable(request: Request, error: KlutchError) -> ClusterError:
+    """Return what it means to a call that it could not even be prepared."""
+    if isinstance(error, HostError):
+        return Unreachable(str(error), ref=request.ref, verb=request.verb)
+    message = f"the credentials cannot be used: {error}"
+    return Unauthorized(message, ref=request.ref, verb=request.verb)
+
+
+def retry_after_of(answer: Answer) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); dates are not used."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def delay_before_retry(
+    request: Request, outcome: Answer | NoAnswer, *, tries: int, left: float, jitter: float
+) -> float | None:
+    """Return the seconds to wait before the next try, or None to give up.
+
+    `tries` were made, `left` seconds remain of the deadline, `jitter` is in [0, 1).
+    """
+    backoff = min(_FIRST_DELAY * 2 ** (tries - 1), _LONGEST_DELAY) * (0.5 + jitter)
+    if isinstance(outcome, Answer) and outcome.status == 429:
+        named = retry_after_of(outcome)
+        delay = backoff if named is None else named + backoff / 4
+    elif tries < _TRIES and _harmless(request, outcome):
+        named = retry_after_of(outcome) if isinstance(outcome, Answer) else None
+        delay = backoff if named is None else named + backoff / 4
+    else:
+        return None
+    return delay if delay < left else None
+
+
+def _harmless(request: Request, outcome: Answer | NoAnswer) -> bool:
+    if isinstance(outcome, NoAnswer):
+        return not outcome.permanent and (request.repeatable or not outcome.sent)
+    return request.repeatable and outcome.status >= 500

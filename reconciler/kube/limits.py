@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.kube.http.transport_errors import Excess
+from reconciler.kube.transport_errors import Excess
 
 _MIB: Final = 2**20
 

@@ -23,8 +23,8 @@ from yarl import URL
 from reconciler.core import keys
 from reconciler.kube import kubeconfig
 from reconciler.kube.connection import ClientCertificate, Token
-from reconciler.kube.http.tls import ssl_context
 from reconciler.kube.requests import MERGE_PATCH
+from reconciler.kube.transport import ssl_context
 
 CONCURRENCY: Final = 16
 READY: Final = "ready"

@@ -30,10 +30,10 @@ from klutchctl.sandbox.credentials import Use
 from reconciler.controller import process
 from reconciler.core.manifest import Manifest, get_text, name_of
 from reconciler.core.refs import Kind
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.store import Index, Store
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
+from reconciler.kube.informer import Informer
+from reconciler.kube.store import Index, Store
 from tests.bench.plans import verdict
 from tests.support.raw import http_session
 

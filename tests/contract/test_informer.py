@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.core.manifest import Manifest, get_map, name_of
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube.cache import informer as informers
-from reconciler.kube.cache.informer import Informer
+from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
+from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.churn import (

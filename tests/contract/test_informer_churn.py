@@ -12,9 +12,9 @@ import random
 import pytest
 
 from reconciler.core.refs import CONFIG_MAP
-from reconciler.kube.cache import informer as informers
-from reconciler.kube.cache.informer import Informer
+from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
+from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
 from tests.support import churn
 from tests.support.churn import Consumer, following, seen, truth

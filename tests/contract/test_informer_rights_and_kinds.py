@@ -8,10 +8,10 @@ import pytest
 from reconciler.core.errors import Forbidden, NotServed, Unreachable
 from reconciler.core.manifest import Manifest, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, CRD, ROLE, ROLE_BINDING, Kind, Ref
-from reconciler.kube.cache import informer as informers
-from reconciler.kube.cache.informer import Informer
+from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential
+from reconciler.kube.informer import Informer
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.churn import IMPATIENT, MANAGER, following, seen, truth
 from tests.support.eventually import eventually

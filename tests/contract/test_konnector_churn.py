@@ -22,7 +22,7 @@ from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, Missing
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from reconciler.kube.cache import informer as informers
+from reconciler.kube import informer as informers
 from tests.support import churn
 from tests.support.bound_scenes import (
     ACCEPTED,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from reconciler.controller.clock import SystemClock
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity
 
 _START: Final = 1000.0
 _real: Final = time.monotonic

@@ -16,11 +16,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from reconciler.core.refs import CRD
 from reconciler.kube import client
 from reconciler.kube.connection import Connection
-from reconciler.kube.credentials.source import Auth, CredentialSource
-from reconciler.kube.http.transport import Answer
-from reconciler.kube.http.transport_errors import NoAnswer
+from reconciler.kube.credentials import Auth, CredentialSource
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Request
+from reconciler.kube.transport import Answer
+from reconciler.kube.transport_errors import NoAnswer
 from tests.kit.answers import Refused
 from tests.kit.api_model import ApiModel, Call, Reply
 from tests.kit.api_store import Change

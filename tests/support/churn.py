@@ -26,11 +26,11 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Kind, Ref
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.store import Index, Store
 from reconciler.kube.cluster import Cluster, Reader
+from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
+from reconciler.kube.store import Index, Store
 from tests.support.cues import Delay
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, Reply, answer, gone, on

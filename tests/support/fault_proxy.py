@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import h11
 
 from reconciler.kube.connection import ClientCertificate, Connection, NoCredential
-from reconciler.kube.http.tls import ssl_context
+from reconciler.kube.transport import ssl_context
 from tests.support.cues import AFTER, BEFORE, Cue, Rule, Rules
 from tests.support.http_faults import Body, Effect, Point, Reply, Request
 from tests.support.listener import How, Listener, hang_up, let_go

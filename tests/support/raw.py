@@ -5,7 +5,7 @@ from typing import Any
 import aiohttp
 
 from reconciler.kube.connection import ClientCertificate, Connection
-from reconciler.kube.http.tls import ssl_context
+from reconciler.kube.transport import ssl_context
 
 
 def http_session(connection: Connection) -> aiohttp.ClientSession:

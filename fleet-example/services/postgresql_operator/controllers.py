@@ -47,7 +47,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from postgresql_operator.wire import (
 from reconciler.controller.reconciler import Queue, enqueue_mapped
 from reconciler.core.manifest import Manifest, get_maps, get_text, namespace_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.store import NO_INDEXES, Index, Store
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer
+from reconciler.kube.store import NO_INDEXES, Index, Store
 
 # Names of indexes; a value is the key of an object.
 INSTANCE: Final = "a Postgresql"

@@ -3,12 +3,13 @@
 from reconciler.kube.kubeconfig.files import (
     ContextSummary,
     contexts,
+    from_content,
+    from_secret,
     load,
     merged,
     read_file,
     search_paths,
 )
-from reconciler.kube.kubeconfig.secret import from_content, from_secret
 
 __all__ = [
     "ContextSummary",

@@ -18,7 +18,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.refs import SECRET, Ref
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity
 from tests.support.fake_clock import FakeClock, settle
 
 REF = Ref("plane", SECRET, "shop", "orders")

@@ -14,7 +14,7 @@ from reconciler.core import keys
 from reconciler.core.decision import Patch
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
 from reconciler.core.times import format_time
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 from tests.support.space_objects import NOW, SPACE, cluster_binding, live, live_like, mapping
 
 DATABASES = "databases.shop.example"

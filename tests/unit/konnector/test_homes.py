@@ -6,7 +6,7 @@ import pytest
 
 from konnector.namespace.mapping import Homes
 from reconciler.api.exports import API_SERVICE_NAMESPACE
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 from tests.support.space_objects import SPACE, live_like, mapping
 
 

@@ -9,7 +9,7 @@ import pytest
 from konnector.kubeconfig import probe
 from reconciler.core.errors import ClusterError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity
 from tests.support.eventually import eventually
 from tests.support.space_objects import NOW
 

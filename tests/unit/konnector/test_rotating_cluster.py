@@ -7,8 +7,7 @@ from typing import Any
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from reconciler.core.errors import Missing
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube.cluster import EVERYTHING, Listing
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import EVERYTHING, Connectivity, Listing
 
 
 class Items(list[Any]):

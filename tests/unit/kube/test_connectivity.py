@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity
 
 
 class Told:

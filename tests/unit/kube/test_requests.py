@@ -9,10 +9,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from reconciler.core.errors import Rejected
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
 from reconciler.kube import requests
-from reconciler.kube.calls import delay_before_retry
-from reconciler.kube.http.transport import Answer
-from reconciler.kube.http.transport_errors import NoAnswer
+from reconciler.kube.client import delay_before_retry
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
+from reconciler.kube.transport import Answer
+from reconciler.kube.transport_errors import NoAnswer
 
 EXPORT = Kind("klutch.anynines.com", "v1alpha1", "APIServiceExport", "apiserviceexports")
 

@@ -10,9 +10,8 @@ import pytest
 from reconciler.core.errors import Expired
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube.cache.informer import Informer, pause
-from reconciler.kube.cluster import Listing, WatchEvent
-from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.cluster import Connectivity, Listing, WatchEvent
+from reconciler.kube.informer import Informer, pause
 from reconciler.kube.requests import ListQuery
 from tests.support.eventually import eventually
 

@@ -6,9 +6,8 @@ import pytest
 
 from reconciler.core.manifest import is_deleting
 from reconciler.core.refs import CONFIG_MAP
-from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Store
+from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.store import Store
 
 
 class View:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.manifest import get_text, identity_of, labels_of
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
-from reconciler.kube.cache.store import Store
+from reconciler.kube.store import Store
 
 FIELDS = [{"manager": "tests", "operation": "Update", "fieldsV1": {"f:data": {}}}]
 

@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.kube import exec_plugin
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
-from reconciler.kube.credentials import exec_protocol
-from reconciler.kube.credentials.exec_protocol import Issued
+from reconciler.kube.exec_plugin import Issued
 from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, leaks
 
 V1 = "client.authentication.k8s.io/v1"
@@ -78,7 +78,7 @@ REQUESTS = {
     ("plugin", "connection", "interactive", "spec"), REQUESTS.values(), ids=REQUESTS.keys()
 )
 def test_request(plugin, connection, interactive, spec):
-    said = json.loads(exec_protocol.request(plugin, connection, interactive=interactive))
+    said = json.loads(exec_plugin.request(plugin, connection, interactive=interactive))
     assert said == {"kind": "ExecCredential", "apiVersion": V1, "spec": spec}
 
 
@@ -115,7 +115,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("status", "want"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_answers(status, want):
-    assert exec_protocol.answer(printed(status), PLUGIN) == want
+    assert exec_plugin.answer(printed(status), PLUGIN) == want
 
 
 REFUSED = {
@@ -177,7 +177,7 @@ REFUSED = {
 @pytest.mark.parametrize(("output", "want"), REFUSED.values(), ids=REFUSED.keys())
 def test_refused(output, want):
     with pytest.raises(ConfigError) as caught:
-        exec_protocol.answer(output, PLUGIN)
+        exec_plugin.answer(output, PLUGIN)
     assert str(caught.value) == f"exec plug-in login: {want}"
     assert leaks(caught.value, ("canary",)) == []
 
@@ -206,4 +206,4 @@ TAILS = {
 
 @pytest.mark.parametrize(("stderr", "want"), TAILS.values(), ids=TAILS.keys())
 def test_what_a_failure_may_show(stderr, want):
-    assert exec_protocol.failure_tail(stderr.encode("utf-8", "surrogateescape"), PLUGIN) == want
+    assert exec_plugin.failure_tail(stderr.encode("utf-8", "surrogateescape"), PLUGIN) == want

@@ -20,7 +20,7 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
-from reconciler.kube.credentials.source import Auth, Clock, credential_source
+from reconciler.kube.credentials import Auth, Clock, credential_source
 from tests.support.eventually import eventually
 from tests.support.kubeconfigs import CERTIFICATE, KEY, leaks
 

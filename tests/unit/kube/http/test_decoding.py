@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from reconciler.core.manifest import JSON
-from reconciler.kube.http.decoding import loads, weight
+from reconciler.kube.answer_stream import loads, weight
 
 
 def nested(levels: int, inside: str = "1") -> str:

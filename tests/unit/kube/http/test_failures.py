@@ -20,7 +20,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.kube import requests
-from reconciler.kube.http.failures import failure, parse_status
+from reconciler.kube.answers import failure, parse_status
 from reconciler.kube.requests import Request
 
 REF = Ref("shop", CONFIG_MAP, "ns", "x")

@@ -8,7 +8,7 @@ import pytest
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, NoCredential
-from reconciler.kube.http.tls import ssl_context
+from reconciler.kube.transport import ssl_context
 from tests.support.kubeconfigs import CERTIFICATE, KEY
 
 ONE = Connection(

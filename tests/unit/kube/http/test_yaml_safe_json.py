@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.core.refs import CONFIG_MAP
 from reconciler.kube import requests
-from reconciler.kube.http.yaml_safe_json import as_yaml
+from reconciler.kube.requests import as_yaml
 
 ODD = "\x7f\x80\x85\x9f\u2028\u2029\ufeff\ufffe\uffff"  # no text of YAML, or an end of a line
 PLAIN = "ä€\U0001f600\U0001fffe\xa0\ud7ff\ufffd"

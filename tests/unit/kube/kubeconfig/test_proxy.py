@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import urls
+from reconciler.kube import networks
 from tests.support.kubeconfigs import leaks
 
 ENVIRONMENTS = {
@@ -32,7 +32,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(("environ", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS.keys())
 def test_environment(environ, want):
-    found = urls.proxy_from_environment("https://api.example:6443/k8s", environ)
+    found = networks.proxy_from_environment("https://api.example:6443/k8s", environ)
     assert found == (want and Secret(want))
 
 
@@ -66,7 +66,7 @@ BYPASSED = {
 @pytest.mark.parametrize(("server", "exceptions"), BYPASSED.values(), ids=BYPASSED.keys())
 def test_reached_directly(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "HTTP_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert urls.proxy_from_environment(server, environ) is None
+    assert networks.proxy_from_environment(server, environ) is None
 
 
 PROXIED = {
@@ -89,7 +89,7 @@ PROXIED = {
 @pytest.mark.parametrize(("server", "exceptions"), PROXIED.values(), ids=PROXIED.keys())
 def test_reached_by_proxy(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert urls.proxy_from_environment(server, environ) == Secret("http://p:1")
+    assert networks.proxy_from_environment(server, environ) == Secret("http://p:1")
 
 
 FAULTS = {
@@ -125,6 +125,6 @@ FAULTS = {
 @pytest.mark.parametrize(("url", "want"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_proxy_that_cannot_be_used_is_an_error(url, want):
     with pytest.raises(ConfigError) as caught:
-        urls.proxy_from_environment("https://api.example", {"https_proxy": url})
+        networks.proxy_from_environment("https://api.example", {"https_proxy": url})
     assert str(caught.value) == f"$https_proxy: {want}"
     assert leaks(caught.value, ("canary",)) == []

@@ -1,1 +1,0 @@
-"""Who we are at an API server: tokens, certificates and credential plug-ins, kept fresh."""
