@@ -21,8 +21,8 @@ import pytest_asyncio
 from hypothesis import settings
 
 from klutchctl.sandbox import ports
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError

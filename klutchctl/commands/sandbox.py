@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from klutchctl.sandbox.components import Kit
-    from klutchctl.sandbox.control_planes import Program
     from klutchctl.sandbox.layout import Layout
     from klutchctl.sandbox.progress import Progress
+    from klutchctl.sandbox.servers import Program
     from klutchctl.sandbox.state import State, Wanted
     from klutchctl.sandbox.suite import Suite
 

@@ -24,9 +24,9 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import go_build
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.recipes import Recipe, Release
+from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
 # A folder of envtest has these two; a controller manager is rare there.

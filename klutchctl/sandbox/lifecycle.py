@@ -10,20 +10,19 @@ from typing import Final
 from klutchctl import files
 from klutchctl.sandbox import (
     components,
-    control_planes,
     credentials,
     ports,
     postgresql,
     processes,
+    servers,
     startup,
     state,
 )
 from klutchctl.sandbox.components import Kit
-from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
-from klutchctl.sandbox.servers import Server
+from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
 from klutchctl.sandbox.startup import STOP_GRACE
 from klutchctl.sandbox.state import Member, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
@@ -100,7 +99,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         target = _with_services(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
-        for stage in _stages(control_planes.servers(layout, target, plan.tuning)):
+        for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
             startup.ensure_running(layout, stage, executables, progress=progress)
         return target
 
@@ -150,10 +149,10 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
     if known is None:
         return None
     outlines = components.outlines(layout, known.services) if known.services else ()
-    servers = (*control_planes.servers(layout, known, tuning), *outlines)
+    expected = (*servers.of_clusters(layout, known, tuning), *outlines)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return Status(known, tuple(pool.map(lambda server: _health(server, observed), servers)))
+        return Status(known, tuple(pool.map(lambda server: _health(server, observed), expected)))
 
 
 def load(layout: Layout) -> State | None:
@@ -226,13 +225,13 @@ def _settle(
 ) -> State:
     """Stop what should not run, make sure of the ports, and write every file."""
     while True:
-        servers = control_planes.servers(layout, target, plan.tuning)
+        expected = servers.of_clusters(layout, target, plan.tuning)
         observed = processes.observe(layout)
         if plan.kit and target.services:
-            servers = (*servers, *components.servers(layout, target.services, plan.kit))
+            expected = (*expected, *components.servers(layout, target.services, plan.kit))
         elif target.services:
             observed = tuple(one for one in observed if not one.identity)
-        decision = processes.decide(servers, observed)
+        decision = processes.decide(expected, observed)
         _stop_all(layout, decision.stop)
         taken = [p for s in decision.start for p in s.ports if not ports.is_free(p)]
         if not taken:
@@ -258,10 +257,10 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
             layout.pki(member.id), context=member.context, removal=layout.removal
         )
         own = credentials.kubeconfig([entry(layout, member, user="controller-manager")])
-        files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
+        files.write(servers.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:
-            policy = control_planes.AUDIT_POLICY.encode()
-            files.write(control_planes.audit_policy_file(layout, member.id), policy)
+            policy = servers.AUDIT_POLICY.encode()
+            files.write(servers.audit_policy_file(layout, member.id), policy)
     entries = [entry(layout, member, user="admin") for member in target.members]
     files.write(layout.kubeconfig, credentials.kubeconfig(entries))
 
@@ -294,10 +293,10 @@ def _with_services(target: State, plan: Plan, new_ports: Callable[[int], Sequenc
     return state.with_services(target, wanted, purposes, new_ports=new_ports)
 
 
-def _stages(servers: Sequence[Server]) -> Iterator[Sequence[Server]]:
+def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:
     """Each program needs the one before it to be ready."""
     for program in (Program.ETCD, Program.API_SERVER, Program.CONTROLLER_MANAGER):
-        yield [server for server in servers if server.program is program]
+        yield [server for server in expected if server.program is program]
 
 
 def _health(server: Server, observed: Sequence[Observed]) -> Health:

@@ -20,9 +20,8 @@ from typing import Final
 
 import psutil
 
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.servers import Owner, Server
+from klutchctl.sandbox.servers import Owner, Program, Server
 from reconciler.core.errors import HostError
 
 _PROGRAMS: Final = frozenset(Program)

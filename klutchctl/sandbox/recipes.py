@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Component
 
 MODULE: Final = Path(__file__).parent / "controlplane"

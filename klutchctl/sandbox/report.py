@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
+from klutchctl.sandbox.servers import Program
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
 _FORMAT_VERSION: Final = "1.1"

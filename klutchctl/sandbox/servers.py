@@ -1,11 +1,29 @@
-"""What a sandbox runs: processes as values, and how to tell whether each one works. Pure."""
+"""What a sandbox runs, as values: processes, whether each works, and those of its clusters. Pure."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.state import Member, State
+
+_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+_AUDIT_MEGABYTES: Final = 4_096
+# Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.
+# The others look after pods and nodes, and there are none.
+_CONTROLLERS: Final = (
+    "namespace-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "garbage-collector-controller",
+    "root-ca-certificate-publisher-controller",
+    "clusterrole-aggregation-controller",
+    "resourcequota-controller",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +111,181 @@ class Server:
         environment = sorted(self.launch.environment.items())
         facts = json.dumps((command, str(self.launch.folder), environment))
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+
+class Program(StrEnum):
+    """The executables; the values are their file names."""
+
+    ETCD = "etcd"
+    API_SERVER = "kube-apiserver"
+    CONTROLLER_MANAGER = "kube-controller-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What tests do otherwise. `fsync` off loses data in a power cut."""
+
+    fsync: bool = True
+    audit: bool = False
+
+
+NORMAL: Final = Tuning()
+
+
+def of_clusters(layout: Layout, state: State, tuning: Tuning) -> tuple[Server, ...]:
+    """Return every server of the sandbox, in the order in which they can start."""
+    return (
+        _etcd(layout, state, tuning),
+        *(_api_server(layout, state, member, tuning) for member in state.members),
+        *(_controller_manager(layout, member) for member in state.members),
+    )
+
+
+def audit_policy_file(layout: Layout, cluster_id: str) -> Path:
+    """Return where the audit policy of a cluster is."""
+    return layout.cluster(cluster_id) / "audit-policy.yaml"
+
+
+def audit_log(layout: Layout, cluster_id: str) -> Path:
+    """Return the file that holds one JSON object per audited event."""
+    return layout.logs / f"audit-{cluster_id}.jsonl"
+
+
+def controller_manager_kubeconfig(layout: Layout, cluster_id: str) -> Path:
+    """Return the kubeconfig that the controllers of a cluster use."""
+    return layout.cluster(cluster_id) / "controller-manager.kubeconfig"
+
+
+# Both stages on purpose: RequestReceived is written before a request is handled, so a write
+# that a client knows of is always in the log.
+AUDIT_POLICY: Final = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+  - level: None
+    verbs: [get, list, watch]
+  - level: Metadata
+"""
+
+
+def _etcd(layout: Layout, state: State, tuning: Tuning) -> Server:
+    client = f"https://127.0.0.1:{state.etcd_port}"
+    peer = f"https://127.0.0.1:{state.etcd_peer_port}"
+    pki = layout.etcd_pki
+    identity = f"--data-dir={layout.etcd_data}"
+    arguments = [
+        "--name=sandbox",
+        identity,
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=sandbox={peer}",
+        *(
+            f"--{prefix}{flag}={pki / file}"
+            for prefix in ("", "peer-")
+            for flag, file in (
+                ("cert-file", "server.crt"),
+                ("key-file", "server.key"),
+                ("trusted-ca-file", "ca.crt"),
+            )
+        ),
+        "--client-cert-auth",
+        "--peer-client-cert-auth",
+        # A sandbox that is used for weeks must not fill up with old revisions.
+        "--auto-compaction-mode=periodic",
+        "--auto-compaction-retention=1h",
+        "--log-level=warn",
+    ]
+    if not tuning.fsync:
+        arguments.append("--unsafe-no-fsync")
+    return Server(
+        name="etcd",
+        program=Program.ETCD,
+        cluster_id="",
+        arguments=tuple(arguments),
+        identity=identity,
+        log=layout.logs / "etcd.log",
+        ports=(state.etcd_port, state.etcd_peer_port),
+        probe=HttpsProbe(
+            state.etcd_port, "/readyz", pki / "ca.crt", pki / "client.crt", pki / "client.key"
+        ),
+    )
+
+
+def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) -> Server:
+    pki = layout.pki(member.id)
+    identity = f"--tls-cert-file={pki / 'server.crt'}"
+    arguments = [
+        identity,
+        f"--tls-private-key-file={pki / 'server.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={member.port}",
+        # Endpoints may not be loopback addresses, and no pod is there to use them.
+        "--endpoint-reconciler-type=none",
+        f"--etcd-servers=https://127.0.0.1:{state.etcd_port}",
+        f"--etcd-cafile={layout.etcd_pki / 'ca.crt'}",
+        f"--etcd-certfile={layout.etcd_pki / 'client.crt'}",
+        f"--etcd-keyfile={layout.etcd_pki / 'client.key'}",
+        f"--etcd-prefix=/{member.id}",
+        f"--service-account-issuer={_ISSUER}",
+        f"--service-account-key-file={pki / 'service-account.pub'}",
+        f"--service-account-signing-key-file={pki / 'service-account.key'}",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        *_audit_arguments(layout, member.id, tuning),
+    ]
+    return Server(
+        name=f"kube-apiserver of {member.context}",
+        program=Program.API_SERVER,
+        cluster_id=member.id,
+        arguments=tuple(arguments),
+        identity=identity,
+        log=layout.logs / f"kube-apiserver-{member.id}.log",
+        ports=(member.port,),
+        probe=_as_admin(layout, member, "/readyz"),
+    )
+
+
+def _audit_arguments(layout: Layout, cluster_id: str, tuning: Tuning) -> Sequence[str]:
+    if not tuning.audit:
+        return ()
+    return (
+        f"--audit-policy-file={audit_policy_file(layout, cluster_id)}",
+        f"--audit-log-path={audit_log(layout, cluster_id)}",
+        # One file: after 100 MB, which is what the server takes by itself, another would begin.
+        f"--audit-log-maxsize={_AUDIT_MEGABYTES}",
+    )
+
+
+def _controller_manager(layout: Layout, member: Member) -> Server:
+    pki = layout.pki(member.id)
+    identity = f"--kubeconfig={controller_manager_kubeconfig(layout, member.id)}"
+    arguments = [
+        identity,
+        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--root-ca-file={pki / 'ca.crt'}",
+        f"--service-account-private-key-file={pki / 'service-account.key'}",
+        "--use-service-account-credentials=false",
+        "--leader-elect=false",
+        "--secure-port=0",
+    ]
+    return Server(
+        name=f"kube-controller-manager of {member.context}",
+        program=Program.CONTROLLER_MANAGER,
+        cluster_id=member.id,
+        arguments=tuple(arguments),
+        identity=identity,
+        log=layout.logs / f"kube-controller-manager-{member.id}.log",
+        ports=(),
+        # It serves nothing itself, so it is judged by its work.
+        probe=_as_admin(layout, member, "/api/v1/namespaces/default/serviceaccounts/default"),
+    )
+
+
+def _as_admin(layout: Layout, member: Member, path: str) -> HttpsProbe:
+    pki = layout.pki(member.id)
+    return HttpsProbe(member.port, path, pki / "ca.crt", pki / "admin.crt", pki / "admin.key")

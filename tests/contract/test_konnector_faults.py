@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role
 from tests.support import konnector_faults as story
 from tests.support.bound_scenes import Scene, until

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.manifests import install
+from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint

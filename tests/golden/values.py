@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from klutchctl.render.problems import Findings
-from klutchctl.sandbox import control_planes
+from klutchctl.sandbox import servers
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health
 from klutchctl.sandbox.lifecycle import Status as SandboxStatus
@@ -57,7 +57,7 @@ def board(said="it hung up"):
 def sandbox(said="control-plane"):
     layout = Layout(Path("/state/default"))
     state = SandboxState(20001, 20002, (Member(said, Role.CONTROL_PLANE, 20003),))
-    etcd, api_server, controllers = control_planes.servers(layout, state, control_planes.NORMAL)
+    etcd, api_server, controllers = servers.of_clusters(layout, state, servers.NORMAL)
     healths = (
         Health(etcd, 11, 1000.0, ready=True),
         Health(api_server, 12, 880.0, ready=False),

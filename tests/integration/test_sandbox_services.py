@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, recipes
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref

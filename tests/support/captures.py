@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role, Wanted
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names

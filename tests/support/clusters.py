@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import psutil
 
-from klutchctl.sandbox import control_planes, lifecycle, manifests, processes
-from klutchctl.sandbox.control_planes import Program, Tuning
+from klutchctl.sandbox import lifecycle, manifests, processes, servers
 from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.servers import Program, Tuning
 from klutchctl.sandbox.state import Member, app_clusters
 from reconciler.core.manifest import get_text
 from reconciler.kube.client import KubeCluster
@@ -126,7 +126,7 @@ def kill(layout: Layout, context: str, program: Program) -> None:
     assert state is not None
     (server,) = (
         one
-        for one in control_planes.servers(layout, state, TUNING)
+        for one in servers.of_clusters(layout, state, TUNING)
         if one.name == f"{program} of {context}"
     )
     process = processes.running(server, processes.observe(layout))
@@ -151,7 +151,7 @@ async def connect(layout: Layout, member: Member) -> LiveCluster:
         kubeconfig=layout.kubeconfig,
         connection=connection,
         cluster=cluster,
-        audit=AuditLog(control_planes.audit_log(layout, member.id)),
+        audit=AuditLog(servers.audit_log(layout, member.id)),
     )
 
 

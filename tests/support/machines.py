@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klutchctl.sandbox import components, control_planes, lifecycle, processes
-from klutchctl.sandbox.control_planes import NORMAL, Program
+from klutchctl.sandbox import components, lifecycle, processes, servers
 from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.servers import NORMAL, Program
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
 
@@ -63,8 +63,8 @@ class Machine:
         if state is None:
             return {}
         services = components.outlines(layout, state.services) if state.services else ()
-        servers = (*control_planes.servers(layout, state, NORMAL), *services)
-        found = {server.name: processes.running(server, observed) for server in servers}
+        expected = (*servers.of_clusters(layout, state, NORMAL), *services)
+        found = {server.name: processes.running(server, observed) for server in expected}
         return {server: process.pid for server, process in found.items() if process}
 
     def ports(self, name: str = "default") -> tuple[int, ...]:

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.servers import HttpsProbe, Server
+from klutchctl.sandbox.servers import HttpsProbe, Program, Server
 
 NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
 SLEEPS = "import signal; print('up', flush=True); signal.pause()"

@@ -10,7 +10,7 @@ import pytest
 
 from klutchctl import main
 from klutchctl.main import clashes
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, HostError
 

@@ -14,7 +14,7 @@ import pytest
 from klutchctl.sandbox import binaries, recipes
 from klutchctl.sandbox.binaries import Cache, Origins
 from klutchctl.sandbox.binaries import Workshop as Place
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 
 # Says what it was asked, and does what $FAKE_GO says instead of building.
 FAKE_GO = """\

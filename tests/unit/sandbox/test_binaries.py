@@ -14,7 +14,7 @@ import pytest
 from klutchctl import files
 from klutchctl.sandbox import binaries, go_build, recipes
 from klutchctl.sandbox.binaries import Cache
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 

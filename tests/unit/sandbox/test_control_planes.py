@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import control_planes
-from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
+from klutchctl.sandbox import servers
 from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.servers import NORMAL, Program, Tuning
 from klutchctl.sandbox.state import Member, Role, State
 from reconciler.core.errors import ConfigError
 
@@ -19,11 +19,11 @@ STATE = State(
         Member("arn:aws:eks/x", Role.APP_CLUSTER, 20004),
     ),
 )
-SERVERS = control_planes.servers(LAYOUT, STATE, NORMAL)
+SERVERS = servers.of_clusters(LAYOUT, STATE, NORMAL)
 
 
 def of(program, tuning=NORMAL):
-    found = control_planes.servers(LAYOUT, STATE, tuning)
+    found = servers.of_clusters(LAYOUT, STATE, tuning)
     return [server for server in found if server.program is program]
 
 

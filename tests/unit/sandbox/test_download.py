@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from klutchctl.sandbox.binaries import Origins
-from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
 ETCD = "etcd-v3.6.8-linux-amd64"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import control_planes, lifecycle, ports, report, startup
-from klutchctl.sandbox.control_planes import NORMAL
+from klutchctl.sandbox import lifecycle, ports, report, servers, startup
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
 from klutchctl.sandbox.progress import Lines, Terminal
+from klutchctl.sandbox.servers import NORMAL
 from klutchctl.sandbox.state import Member, Role, State
 from reconciler.core.errors import ConfigError, HostError
 
 LAYOUT = Layout(Path("/state/default"))
 STATE = State(20001, 20002, (Member("control-plane", Role.CONTROL_PLANE, 20003),))
-ETCD, *_ = control_planes.servers(LAYOUT, STATE, NORMAL)
+ETCD, *_ = servers.of_clusters(LAYOUT, STATE, NORMAL)
 
 
 AGES = {

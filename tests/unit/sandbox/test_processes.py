@@ -10,10 +10,9 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Decision, Observed
-from klutchctl.sandbox.servers import Launch, LifeProbe, Owner, Server
+from klutchctl.sandbox.servers import Launch, LifeProbe, Owner, Program, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.stand_ins import NOWHERE, SLEEPS, stand_in

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from klutchctl.sandbox import ports, processes, startup
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.servers import HttpProbe, LifeProbe, PostgresqlProbe
+from klutchctl.sandbox.servers import HttpProbe, LifeProbe, PostgresqlProbe, Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.quiet import Quiet
