@@ -8,12 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import filelock
 
-from klutchctl.sandbox.progress import Progress
 from reconciler.core.errors import ConfigError, HostError
+
+if TYPE_CHECKING:
+    from klutchctl.sandbox.report import Progress
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MIB: Final = 1024 * 1024
@@ -93,7 +95,7 @@ def private_folder(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive(lock_file: Path, subject: str, progress: Progress) -> Iterator[None]:
+def exclusive(lock_file: Path, subject: str, progress: "Progress") -> Iterator[None]:
     """Hold the lock for the block. While another run holds it, say so and wait."""
     lock = filelock.FileLock(lock_file)
     try:

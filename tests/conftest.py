@@ -128,7 +128,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if not any("programs" in getattr(item, "fixturenames", ()) for item in session.items):
         return
     from klutchctl.sandbox import binaries, recipes
-    from klutchctl.sandbox.progress import Lines
+    from klutchctl.sandbox.report import Lines
 
     capture = session.config.pluginmanager.getplugin("capturemanager")
     settings = Settings(os.environ)

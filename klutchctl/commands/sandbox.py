@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from klutchctl.sandbox.components import Kit
     from klutchctl.sandbox.layout import Layout
-    from klutchctl.sandbox.progress import Progress
+    from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.servers import Program
     from klutchctl.sandbox.state import State, Wanted
     from klutchctl.sandbox.suite import Suite
@@ -173,7 +173,7 @@ def status(
 
 
 def _progress(settings: Settings) -> "Progress":
-    from klutchctl.sandbox.progress import Lines, Terminal
+    from klutchctl.sandbox.report import Lines, Terminal
 
     if sys.stderr.isatty():
         return Terminal(sys.stderr, color=settings.color)

@@ -24,8 +24,8 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import go_build
-from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.recipes import Recipe, Release
+from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 

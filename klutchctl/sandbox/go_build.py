@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.recipes import Recipe
+from klutchctl.sandbox.report import Progress
 from reconciler.core.errors import HostError
 
 CRDS: Final = "crds"

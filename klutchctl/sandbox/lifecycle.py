@@ -21,7 +21,7 @@ from klutchctl.sandbox import (
 from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
-from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
 from klutchctl.sandbox.startup import STOP_GRACE
 from klutchctl.sandbox.state import Member, Services, State, Wanted
@@ -30,29 +30,6 @@ from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection
 
 _VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """One server as it is now. `pid` and `started` (seconds since the epoch) are None if gone."""
-
-    server: Server
-    pid: int | None
-    started: float | None
-    ready: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """One sandbox as it is now."""
-
-    state: State
-    servers: tuple[Health, ...]
-
-    @property
-    def healthy(self) -> bool:
-        """Tell whether every server runs and is ready."""
-        return all(health.ready for health in self.servers)
 
 
 @dataclass(frozen=True, slots=True)

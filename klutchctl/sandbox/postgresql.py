@@ -20,7 +20,7 @@ from klutchctl import files
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Owner
 from reconciler.core.errors import HostError
 

@@ -1,4 +1,4 @@
-"""What a sandbox runs, as values: processes, whether each works, and those of its clusters. Pure."""
+"""What a sandbox runs, as values: servers, how to ask each, and those of its clusters. Pure."""
 
 import hashlib
 import json

@@ -21,7 +21,7 @@ from klutchctl.sandbox import (
 from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.go_build import CRDS
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.state import Component, State
 from klutchctl.sandbox.suite import Suite

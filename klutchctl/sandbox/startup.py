@@ -16,7 +16,7 @@ from klutchctl import files
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
-from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import (
     HttpProbe,
     HttpsProbe,

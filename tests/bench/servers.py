@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klutchctl.sandbox import binaries, lifecycle, recipes, state
 from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program, Tuning
 from klutchctl.settings import Settings
 from tests.support.quiet import Quiet

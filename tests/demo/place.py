@@ -13,7 +13,7 @@ import yaml
 from klutchctl import files
 from klutchctl.sandbox import lifecycle, ports, processes, startup
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
 from klutchctl.sandbox.state import Member, Role
 from reconciler.core import names

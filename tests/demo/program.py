@@ -24,7 +24,7 @@ import uvloop
 from klutchctl import files
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox.layout import named
-from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.report import Lines
 from klutchctl.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build

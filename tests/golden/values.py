@@ -6,8 +6,8 @@ from pathlib import Path
 from klutchctl.render.problems import Findings
 from klutchctl.sandbox import servers
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.lifecycle import Health
-from klutchctl.sandbox.lifecycle import Status as SandboxStatus
+from klutchctl.sandbox.report import Health
+from klutchctl.sandbox.report import Status as SandboxStatus
 from klutchctl.sandbox.state import Member, Role
 from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status

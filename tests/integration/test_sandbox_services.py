@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, recipes
-from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError

@@ -9,8 +9,7 @@ import pytest
 
 from klutchctl.sandbox import lifecycle, ports, report, servers, startup
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.lifecycle import Health, Status
-from klutchctl.sandbox.progress import Lines, Terminal
+from klutchctl.sandbox.report import Health, Lines, Status, Terminal
 from klutchctl.sandbox.servers import NORMAL
 from klutchctl.sandbox.state import Member, Role, State
 from reconciler.core.errors import ConfigError, HostError
