@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import settings
 
-from klutchctl.sandbox import ports
+from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role
@@ -57,11 +57,13 @@ def _take_ports_of_our_own() -> None:
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    given = ports.chosen(os.environ.get(ports.VARIABLE, "")) or ports._RANGE
+    given = (
+        processes.port_range(os.environ.get(processes.PORTS_VARIABLE, "")) or processes.USUAL_PORTS
+    )
     share = len(given) // workers
     ours = given[number * share : (number + 1) * share]
-    ports._RANGE = ours  # type: ignore[misc]
-    os.environ[ports.VARIABLE] = f"{ours[0]}-{ours[-1]}"  # for programs that tests start
+    processes.USUAL_PORTS = ours  # type: ignore[misc]
+    os.environ[processes.PORTS_VARIABLE] = f"{ours[0]}-{ours[-1]}"  # for programs that tests start
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

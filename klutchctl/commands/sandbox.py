@@ -86,11 +86,11 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
-    from klutchctl.sandbox import layout, lifecycle, ports
+    from klutchctl.sandbox import layout, lifecycle, processes
     from klutchctl.sandbox import services as beside
 
     settings = of(context)
-    chosen = ports.chosen(settings.environ.get(ports.VARIABLE, ""))
+    chosen = processes.port_range(settings.environ.get(processes.PORTS_VARIABLE, ""))
     place = layout.named(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
     if wanted is not None:

@@ -11,7 +11,6 @@ from klutchctl import files
 from klutchctl.sandbox import (
     components,
     credentials,
-    ports,
     postgresql,
     processes,
     servers,
@@ -190,7 +189,7 @@ def _port_source(layout: Layout, within: range | None = None) -> Callable[[int],
                 )
             except (OSError, HostError):
                 continue  # another sandbox's trouble
-        found = ports.free(count, avoid=remembered, within=within)
+        found = processes.free_ports(count, avoid=remembered, within=within)
         given.update(found)
         return found
 
@@ -210,13 +209,13 @@ def _settle(
             observed = tuple(one for one in observed if not one.identity)
         decision = processes.decide(expected, observed)
         _stop_all(layout, decision.stop)
-        taken = [p for s in decision.start for p in s.ports if not ports.is_free(p)]
+        taken = [p for s in decision.start for p in s.ports if not processes.is_port_free(p)]
         if not taken:
             _write_files(layout, target, plan.tuning)
             return target
         if not plan.reassign_ports:
             raise HostError(
-                f"port {taken[0]} of this sandbox is held by {ports.holder(taken[0])}",
+                f"port {taken[0]} of this sandbox is held by {processes.port_holder(taken[0])}",
                 hint="Stop that program, or let the sandbox take other ports with"
                 " --reassign-ports (its kubeconfig changes)",
             )

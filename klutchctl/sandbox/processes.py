@@ -1,4 +1,4 @@
-"""The servers as processes: recognise, start, stop.
+"""The servers as processes: recognise, start, stop. And the loopback ports that they can have.
 
 A process is ours if it is one of our programs, runs as this user, and names a file in the
 sandbox's folder in its arguments; or if it has the mark of the sandbox in its environment, and
@@ -7,9 +7,13 @@ are used again.
 """
 
 import contextlib
+import errno
 import os
 import pwd
+import random
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +26,7 @@ import psutil
 
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Owner, Program, Server
-from reconciler.core.errors import HostError
+from reconciler.core.errors import ConfigError, HostError
 
 _PROGRAMS: Final = frozenset(Program)
 _POLL: Final = 0.05
@@ -33,6 +37,13 @@ _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the l
 _GUEST: Final = "guest:"
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
+# In the environment: from which ports a sandbox chooses, such as 21000-21999.
+PORTS_VARIABLE: Final = "KLUTCHCTL_SANDBOX_PORTS"
+_PORT_NUMBER: Final = re.compile("[0-9]{1,5}")
+_LOOPBACK: Final = "127.0.0.1"
+# Below the range that systems hand out to outgoing connections: a remembered port must still be
+# free after a reboot.
+USUAL_PORTS: Final = range(20000, 30000)
 # Started by this process, and not collected yet.
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
@@ -263,3 +274,73 @@ def unprivileged_owner() -> Owner | None:
             continue
         return Owner(user.pw_uid, user.pw_gid)
     return None
+
+
+def port_range(said: str) -> range | None:
+    """Return the ports that PORTS_VARIABLE says, None for the usual ones. Raises ConfigError."""
+    if not said:
+        return None
+    first, _, last = said.partition("-")
+    if not all(_PORT_NUMBER.fullmatch(one) for one in (first, last)):
+        raise ConfigError(f"{said!r} is not FIRST-LAST, such as 21000-21999", where=PORTS_VARIABLE)
+    if not 1024 <= int(first) <= int(last) <= 65_535:
+        raise ConfigError(f"{said!r} are no ports between 1024 and 65535", where=PORTS_VARIABLE)
+    return range(int(first), int(last) + 1)
+
+
+def free_ports(
+    count: int, *, avoid: Collection[int] = (), within: range | None = None
+) -> list[int]:
+    """Return `count` different ports that nobody listens on now. Raises HostError."""
+    within = USUAL_PORTS if within is None else within
+    candidates = random.sample(within, len(within))
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in candidates:
+            if len(ports) == count:
+                break
+            if port not in avoid and _listens(port, held):
+                ports.append(port)
+    if len(ports) < count:
+        raise HostError(
+            f"no free port between {within[0]} and {within[-1]} on {_LOOPBACK}",
+            hint="Stop what listens there; `klutchctl sandbox down --name NAME` stops a sandbox",
+        )
+    return ports
+
+
+def is_port_free(port: int) -> bool:
+    """Tell whether a server could listen on `port` now."""
+    with contextlib.ExitStack() as held:
+        return _listens(port, held)
+
+
+def port_holder(port: int) -> str:
+    """Return the process that listens on `port`, as far as this user may see: for people."""
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except psutil.AccessDenied:
+        connections = []
+    for connection in connections:
+        if connection.status != psutil.CONN_LISTEN or connection.laddr[1:] != (port,):
+            continue
+        if connection.pid is not None:
+            try:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+            except psutil.Error:
+                return f"pid {connection.pid}"
+    return "another program"
+
+
+def _listens(port: int, held: contextlib.ExitStack) -> bool:
+    listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    # As servers do: connections of a server that is gone do not keep its port.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((_LOOPBACK, port))
+        listener.listen()
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            return False
+        raise
+    return True

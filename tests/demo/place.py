@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 
 from klutchctl import files
-from klutchctl.sandbox import lifecycle, ports, processes, startup
+from klutchctl.sandbox import lifecycle, processes, startup
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
@@ -104,8 +104,8 @@ class Place:
             if one.identity == identity and one.arguments:
                 return int(one.arguments[-1].rpartition(":")[2])
         if name not in self._ports:
-            within = ports.chosen(os.environ.get(ports.VARIABLE, ""))
-            found = ports.free(1, avoid=self._ports.values(), within=within)
+            within = processes.port_range(os.environ.get(processes.PORTS_VARIABLE, ""))
+            found = processes.free_ports(1, avoid=self._ports.values(), within=within)
             (self._ports[name],) = found
         return self._ports[name]
 

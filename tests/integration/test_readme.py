@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import ports
+from klutchctl.sandbox import processes
 from klutchctl.settings import Settings
 from tests.support import books
 
@@ -36,7 +36,7 @@ def home(tmp_path, programs):
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         "XDG_CACHE_HOME": str(Settings(os.environ).cache_home),
     }
-    kept = ("KUBEBUILDER_ASSETS", ports.VARIABLE)
+    kept = ("KUBEBUILDER_ASSETS", processes.PORTS_VARIABLE)
     environ |= {name: os.environ[name] for name in kept if name in os.environ}
     yield environ
     command = ["klutchctl", "sandbox", "down", "--delete"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, recipes
+from klutchctl.sandbox import binaries, lifecycle, postgresql, processes, recipes
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
@@ -269,7 +269,7 @@ async def test_a_service_whose_files_name_another_address_is_started_again(machi
     before = machine.pids()
     os.kill(before["kube-apiserver of control-plane"], signal.SIGKILL)
     await eventually(lambda: "kube-apiserver of control-plane" not in machine.pids())
-    await eventually(lambda: ports.is_free(plane.port))
+    await eventually(lambda: processes.is_port_free(plane.port))
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         thief.bind(("127.0.0.1", plane.port))

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from klutchctl import files
-from klutchctl.sandbox import components, lifecycle, ports, startup
+from klutchctl.sandbox import components, lifecycle, processes, startup
 from klutchctl.sandbox import postgresql as sandboxed
 from klutchctl.sandbox.components import Kit, PostgresqlPlace
 from klutchctl.sandbox.layout import Layout, named
@@ -84,7 +84,7 @@ def _started(layout: Layout, place: PostgresqlPlace) -> Server:
     for folder in (layout.root.parent, layout.root, layout.services, layout.logs):
         files.private_folder(folder)
     password = sandboxed.ensure_data(layout, place, progress=Quiet())
-    (purpose,), (port,) = components.purposes([Component.POSTGRESQL]), ports.free(1)
+    (purpose,), (port,) = components.purposes([Component.POSTGRESQL]), processes.free_ports(1)
     address = f"{components.address(port, password)}\n"
     files.write(layout.postgresql_address, address.encode())
     only = (Component.POSTGRESQL,)

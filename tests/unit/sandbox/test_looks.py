@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import lifecycle, ports, report, servers, startup
+from klutchctl.sandbox import lifecycle, processes, report, servers, startup
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Health, Lines, Status, Terminal
 from klutchctl.sandbox.servers import NORMAL
@@ -110,19 +110,19 @@ def test_a_port_is_given_once_though_it_is_free_until_something_runs(tmp_path, m
 
 
 def test_free_ports_are_different_and_avoid_those_of_others():
-    first = ports.free(20)
+    first = processes.free_ports(20)
     assert len(set(first)) == 20
-    assert not set(ports.free(20, avoid=first)) & set(first)
-    assert all(ports.is_free(port) for port in first)
+    assert not set(processes.free_ports(20, avoid=first)) & set(first)
+    assert all(processes.is_port_free(port) for port in first)
 
 
 def test_ports_can_be_chosen():
-    within = ports.chosen("21000-21009")
+    within = processes.port_range("21000-21009")
     assert within is not None
-    assert set(ports.free(5, within=within)) < set(range(21000, 21010))
+    assert set(processes.free_ports(5, within=within)) < set(range(21000, 21010))
     with pytest.raises(HostError, match="no free port between 21000 and 21009"):
-        ports.free(11, within=within)
-    assert ports.chosen("") is None
+        processes.free_ports(11, within=within)
+    assert processes.port_range("") is None
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_ports_can_be_chosen():
 )
 def test_what_are_no_ports_is_refused(said):
     with pytest.raises(ConfigError, match="KLUTCHCTL_SANDBOX_PORTS"):
-        ports.chosen(said)
+        processes.port_range(said)

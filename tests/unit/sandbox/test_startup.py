@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from klutchctl.sandbox import ports, processes, startup
+from klutchctl.sandbox import processes, startup
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import HttpProbe, LifeProbe, PostgresqlProbe, Program
 from reconciler.core.errors import HostError
@@ -148,7 +148,7 @@ def test_http(answer, expected):
 
 
 def test_nobody_listens():
-    [port] = ports.free(1)
+    [port] = processes.free_ports(1)
     assert not ready(HttpProbe(port, "/readyz"))
     assert not ready(PostgresqlProbe(port))
 
