@@ -15,7 +15,7 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
-    from reconciler.reports.targets import Target
+    from reconciler.reports.partial_plans import Target
 
 _DOCUMENTS: Final = (".yaml", ".yml")
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
@@ -225,12 +225,12 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     import uvloop
 
     from klutchctl import repository
-    from reconciler.reports import release_plan, targets
+    from reconciler.reports import partial_plans
 
     settings = of(context)
-    named = [targets.parse(one) for one in target]
+    named = [partial_plans.parse_target(one) for one in target]
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
-    release_plan.check(read, named)
+    partial_plans.check(read, named)
     options = WriteOptions(
         outputs=wanted,
         auto_approve=auto_approve,
@@ -248,17 +248,17 @@ async def _release(
     from klutchctl import applying
     from reconciler import run
     from reconciler.kube import registry
-    from reconciler.reports import release_plan
-    from reconciler.reports.unmanaged import unmanaged_bindings
+    from reconciler.reports import partial_plans
+    from reconciler.reports.imports import unmanaged_units
 
-    asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
+    asked, only = partial_plans.letting_go(fleet), {one.cluster for one in named}
     async with registry.of(fleet, settings.surroundings()) as clusters:
         look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
-        foreign = [one.unit for one in unmanaged_bindings(asked, look.live, only=only)]
-        plan = release_plan.releases(fleet, look.plan, named, foreign=foreign)
+        foreign = unmanaged_units(asked, look.live, only=only)
+        plan = partial_plans.releases(fleet, look.plan, named, foreign=foreign)
         question, color = "Release this?", settings.color
         if not applying.is_approved(plan, options, question=question, color=color):
             print(_NOT_RELEASED, file=sys.stderr)
             return ExitCode.HELD_BACK
-        free = release_plan.without_budgets(fleet)
+        free = partial_plans.without_budgets(fleet)
         return await applying.apply(free, plan, clusters, settings, options)

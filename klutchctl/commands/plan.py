@@ -106,13 +106,13 @@ def drift(
 
     from klutchctl import repository
     from klutchctl.exit_codes import exit_code
-    from reconciler.reports import drift as reports
+    from reconciler.reports import partial_plans
 
     settings = of(context)
     subject = _subject(path, None, None, check_owner=settings.git_owner_check)
     chosen = repository.chosen(subject.fleet, settings)
     planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
-    repairs = reports.drift(planned)
+    repairs = partial_plans.drift(planned)
     _print(repairs, wanted, color=settings.color, seconds=seconds)
     allowed = settings.allow_unreachable
     return exit_code(repairs, detailed=detailed_exitcode, allow_unreachable=allowed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reconciler.fleet.load import Loaded
     from reconciler.health import UnitHealth
     from reconciler.observe import Clusters, Pace
-    from reconciler.reports.targets import Target
+    from reconciler.reports.partial_plans import Target
     from reconciler.reports.why import Explanation
     from reconciler.run import Look
 
@@ -39,10 +39,10 @@ def why(
 
     from klutchctl import repository
     from klutchctl.render import why as rendering
-    from reconciler.reports import targets
+    from reconciler.reports.partial_plans import parse_target
 
     settings = of(context)
-    named = targets.parse(target)
+    named = parse_target(target)
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     if snapshot is None:

@@ -167,7 +167,7 @@ def _cluster_units(
     units = [(unit.key, unit.binding, False) for unit in wanted]
     if fleet.guards.mode is not PruneMode.OFF:
         rules = prune_units if mode is Mode.DIRECT else app_cluster_bindings
-        units += [(prune.key, "", True) for prune in rules.prunes(site, cluster.name)]
+        units += [(prune.key, "", True) for prune in rules.prunes(site)]
     return ClusterUnits(cluster.control_plane, _live_units(site, mode), tuple(units))
 
 

@@ -91,12 +91,6 @@ def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest)
     )
 
 
-def live_of(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Manifest | None:
-    """Return the cluster's AppClusterBinding, the first where several are its own."""
-    found = _candidates(fleet, cluster, control_plane, app)
-    return None if isinstance(found, Blocked) else next(iter(found), None)
-
-
 def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest] | Blocked:
@@ -159,8 +153,7 @@ def plan_unit(site: Site, unit: Unit) -> units.UnitPlan:
     if other:
         reason = f"the binding in {space} belongs to AppClusterBinding {other}"
         return units.UnitPlan((units.blocked(unit, wanted.ref, reason),))
-    cluster = site.fleet.clusters[unit.key.cluster]
-    held = live_of(site.fleet, cluster, cp, site.app)
+    held = site.live_home
     resource = GroupResource(unit.key.group, unit.key.resource)
     listed = held is not None and resource in listed_resources(held)
     draft = units.draft_of(unit, wanted, live)
@@ -193,29 +186,25 @@ def _other_owner(site: Site, bound: Manifest) -> str:
     return "" if said == (namespace, name) else "/".join(said)
 
 
-def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
+def prunes(site: Site) -> tuple[Prune, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
-    live = _live(site, cluster)
-    if live is None or not is_of(live, site.fleet, cluster):
+    live = site.live_home
+    if live is None or not site.owns(live):
         return ()
     listed = listed_resources(live) if _listed_by_us(live) else frozenset()
     return tuple(
-        prune
-        for prune in prunes_of(site, cluster, live, listed)
-        if prune.key not in site.fleet.units
+        prune for prune in prunes_of(site, live, listed) if prune.key not in site.fleet.units
     )
 
 
-def prunes_of(
-    site: Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
-) -> Iterator[Prune]:
+def prunes_of(site: Site, live: Manifest, listed: Collection[GroupResource]) -> Iterator[Prune]:
     """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
 
     Sorted by their keys.
     """
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
     letting_go = prune_units.remembered(live)
-    said = policies_of(live)
+    said, cluster = policies_of(live), site.app.name
     for key in sorted(
         {
             *(UnitKey(cluster, resource.group, resource.plural) for resource in listed),
@@ -227,35 +216,30 @@ def prunes_of(
         yield Prune(key, key.name, ref, live, policy, steps, policy, ref)
 
 
-def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
+def interrupted(site: Site) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end."""
-    live = _live(site, cluster)
-    if live is None or not is_of(live, site.fleet, cluster):
+    live = site.live_home
+    if live is None or not site.owns(live):
         return ()
     listed = {resource.name for resource in listed_resources(live)}
     return tuple(
         replace(prune, release=steps if prune.key.name not in listed else steps[-1:])
-        for prune in prunes_of(site, cluster, live, ())
+        for prune in prunes_of(site, live, ())
         if prune.key in site.fleet.units
         for steps in (tuple(step for step in prune.release if step.verb not in _TAKES_OUT),)
     )
 
 
-def unmanaged_warning(site: Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: Site) -> set[str]:
     """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
-    live = _live(site, cluster)
+    live = site.live_home
     if live is None or _listed_by_us(live):
         return set()
     listed = (
-        UnitKey(cluster, resource.group, resource.plural) for resource in listed_resources(live)
+        UnitKey(site.app.name, resource.group, resource.plural)
+        for resource in listed_resources(live)
     )
-    return prune_units.left_alone(
-        cluster, (key.name for key in listed if key not in site.fleet.units)
-    )
-
-
-def _live(site: Site, cluster: str) -> Manifest | None:
-    return live_of(site.fleet, site.fleet.clusters[cluster], site.control_plane, site.app)
+    return prune_units.left_alone(site, (key.name for key in listed if key not in site.fleet.units))
 
 
 def _listed_by_us(app_cluster_binding: Manifest) -> bool:

@@ -143,7 +143,7 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
     in_app = wanted.ref.cluster == site.app.name
     if site.carrier.kind == CLUSTER_BINDING or not in_app:
         return True
-    return live is not None and objects.is_of(live, site.fleet, site.app.name)
+    return live is not None and site.owns(live)
 
 
 def _draft(wanted: Wanted, live: Manifest | None) -> Change:
@@ -240,7 +240,7 @@ def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
         # Its namespace means nothing in this mode, and another's identity is another's to change.
         namespace = facts.namespace
         bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
-        ours = objects.is_of(live, site.fleet, site.app.name)
+        ours = site.owns(live)
         token = site.app.get(refs.SECRET, bind, account) if ours else None
     issued = None if token is None else service_account_facts_of(token)
     # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
@@ -256,7 +256,7 @@ def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
 
 def _target(site: Site) -> ControlPlane | AppCluster:
     """Return the document of the cluster that the kubeconfig leads to."""
-    cluster = site.fleet.clusters[site.app.name]
+    cluster = site.cluster
     return site.fleet.control_planes[cluster.control_plane] if site.is_direct else cluster
 
 

@@ -168,20 +168,20 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
     """Plan one app cluster: its interrupted releases, its own objects, its units, its prunes."""
     fleet, first = site.fleet, len(draft.changes)
     rules = prune_units if site.is_direct else app_cluster_bindings
-    draft.changes += map(partial(_resumed, site), rules.interrupted(site, cluster.name))
+    draft.changes += map(partial(_resumed, site), rules.interrupted(site))
     if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
             fleet.guards.mode is not PruneMode.AUTO or prune.policy is DeletionPolicy.BLOCK
-            for prune in rules.prunes(site, cluster.name)
+            for prune in rules.prunes(site)
         )
         needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
         draft.warnings |= address_warnings(site, needs)
     for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned)
-    draft.warnings |= rules.unmanaged_warning(site, cluster.name)
+    draft.warnings |= rules.unmanaged_warning(site)
     if fleet.guards.mode is not PruneMode.OFF:
-        for prune in rules.prunes(site, cluster.name):
+        for prune in rules.prunes(site):
             _prune(draft, site, prune)
             if wanted and prune.policy is DeletionPolicy.RELEASE:
                 draft.warnings.add(_endangered(prune))

@@ -23,7 +23,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.planning import app_cluster_bindings, permission_claims, placement
-from reconciler.planning.objects import BEING_DELETED, is_of
+from reconciler.planning.objects import BEING_DELETED
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
 
@@ -157,11 +157,11 @@ def _preflight(
 
 def _is_proved(site: Site) -> bool:
     """Tell whether more than its own word says which cluster this is (trust.md T14)."""
-    if site.fleet.clusters[site.app.name].identity:
+    if site.cluster.identity:
         return True
-    live = site.control_plane.at(site.home)
+    live = site.live_home
     # A space is given for a proof only, an AppClusterBinding for its name as well.
-    return live is not None and (site.is_direct or is_of(live, site.fleet, site.app.name))
+    return live is not None and (site.is_direct or site.owns(live))
 
 
 def _going(site: Site) -> Blocked | None:
@@ -224,7 +224,7 @@ def _lives(home: _Home) -> bool:
 
 def _left_behind(site: Site) -> Blocked | None:
     """Refuse a cluster whose bindings lead to a control plane that no document names any more."""
-    there = site.control_plane.at(site.home) is not None
+    there = site.live_home is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
         way = placement.secret_of(binding)
@@ -251,7 +251,7 @@ def _mode_changed(site: Site) -> Blocked | None:
 
 def _our_bindings(site: Site) -> Iterator[Manifest]:
     for binding in placement.bindings(site.app):
-        if is_of(binding, site.fleet, site.app.name):
+        if site.owns(binding):
             yield binding
 
 

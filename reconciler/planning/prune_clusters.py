@@ -174,7 +174,7 @@ def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Clust
     for space in plane.all(refs.NAMESPACE):
         if _left(space, fleet, name):
             site = Site(fleet, _placement(manifest.name_of(space), plane, app), plane, app)
-            found = prune_units.prunes(site, name)
+            found = prune_units.prunes(site)
             yield ClusterPrune(name, refs.NAMESPACE, space, site, _by_rule(fleet, found))
 
 
@@ -187,7 +187,7 @@ def _app_cluster_bindings(
         ref = plane.ref(APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
         site = Site(fleet, _placement(space, plane, app), plane, app)
-        found = tuple(prunes_of(site, name, one, listed_resources(one)))
+        found = tuple(prunes_of(site, one, listed_resources(one)))
         yield ClusterPrune(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
 
@@ -222,7 +222,7 @@ def _steps(gone: ClusterPrune) -> Iterator[Step]:
         yield Step(Verb.RETIRE, ref, "apiExports [], konnector.deploy false, annotation released")
         return
     # Bindings that were not adopted may use the same konnector and the same access.
-    if not prune_units.unmanaged_bindings(site, gone.name):
+    if not prune_units.unmanaged_bindings(site):
         yield from _konnector_steps(gone)
     if not _guests(gone):
         yield from _access_steps(gone)
@@ -260,7 +260,7 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
         for one in inside(API_SERVICE_EXPORT_REQUEST, space)
         if not _requested(one) <= leave
     }
-    for binding in prune_units.unmanaged_bindings(site, gone.name):
+    for binding in prune_units.unmanaged_bindings(site):
         if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
             stay.add(manifest.name_of(binding))
     return tuple(sorted(stay))

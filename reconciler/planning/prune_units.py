@@ -16,7 +16,7 @@ from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import DeletionPolicy, UnitKey, read_unit_policies
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.guards import leaving_policy
-from reconciler.planning.objects import before_digest, is_of
+from reconciler.planning.objects import before_digest
 from reconciler.planning.placement import bindings
 from reconciler.planning.site import Index, Site
 
@@ -53,16 +53,16 @@ def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
     return read_unit_policies("" if home is None else annotations_of(home).get(keys.LEAVING, ""))
 
 
-def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
+def prunes(site: Site) -> tuple[Prune, ...]:
     """Return the units of a cluster in Direct mode that are ours, live, and not in the files.
 
     A binding tells; where it is gone already, the request does, or the space remembers, or an
     export that only we can have requested.
     """
-    letting_go = remembered(site.control_plane.at(site.home))
+    letting_go = remembered(site.live_home)
     found: dict[UnitKey, Prune] = {}
-    for index, kind, live, name in _carriers(site, cluster):
-        key = unit_of(cluster, name)
+    for index, kind, live, name in _carriers(site):
+        key = unit_of(site.app.name, name)
         if key in site.fleet.units or key in found:
             continue
         ref = index.ref(kind, live)
@@ -72,18 +72,18 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest, str]]:
+def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     """Yield what carries a unit of ours and its name, the best witness first."""
     app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
     for binding in bindings(app):
-        if is_of(binding, site.fleet, cluster):
+        if site.owns(binding):
             yield app, API_SERVICE_BINDING, binding, name_of(binding)
     for one in cp.inside(API_SERVICE_EXPORT_REQUEST, space):
         # Under a binding that is not ours, nothing is taken away.
-        if is_of(one, site.fleet, cluster) and name_of(one) not in bound:
+        if site.owns(one) and name_of(one) not in bound:
             yield cp, API_SERVICE_EXPORT_REQUEST, one, name_of(one)
-    home = cp.at(site.home)
+    home = site.live_home
     if home is None:
         return
     for name in remembered(home):
@@ -95,17 +95,17 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
                 yield cp, API_SERVICE_EXPORT, one, name_of(one)
 
 
-def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
+def interrupted(site: Site) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end.
 
     Where the binding is gone, the copies are let go first: a konnector that meets copies that
     are still bound deletes those whose twin is gone.
     """
-    home, live = site.home, site.control_plane.at(site.home)
+    home, live = site.home, site.live_home
     bound = set(map(name_of, bindings(site.app)))
     found = []
     for name in sorted(remembered(live)):
-        key = unit_of(cluster, name)
+        key = unit_of(site.app.name, name)
         if live is None or key not in site.fleet.units:
             continue
         rest = () if name in bound else tuple(let_go(site, key))
@@ -115,30 +115,26 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     return tuple(found)
 
 
-def unmanaged_bindings(site: Site, cluster: str) -> list[Manifest]:
+def unmanaged_bindings(site: Site) -> list[Manifest]:
     """Return the bindings in an app cluster that were not adopted and no file names."""
-    return [
-        binding
-        for binding in unnamed_bindings(site, cluster)
-        if not is_of(binding, site.fleet, cluster)
-    ]
+    return [binding for binding in unnamed_bindings(site) if not site.owns(binding)]
 
 
-def unnamed_bindings(site: Site, cluster: str) -> list[Manifest]:
+def unnamed_bindings(site: Site) -> list[Manifest]:
     """Return the bindings in an app cluster that no file names, ours too."""
     found = bindings(site.app)
-    return [one for one in found if unit_of(cluster, name_of(one)) not in site.fleet.units]
+    return [one for one in found if unit_of(site.app.name, name_of(one)) not in site.fleet.units]
 
 
-def unmanaged_warning(site: Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: Site) -> set[str]:
     """Return a sentence that lists them, if any (mapping.md 0, Ownership)."""
-    return left_alone(cluster, map(name_of, unmanaged_bindings(site, cluster)))
+    return left_alone(site, map(name_of, unmanaged_bindings(site)))
 
 
-def left_alone(cluster: str, unmanaged: Iterable[str]) -> set[str]:
+def left_alone(site: Site, unmanaged: Iterable[str]) -> set[str]:
     """Return a sentence about services that are bound in a cluster beside the files, if any."""
     listed = ", ".join(sorted(unmanaged))
-    return {f"{cluster}: unmanaged, and left alone: {listed}"} if listed else set()
+    return {f"{site.app.name}: unmanaged, and left alone: {listed}"} if listed else set()
 
 
 def change_of(site: Site, prune: Prune, *, in_use: int | None = None) -> Change:

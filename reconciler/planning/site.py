@@ -19,8 +19,9 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
-from reconciler.fleet.values import Fleet
+from reconciler.fleet.values import AppCluster, Fleet
 from reconciler.fleet.wanted import Placement
+from reconciler.planning.objects import is_of
 
 T = TypeVar("T")
 
@@ -125,6 +126,11 @@ class Site:
     app: Index
 
     @property
+    def cluster(self) -> AppCluster:
+        """The document of the app cluster, which one that left has not."""
+        return self.fleet.clusters[self.app.name]
+
+    @property
     def is_direct(self) -> bool:
         """Whether the units are bound in Direct mode, else by an AppClusterBinding."""
         return self.placement.app_cluster_binding == ("", "")
@@ -139,12 +145,21 @@ class Site:
         )
 
     @property
+    def live_home(self) -> Manifest | None:
+        """What is there at `home`."""
+        return self.control_plane.at(self.home)
+
+    @property
     def carrier(self) -> Ref:
         """What names the kubeconfig that klutchctl writes, and notes what that is."""
         if not self.is_direct:
             return self.home
         space = self.placement.space
         return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+
+    def owns(self, live: Manifest) -> bool:
+        """Tell whether an object of this cluster, or in its space, is ours."""
+        return is_of(live, self.fleet, self.app.name)
 
     @property
     def undecided(self) -> bool:

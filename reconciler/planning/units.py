@@ -16,7 +16,7 @@ from reconciler.fleet.values import Claim, Unit
 from reconciler.fleet.wanted import Placement
 from reconciler.planning import permission_claims
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
-from reconciler.planning.objects import before_digest, is_of, obstacle, owned_changes, sealed
+from reconciler.planning.objects import before_digest, obstacle, owned_changes, sealed
 from reconciler.planning.permission_claims import offer_of
 from reconciler.planning.placement import same_way, secret_of
 from reconciler.planning.site import Site
@@ -108,7 +108,7 @@ def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
             return f"{ref.kind.kind} {ref.name}: {refused}"
     live = site.app.at(binding.ref)
     # What we do not know to be ours is not replaced.
-    if live is None or is_of(live, site.fleet, unit.key.cluster):
+    if live is None or site.owns(live):
         return ""
     if not _leads_elsewhere(live, binding):
         return ""
@@ -161,7 +161,7 @@ def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str
     if binding is None:
         return ""
     before = manifest.annotations_of(binding).get(keys.PARAMETERS, "")
-    if request is not None and is_of(request, site.fleet, unit.key.cluster):
+    if request is not None and site.owns(request):
         before = parameters_digest(manifest.get_map(request, "spec", "parameters"))
     after = parameters_digest(unit.parameters)
     if before == after:

@@ -1,5 +1,6 @@
 """Finds live bindings that no file names, and writes them as files (`klutchctl import`). Pure.
 
+What is not ours of them (mapping.md 0, Ownership) is listed and never touched until then.
 A take-over changes nothing that is in force, so only what the files can say exactly as it is live
 is imported. The command plans with the new files, and `settled` drops what would change. A Binding
 takes a Template of the files whose ceiling holds just its claims, else a new one with the claims
@@ -7,15 +8,18 @@ that are accepted now as the most there may be.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Final, TypeAlias
 
+from reconciler.api.bindings import API_SERVICE_BINDING, listed_resources
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import keys, manifest
 from reconciler.core.live import Live
 from reconciler.core.manifest import JSON, Manifest, canonical
+from reconciler.core.refs import SECRET
 from reconciler.fleet import globs
 from reconciler.fleet.documents.base_model import NAME
 from reconciler.fleet.documents.models import API_VERSION
@@ -23,14 +27,88 @@ from reconciler.fleet.documents.service_models import CeilingClaim
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.values import Fleet, UnitKey
+from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.permission_claims import ANY, title
 from reconciler.planning.placement import Blocked
-from reconciler.reports.unmanaged import UnnamedBinding, preflights, unnamed_bindings
+from reconciler.planning.preflight import Preflight
+from reconciler.planning.prune_units import unit_of
+from reconciler.planning.site import Site
 
 FileClaim: TypeAlias = Mapping[str, JSON]  # as in a Binding's spec.claims
+Document: TypeAlias = Mapping[str, JSON]
 
-_METADATA = "/metadata/"
+_METADATA: Final = "/metadata/"
+_ACCEPTED: Final = "Accepted"
+_BINDINGS: Final = "bindings/"
+
+
+@dataclass(frozen=True, slots=True)
+class UnnamedBinding:
+    """A live binding that no file names. `ours`: it left the files.
+
+    `binding` is the APIServiceBinding, None where the backend has not made it. `request` is its
+    live request. `elsewhere`: its kubeconfig leads to another space than the cluster's own, ""
+    where it leads there.
+    """
+
+    unit: UnitKey
+    binding: Manifest | None
+    request: Manifest | None
+    elsewhere: str = ""
+    ours: bool = False
+
+
+def unmanaged_units(
+    fleet: Fleet, live: Live, *, only: Collection[str] | None = None
+) -> tuple[UnitKey, ...]:
+    """Return the units that are bound beside the files, without those that left them."""
+    sites = _preflights(fleet, live, only).values()
+    return tuple(binding.unit for binding in _unnamed_bindings(sites) if not binding.ours)
+
+
+def _preflights(fleet: Fleet, live: Live, only: Collection[str] | None) -> Mapping[str, Preflight]:
+    """Return where each app cluster, or `only` some, stands, of those that were seen."""
+    planes = preflight.control_planes(fleet, live)
+    names = sorted(name for name in fleet.clusters if only is None or name in only)
+    return preflight.preflights(fleet, live, planes, names)
+
+
+def _unnamed_bindings(sites: Iterable[Preflight]) -> list[UnnamedBinding]:
+    """Return what is bound and no file names, by unit: beside the files, or since it left them."""
+    bindings = (
+        binding
+        for site in sites
+        if isinstance(site, Site)
+        for binding in (_direct(site) if site.is_direct else _listed(site))
+    )
+    return sorted(bindings, key=lambda binding: binding.unit)
+
+
+def _direct(site: Site) -> Iterator[UnnamedBinding]:
+    """Yield what is bound in mode Direct."""
+    space = site.placement.space
+    for binding in prune_units.unnamed_bindings(site):
+        unit = unit_of(site.app.name, manifest.name_of(binding))
+        secret = site.app.get(SECRET, *placement.secret_of(binding))
+        unread = site.app.blind and secret is None
+        there = placement.leads_to(secret) or (space if unread else "a place that cannot be told")
+        request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
+        ours = site.owns(binding)
+        yield UnnamedBinding(unit, binding, request, "" if there == space else there, ours)
+
+
+def _listed(site: Site) -> Iterator[UnnamedBinding]:
+    """Yield what the cluster's AppClusterBinding lists."""
+    live = site.live_home
+    if live is None:
+        return
+    ours = {prune.key for prune in app_cluster_bindings.prunes(site)}
+    for resource in listed_resources(live):
+        unit = UnitKey(site.app.name, resource.group, resource.plural)
+        if unit not in site.fleet.units:
+            bound = site.control_plane.get(API_SERVICE_BINDING, site.placement.space, unit.name)
+            yield UnnamedBinding(unit, bound, None, ours=unit in ours)
 
 
 class _Unsayable(Exception):
@@ -63,12 +141,9 @@ def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     lost them, as a plan sees it too, which lets nothing go then (`prune.allowEmpty`).
     """
     alike: dict[tuple[str, str, bytes], list[tuple[str, Import]]] = defaultdict(list)
-    left = [
-        (name, site.reason)
-        for name, site in preflights(fleet, live, only=only).items()
-        if isinstance(site, Blocked)
-    ]
-    for binding in unnamed_bindings(fleet, live, only=only):
+    sites = _preflights(fleet, live, only)
+    left = [(name, site.reason) for name, site in sites.items() if isinstance(site, Blocked)]
+    for binding in _unnamed_bindings(sites.values()):
         try:
             if binding.ours and fleet.units:
                 raise _Unsayable(
@@ -79,7 +154,7 @@ def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
         except _Unsayable as reason:
             left.append((str(binding.unit), str(reason)))
             continue
-        said = manifest.canonical({"claims": list(one.claims), "parameters": one.parameters})
+        said = canonical({"claims": list(one.claims), "parameters": one.parameters})
         alike[one.group, one.resource, said].append((binding.unit.cluster, one))
     found = (
         replace(some[0][1], clusters=tuple(sorted(name for name, _ in some)))
@@ -138,7 +213,7 @@ def _import(unnamed: UnnamedBinding) -> Import:
         group=unit.group,
         resource=unit.resource,
         clusters=(unit.cluster,),
-        claims=tuple(sorted(claims, key=manifest.canonical)),
+        claims=tuple(sorted(claims, key=canonical)),
         parameters=_parameters(binding, unnamed.request),
     )
 
@@ -177,14 +252,8 @@ def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]
         for selector in manifest.get_maps(wire, "selector", "labelSelectors")
     ]
     if labels:
-        yield "labels", sorted(labels, key=manifest.canonical)
+        yield "labels", sorted(labels, key=canonical)
     yield "state", state
-
-
-Document: TypeAlias = Mapping[str, JSON]
-
-_ACCEPTED: Final = "Accepted"
-_BINDINGS: Final = "bindings/"
 
 
 def documents(loaded: Loaded, found: Sequence[Import]) -> list[Document]:

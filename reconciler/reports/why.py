@@ -3,12 +3,11 @@
 Its health is for the command to read from the clusters.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.blueprints.objects import parameters_digest
-from reconciler.core.errors import ConfigError
 from reconciler.core.live import Live, control_plane_ref_name
 from reconciler.core.problems import Origin
 from reconciler.fleet import policies, reference_index
@@ -21,9 +20,8 @@ from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.planning.guards import PRUNING
-from reconciler.reports import targets
-from reconciler.reports.targets import Target
-from reconciler.reports.unmanaged import unmanaged_bindings
+from reconciler.reports.imports import unmanaged_units
+from reconciler.reports.partial_plans import Target, named_units, unknown
 
 _OFF = Held("off", "prune.mode is off: what left the files is not looked at")
 
@@ -194,11 +192,10 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
     Raises ConfigError where nothing of that name is in the files, nor live.
     """
     source = provenance(loaded, target)
-    found = unmanaged_bindings(
+    foreign = unmanaged_units(
         loaded.fleet, live, only={target.cluster} & loaded.fleet.clusters.keys()
     )
-    foreign = [one.unit for one in found]
-    named = {*targets.in_plan(plan.changes, target), *(source.units if source else ())}
+    named = {*named_units(plan.changes, target), *(source.units if source else ())}
     unmanaged = tuple(one for one in foreign if one in named or target.means(one, ""))
     lines = tuple(
         change
@@ -207,7 +204,7 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
     )
     unseen = tuple(_unseen(loaded.fleet, plan, target.cluster))
     if not named and not unmanaged and not unseen:
-        raise _unknown(loaded.fleet, plan, target, foreign)
+        raise unknown(loaded.fleet, plan, target, foreign)
     about = replace(
         plan,
         changes=lines,
@@ -217,10 +214,6 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
         warnings=(),
     )
     return Explanation(target, source, tuple(sorted(named)), unmanaged, about)
-
-
-def _unknown(fleet: Fleet, plan: Plan, target: Target, foreign: Collection[UnitKey]) -> ConfigError:
-    return targets.unknown(target, targets.known(fleet, plan.changes, foreign))
 
 
 def _is_whole(change: Change) -> bool:

@@ -7,7 +7,7 @@ from reconciler.apply import approval
 from reconciler.core import keys
 from reconciler.core.manifest import drop
 from reconciler.planning.changes import Action
-from reconciler.reports import drift
+from reconciler.reports.partial_plans import drift
 from tests.support import scenes
 from tests.support.scenes import MODES, acting, applied, plane, shop
 from tests.support.worlds import POSTGRES, World, offering
@@ -67,7 +67,7 @@ def test_what_is_not_noted_is_left_to_apply_which_notes_it(mode):
     assert [one.undecided for one in acting(blind)] == [True]
     assert all(LOOKED_AT in one.reason for one in blind.changes if one.unit)
     assert [one.only_notes for one in acting(seeing)] == [True]
-    assert drift.drift(seeing).changes == tuple(
+    assert drift(seeing).changes == tuple(
         one for one in seeing.changes if one.action is Action.NOOP
     )
     refused, lines = done(blind, seeing)

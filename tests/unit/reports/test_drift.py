@@ -7,7 +7,7 @@ from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUES
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action
-from reconciler.reports.drift import drift
+from reconciler.reports.partial_plans import drift
 from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, crd, offering
 

@@ -8,7 +8,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
-from reconciler.reports import release_plan, targets
+from reconciler.reports import partial_plans
 from tests.support.scenes import SEARCH, applied, binding, cluster, fleet, plane
 from tests.support.worlds import POSTGRES, World, offering
 
@@ -17,11 +17,11 @@ EMPTY = (plane(), cluster())
 
 
 def released(here, wanted, *named, foreign=()):
-    asked = release_plan.letting_go(wanted)
+    asked = partial_plans.letting_go(wanted)
     plan = planner.plan(asked, here.live(asked))
-    goals = [targets.parse(one) for one in named]
-    release_plan.check(wanted, goals)
-    return release_plan.releases(wanted, plan, goals, foreign=foreign)
+    goals = [partial_plans.parse_target(one) for one in named]
+    partial_plans.check(wanted, goals)
+    return partial_plans.releases(wanted, plan, goals, foreign=foreign)
 
 
 def units(plan):
@@ -70,7 +70,7 @@ def test_an_empty_state_releases_nothing_without_consent():
 def test_the_apply_of_it_finds_the_same_lines_and_none_held():
     here, wanted = applied(*BOTH), fleet(*EMPTY, prune="allowEmpty: true, mode: report")
     approved = released(here, wanted, f"shop/{POSTGRES}")
-    fresh = here.plan(release_plan.without_budgets(wanted))
+    fresh = here.plan(partial_plans.without_budgets(wanted))
     (line,) = [one for one in fresh.changes if one.unit == approved.changes[0].unit]
     assert line == approved.changes[0]
 

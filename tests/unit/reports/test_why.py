@@ -8,7 +8,7 @@ from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
-from reconciler.reports import targets
+from reconciler.reports.partial_plans import parse_target
 from reconciler.reports.why import explained, provenance, watching
 from tests.support.fleet_texts import document, tree
 from tests.support.scenes import (
@@ -39,7 +39,7 @@ def of_text(*documents, prune="allowEmpty: true"):
 
 def said(files, target):
     """(clause, holds) of each part of the selector, and what they come to."""
-    found = provenance(loaded(files), targets.parse(target))
+    found = provenance(loaded(files), parse_target(target))
     assert found is not None
     return [(one.text, one.holds) for one in found.clauses], found.selected
 
@@ -86,7 +86,7 @@ def test_every_fact_has_its_place(name):
     other = policy.replace("bindings/*", "other/*").replace("team", "other")
     found = provenance(
         loaded(tree({"policies/p.yaml": policy, "policies/q.yaml": other})),
-        targets.parse(f"shop/{name}"),
+        parse_target(f"shop/{name}"),
     )
     assert found is not None
     assert str(found.origin).startswith("bindings/db.yaml:3")
@@ -105,7 +105,7 @@ def why(here, files, target, *, is_read=True):
         here.unseen.add("shop")
     fleet = watching(files.fleet)
     live = here.live(fleet)
-    return explained(files, live, planner.plan(fleet, live), targets.parse(target))
+    return explained(files, live, planner.plan(fleet, live), parse_target(target))
 
 
 HELD = {
@@ -185,4 +185,4 @@ def test_a_name_that_is_nowhere_has_the_nearest_known_one(target, hint):
 @pytest.mark.parametrize("text", ["", "shop", "shop/", "/db", "a/b/c"])
 def test_a_target_of_another_form_is_refused(text):
     with pytest.raises(ConfigError, match="is not CLUSTER/BINDING"):
-        targets.parse(text)
+        parse_target(text)

@@ -1,0 +1,280 @@
+"""Takes parts of a plan, each a plan of its own: releases that a person named, or repairs. Pure.
+
+Of releases (`klutchctl release`): what the files name is not let go, since the next apply would
+bind it again. What is not ours is never touched (mapping.md 0), and what its policy deletes or
+holds is not released in spite of that.
+
+Repairs (mapping.md 0, Drift) are those of objects of ours that differ from the files. A plan tells
+what differs, not who changed it: an edit of the files and an edit in a cluster look alike. Lost is
+what has to be created although the rest of it is there and ours: the Secret of a space, the binding
+whose export exists. A unit of which nothing is left looks like a new one, and is no repair.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, TypeAlias
+
+from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.core import names
+from reconciler.core.errors import ConfigError
+from reconciler.core.refs import NAMESPACE
+from reconciler.fleet import wording
+from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
+from reconciler.planning import guards
+from reconciler.planning.changes import Action, Change, Plan
+from reconciler.planning.guards import Extent
+from reconciler.planning.planfile import identified
+
+_Group: TypeAlias = tuple[str, UnitKey | str]  # an app cluster, and a unit or what comes once
+
+_REPAIRS: Final = frozenset({Action.UPDATE, Action.REPLACE})
+_LIVES: Final = _REPAIRS | {Action.NOOP}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """An app cluster, and the name of a Binding or of a unit (`plural.group`) in it."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}"
+
+    def means(self, unit: UnitKey, binding: str) -> bool:
+        """Tell whether this names a unit, by itself or by its Binding."""
+        return unit.cluster == self.cluster and self.name in (unit.name, binding)
+
+
+def parse_target(text: str) -> Target:
+    """Return what `text` names. Raises ConfigError where it has another form."""
+    cluster, _, name = text.partition("/")
+    if not cluster or not name or "/" in name:
+        hint = "As shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"
+        raise ConfigError(f"{wording.quoted(text)} is not CLUSTER/BINDING", hint=hint)
+    return Target(cluster, name)
+
+
+def named_units(changes: Iterable[Change], target: Target) -> set[UnitKey]:
+    """Return the units of that name that a plan speaks of."""
+    return {
+        change.unit
+        for change in changes
+        if change.unit is not None and target.means(change.unit, change.subject)
+    }
+
+
+def unknown(fleet: Fleet, plan: Plan, target: Target, foreign: Collection[UnitKey]) -> ConfigError:
+    """Return the error of a target that is neither in the files nor live, with the nearest name.
+
+    `foreign` are the live units that are not ours.
+    """
+    known = {
+        *((key, unit.binding) for key, unit in fleet.units.items()),
+        *((line.unit, line.subject) for line in plan.changes if line.unit is not None),
+        *((key, key.name) for key in foreign),
+    }
+    clusters = {*fleet.clusters, *(line.cluster for line in plan.changes)}
+    if target.cluster not in clusters:
+        hint = wording.nearest(target.cluster, clusters)
+        return ConfigError(f"there is no cluster {wording.quoted(target.cluster)}", hint=hint)
+    there = [(key.name, binding) for key, binding in known if key.cluster == target.cluster]
+    message = f"{wording.quoted(target.name)} is neither in the files nor live in {target.cluster}"
+    return ConfigError(message, hint=wording.nearest(target.name, {*chain(*there)}))
+
+
+def check(fleet: Fleet, named: Collection[Target]) -> None:
+    """Raise ConfigError for a target that the files name, or whose cluster they suspend."""
+    for target in named:
+        cluster = fleet.clusters.get(target.cluster)
+        if cluster is not None and cluster.suspended is not None:
+            message = f"{cluster.name} is suspended: {cluster.suspended}"
+            hint = "Take spec.suspend out of its document first"
+            raise ConfigError(message, where=str(cluster.origin), hint=hint)
+        for _, unit in sorted(fleet.units.items()):
+            if target.means(unit.key, unit.binding):
+                raise ConfigError(
+                    f"Binding {unit.binding} still binds {unit.key.name} in {target.cluster}, so "
+                    "the next apply would bind it again",
+                    where=str(unit.origin),
+                    hint="Take it out of the files first, or exclude the cluster in its selector",
+                )
+
+
+def letting_go(fleet: Fleet) -> Fleet:
+    """Return a fleet whose plan releases what left it, whatever `prune` says of mode and clusters.
+
+    A unit that its own policy deletes or holds is still deleted or held by that plan.
+    """
+    release = DeletionPolicy.RELEASE
+    asked = replace(fleet.guards, mode=PruneMode.AUTO, on_cluster_leave=release)
+    return replace(fleet, guards=asked)
+
+
+def without_budgets(fleet: Fleet) -> Fleet:
+    """Return a fleet for the apply of a plan that `releases` has held against the budgets.
+
+    That apply plans all that left anew, and does nothing of it but what was approved.
+    """
+    return replace(fleet, guards=letting_go(fleet).guards.without_budgets())
+
+
+def releases(
+    fleet: Fleet, plan: Plan, named: Sequence[Target], *, foreign: Collection[UnitKey]
+) -> Plan:
+    """Return of `plan`, which is of `letting_go`, the releases that are named, with their guards.
+
+    `foreign` are the live units that are not ours. What holds back a whole cluster, and what
+    could not be read, stays in the plan. Raises ConfigError for a target that is not live, not
+    ours, or of which the policy is Delete.
+    """
+    clusters = {target.cluster for target in named}
+    whole = [
+        change
+        for change in plan.changes
+        if change.cluster in clusters and _is_blocked_whole(change)
+    ]
+    stuck = {one.cluster for one in whole} | {cluster.name for cluster in plan.unseen}
+    units: set[UnitKey] = set()
+    for target in named:
+        found = named_units(plan.changes, target)
+        if not found and target.cluster not in stuck:
+            raise _not_found(fleet, plan, target, foreign)
+        units |= found
+    lines = [change for change in plan.changes if change.unit in units or change in whole]
+    for line in lines:
+        _check_policy(line)
+    return _guarded(fleet, plan, lines, clusters)
+
+
+def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
+    """Hold the lines against the budgets as a run of their own, which they are."""
+    known = {*fleet.units, *(change.unit for change in plan.changes if change.unit is not None)}
+    extent = Extent(wanted=len(fleet.units), known=len(known))
+    free = [replace(line, held=()) for line in lines]
+    held = guards.held_back(letting_go(fleet).guards, free, extent)
+    misplaced = [
+        one for one in plan.held if len(one.clusters) == 1 and _is_stuck(one.clusters[0], lines)
+    ]
+    return identified(
+        replace(
+            plan,
+            changes=guards.marked(free, {}, held),
+            sections={name: at for name, at in plan.sections.items() if name in clusters},
+            widened=(),
+            held=(*misplaced, *held),
+            warnings=(),
+        )
+    )
+
+
+def _is_stuck(cluster: str, lines: Sequence[Change]) -> bool:
+    return any(line.cluster == cluster and _is_blocked_whole(line) for line in lines)
+
+
+def _is_blocked_whole(change: Change) -> bool:
+    return change.unit is None and change.action is Action.BLOCKED
+
+
+def _check_policy(line: Change) -> None:
+    if line.action is Action.DELETE:
+        raise ConfigError(
+            f"{line.unit} left the files with deletionPolicy Delete, so it is not for releasing",
+            hint="Name it in the files again with deletionPolicy: Release, apply that, and then "
+            "take it out",
+        )
+
+
+def _not_found(
+    fleet: Fleet, plan: Plan, target: Target, foreign: Collection[UnitKey]
+) -> ConfigError:
+    if any(target.means(unit, "") for unit in foreign):
+        return ConfigError(
+            f"{target} is not ours: what nobody adopted is never touched",
+            hint="Take it over first: `klutchctl import`, then `klutchctl apply`",
+        )
+    return unknown(fleet, plan, target, foreign)
+
+
+def drift(plan: Plan) -> Plan:
+    """Return the plan of the repairs alone, with an id of its own.
+
+    What could not be compared, because it is blocked or was not read, stays in it: unknown is
+    not the same as none. What agrees stays to be counted. Notes are left out.
+    """
+    groups: dict[_Group, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        groups[_group(change)].append(change)
+    homes = _our_homes(plan.changes, groups)
+    kept = tuple(change for change in plan.changes if _stays(change, groups[_group(change)], homes))
+    repaired = {change.unit for change in kept if change.action in _REPAIRS}
+    return identified(
+        replace(
+            plan,
+            changes=kept,
+            widened=tuple(claim for claim in plan.widened if claim.unit in repaired),
+            held=tuple(
+                held
+                for held in plan.held
+                if any(
+                    _holds(held.guard, change) for change in kept if change.cluster in held.clusters
+                )
+            ),
+            warnings=(),
+        )
+    )
+
+
+def _group(change: Change) -> _Group:
+    if change.unit is not None:
+        return change.cluster, change.unit
+    return change.cluster, names.KONNECTOR if change.subject == names.KONNECTOR else ""
+
+
+def _our_homes(changes: Sequence[Change], groups: Mapping[_Group, list[Change]]) -> frozenset[str]:
+    """Return the clusters whose space, or AppClusterBinding, is live and ours."""
+    homes: dict[str, Change] = {}
+    for change in changes:
+        if change.unit is None and change.ref.kind == APP_CLUSTER_BINDING:
+            homes[change.cluster] = change
+        elif change.ref.kind == NAMESPACE and change.subject == "space":
+            homes.setdefault(change.cluster, change)
+    return frozenset(
+        name
+        for name, home in homes.items()
+        if home.action in _LIVES and not _is_adopted(home, groups[_group(home)])
+    )
+
+
+def _stays(change: Change, group: list[Change], homes: frozenset[str]) -> bool:
+    match change.action:
+        case Action.NOOP | Action.UNKNOWN:
+            return True
+        case Action.BLOCKED:
+            return change.origin is not None  # else it left the files
+        case Action.UPDATE | Action.REPLACE:
+            return not change.only_notes and not _is_adopted(change, group)
+        case Action.CREATE:
+            return change.cluster in homes and _is_lost(group)
+        case _:
+            return False
+
+
+def _is_adopted(change: Change, group: list[Change]) -> bool:
+    """Tell whether an object, or any of a unit's, is not ours yet."""
+    return any(
+        one.action is Action.ADOPT and (change.unit is not None or one.ref == change.ref)
+        for one in group
+    )
+
+
+def _is_lost(group: list[Change]) -> bool:
+    actions = {change.action for change in group}
+    return bool(actions & _LIVES) and Action.ADOPT not in actions
+
+
+def _holds(guard: str, change: Change) -> bool:
+    """Tell whether a guard holds this line; one that is misplaced is held as a whole cluster."""
+    return guard in change.held or (change.action is Action.BLOCKED and change.unit is None)
