@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_NAMESPACE
+from reconciler import api
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create, Step, modification
@@ -54,9 +53,9 @@ UNBOUNDED: Final = Bounds(restricted=False, in_space=0, in_service_namespace=0)
 IN_SPACE: Final = tuple(
     kind.resource
     for kind in (
-        API_SERVICE_EXPORT_REQUEST,
-        API_SERVICE_NAMESPACE,
-        API_SERVICE_BINDING,
+        api.API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_NAMESPACE,
+        api.API_SERVICE_BINDING,
         LEASE,
         SECRET,
     )

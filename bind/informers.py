@@ -10,20 +10,7 @@ from bind import bounds
 from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace import decide as service_namespace_decide
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
-    listed_resources,
-)
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    by_resource,
-    offered_resource,
-)
+from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
@@ -70,23 +57,23 @@ class Informers:
 
     def _serve_spaces(self, template_namespace: str) -> None:
         self.cluster_bindings = self._view(
-            CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
+            api.CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
         self.exports = self._view(
-            API_SERVICE_EXPORT, {SPACE: _space, NAME: _name, GRANTED: granted}
+            api.API_SERVICE_EXPORT, {SPACE: _space, NAME: _name, GRANTED: granted}
         )
         self.requests = self._view(
-            API_SERVICE_EXPORT_REQUEST,
+            api.API_SERVICE_EXPORT_REQUEST,
             {SPACE: _space, RESOURCE: resources, WANTED: _wanted},
             trim=bounds.trimmed_request,
         )
         self.templates = self._view(
-            API_SERVICE_EXPORT_TEMPLATE,
-            {RESOURCE: lambda template: [index_key(offered_resource(template))]},
+            api.API_SERVICE_EXPORT_TEMPLATE,
+            {RESOURCE: lambda template: [index_key(api.offered_resource(template))]},
             namespace=template_namespace,
         )
         self.service_namespaces = self._view(
-            API_SERVICE_NAMESPACE,
+            api.API_SERVICE_NAMESPACE,
             {SPACE: _space, TARGET: _targets},
             trim=bounds.trimmed_service_namespace,
         )
@@ -104,12 +91,12 @@ class Informers:
     def _serve_app_cluster_bindings(self) -> None:
         served = self._control_plane_mode
         self.app_cluster_bindings = self._view(
-            APP_CLUSTER_BINDING,
+            api.APP_CLUSTER_BINDING,
             {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
             served=served,
         )
         self.bindings = self._view(
-            API_SERVICE_BINDING,
+            api.API_SERVICE_BINDING,
             {SPACE: _space, OWNER: _owner},
             trim=bounds.trimmed_binding,
             served=served,
@@ -148,7 +135,7 @@ class Informers:
 
     def template(self, resource: str) -> Manifest | None:
         """Return the template that counts for a resource."""
-        return next(iter(by_resource(self.templates.by(RESOURCE, resource)).values()), None)
+        return next(iter(api.by_resource(self.templates.by(RESOURCE, resource)).values()), None)
 
     def listed(self, space: str) -> frozenset[str] | None:
         """Return the resources (`plural.group`) that the AppClusterBinding of a space lists.
@@ -257,7 +244,7 @@ def index_key(resource: GroupResource) -> str:
 
 
 def _bound(binding: Manifest) -> Iterable[str]:
-    return map(index_key, listed_resources(binding))
+    return map(index_key, api.listed_resources(binding))
 
 
 def _owner(live: Manifest) -> Iterable[ObjectKey]:

@@ -12,7 +12,7 @@ tenant.
 
 from collections.abc import Sequence, Set
 
-from reconciler.api.exports import permission_claims_of
+from reconciler.api import permission_claims_of
 from reconciler.core import keys
 from reconciler.core.decision import Create, Step, deletion, modification
 from reconciler.core.manifest import (

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import is_established
+from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys

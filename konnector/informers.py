@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from konnector.mass_loss import decide as mass_loss_decide
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.controller.informers import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor

@@ -26,14 +26,7 @@ from typing import Final
 from bind.app_cluster_binding import facts, ownership
 from bind.app_cluster_binding.facts import DELETE, RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    Liveness,
-    heartbeat_of,
-    liveness,
-)
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, reports_sync
+from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task
@@ -104,7 +97,7 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
     parts = [let_go(one, how, terms) for one in held]
     if forced:
         parts.extend(force(one, _FAILED, terms) for one in held)
-    return Decision.merge([*parts, _missed((API_SERVICE_BINDING, one) for one in held)])
+    return Decision.merge([*parts, _missed((api.API_SERVICE_BINDING, one) for one in held)])
 
 
 def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
@@ -132,8 +125,8 @@ def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
 def _offers(seen: Seen, space: Space) -> list[_Held]:
     requests = [one for one in space.requests if ownership.is_ours(one, seen)]
     return [
-        *((API_SERVICE_EXPORT_REQUEST, one) for one in requests),
-        *((API_SERVICE_EXPORT, one) for one in space.exports),
+        *((api.API_SERVICE_EXPORT_REQUEST, one) for one in requests),
+        *((api.API_SERVICE_EXPORT, one) for one in space.exports),
     ]
 
 
@@ -188,7 +181,7 @@ def _unheld(
 ) -> Decision:
     live = seen.app_cluster_binding
     rest = [one for one in manifest.finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
-    step = terms.change(APP_CLUSTER_BINDING, live, metadata={"finalizers": rest})
+    step = terms.change(api.APP_CLUSTER_BINDING, live, metadata={"finalizers": rest})
     # No status goes with it: by then there may be nothing to write it to.
     return Decision(tasks=(Task((*before, step), _FAILED),), notes=notes)
 
@@ -284,9 +277,9 @@ def konnector_lives(space: Space, now: datetime) -> bool:
     It writes time and interval itself: neither a beat of the future nor a long interval lets it
     count as living for ever.
     """
-    beat = heartbeat_of(space.cluster_binding)
+    beat = api.heartbeat_of(space.cluster_binding)
     timeout = _LONGEST if beat is None else min(beat.timeout, _LONGEST)
-    return liveness(beat, now, timeout=timeout, ahead=_AHEAD) is Liveness.ALIVE
+    return api.liveness(beat, now, timeout=timeout, ahead=_AHEAD) is api.Liveness.ALIVE
 
 
 def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
@@ -322,21 +315,21 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     if not is_deleting(live) or keys.DRAIN not in finalizers:
         return Decision()
     rest = [one for one in finalizers if one != keys.DRAIN]
-    step = terms.change(API_SERVICE_BINDING, live, metadata={"finalizers": rest})
+    step = terms.change(api.API_SERVICE_BINDING, live, metadata={"finalizers": rest})
     return Decision(tasks=(Task((step,), failure),))
 
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
     """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
-    return lives and reports_sync(export)
+    return lives and api.reports_sync(export)
 
 
 def _annotate(
     live: Manifest, marks: dict[str, str] | dict[str, None], failure: Cause, terms: Terms
 ) -> Task:
-    step = terms.change(API_SERVICE_BINDING, live, metadata={"annotations": marks})
+    step = terms.change(api.API_SERVICE_BINDING, live, metadata={"annotations": marks})
     return Task((step,), failure)
 
 
 def _delete(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
-    return Decision(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))
+    return Decision(tasks=(Task((terms.deletion(api.API_SERVICE_BINDING, live),), how.failure),))

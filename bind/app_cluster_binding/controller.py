@@ -7,7 +7,7 @@ from typing import Final
 from bind.app_cluster_binding import decide
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, index_key
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core import names, refs

@@ -18,7 +18,7 @@ from bind.app_cluster_binding import (
 )
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Decision, Task

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from reconciler.api.bindings import listed_resources
+from reconciler.api import listed_resources
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause, Condition
 from reconciler.core.decision import Decision, Delete, Patch, deletion, modification

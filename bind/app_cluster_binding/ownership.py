@@ -12,12 +12,7 @@ from enum import Enum
 from typing import Final
 
 from bind.app_cluster_binding.facts import Seen, Space
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
 from reconciler.core.refs import DEPLOYMENT, SECRET, Kind
@@ -127,14 +122,14 @@ def _other_use(space: Space) -> str:
 
 def _content(space: Space) -> Iterator[tuple[Kind, Manifest]]:
     if (bound := _cluster_binding(space)) is not None:
-        yield CLUSTER_BINDING, bound
+        yield api.CLUSTER_BINDING, bound
     if space.deployment is not None:
         yield DEPLOYMENT, space.deployment
     for kind, found in (
-        (API_SERVICE_BINDING, space.bindings),
-        (API_SERVICE_EXPORT, space.exports),
-        (API_SERVICE_EXPORT_REQUEST, space.requests),
-        (API_SERVICE_NAMESPACE, space.service_namespaces),
+        (api.API_SERVICE_BINDING, space.bindings),
+        (api.API_SERVICE_EXPORT, space.exports),
+        (api.API_SERVICE_EXPORT_REQUEST, space.requests),
+        (api.API_SERVICE_NAMESPACE, space.service_namespaces),
         (SECRET, space.secrets),
     ):
         for one in found:

@@ -12,8 +12,7 @@ from bind.app_cluster_binding import cleanup, facts
 from bind.app_cluster_binding.cleanup import ReleaseTerms
 from bind.app_cluster_binding.facts import RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import is_ours
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
+from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest, names, reasons
 from reconciler.core.decision import NOTHING, Create, Decision, Step, Task
@@ -76,8 +75,8 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     free = [one for one in exports if one not in held and manifest.name_of(one) not in waiting]
     requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
     gone = (
-        *_deletes(terms, API_SERVICE_EXPORT_REQUEST, requests),
-        *_deletes(terms, API_SERVICE_EXPORT, free),
+        *_deletes(terms, api.API_SERVICE_EXPORT_REQUEST, requests),
+        *_deletes(terms, api.API_SERVICE_EXPORT, free),
     )
     slow = sorted(
         {manifest.name_of(one) for one in (*leaving, *held) if lives or manifest.is_deleting(one)}
@@ -100,7 +99,7 @@ def _slow(seen: Seen, names_: list[str]) -> str:
 
 def templates(seen: Seen) -> Mapping[GroupResource, Manifest]:
     """Return the template of each listed resource that has one."""
-    counting = by_resource(seen.templates)
+    counting = api.by_resource(seen.templates)
     return {resource: counting[resource] for resource in seen.resources if resource in counting}
 
 
@@ -124,13 +123,13 @@ def _bound(
     if claims:
         spec["permissionClaims"] = claims
     made = build(
-        API_SERVICE_BINDING,
+        api.API_SERVICE_BINDING,
         resource.name,
         namespace=seen.space_name,
         marks=Marks(seen.labels),
         spec=spec,
     )
-    step = Create(API_SERVICE_BINDING, made)
+    step = Create(api.API_SERVICE_BINDING, made)
     return Decision(tasks=(Task((step,), facts.BINDING_FAILED),))
 
 
@@ -144,7 +143,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
         body["spec"] = {"permissionClaims": claims}
     found = [cleanup.keep(live, facts.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
-        step = terms.change(API_SERVICE_BINDING, live, **body)
+        step = terms.change(api.API_SERVICE_BINDING, live, **body)
         found.append(Decision(tasks=(Task((step,), facts.BINDING_FAILED),)))
     ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
@@ -180,7 +179,7 @@ def _request(seen: Seen, name: str, resource: GroupResource, template: Manifest)
     if claims:
         item["permissionClaims"] = claims
     return build(
-        API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT_REQUEST,
         name,
         namespace=seen.space_name,
         marks=Marks(seen.labels),
@@ -194,13 +193,13 @@ def _request_name(seen: Seen, template: Manifest) -> str:
 
 def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetime) -> Decision:
     if live is None:
-        return _making(Create(API_SERVICE_EXPORT_REQUEST, made))
+        return _making(Create(api.API_SERVICE_EXPORT_REQUEST, made))
     if manifest.is_deleting(live):
         return Decision(again=cleanup.RECHECK)
     phase = manifest.get_text(live, "status", "phase")
     replaced = _making(
-        terms.deletion(API_SERVICE_EXPORT_REQUEST, live),
-        Create(API_SERVICE_EXPORT_REQUEST, made),
+        terms.deletion(api.API_SERVICE_EXPORT_REQUEST, live),
+        Create(api.API_SERVICE_EXPORT_REQUEST, made),
     )
     held = conditions.parse(manifest.get_list(live, "status", "conditions"))
     ready = conditions.find(held, reasons.EXPORTS_READY)

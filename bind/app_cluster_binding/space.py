@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from bind import bounds, rbac_changes
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.facts import Seen, Space, Terms
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.kubeconfig import content_of
+from reconciler.api import CLUSTER_BINDING, kubeconfig_content
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest, names, reasons
@@ -41,7 +40,7 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
     if seen.source is None:
         message = f"Kubeconfig secret {place} not found."
         return conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message)
-    content = content_of(seen.source, key)
+    content = kubeconfig_content(seen.source, key)
     fault = content if isinstance(content, str) else _fault(content)
     if fault:
         message = f"Kubeconfig secret {place} {fault}"

@@ -22,7 +22,7 @@ from bind.bounds import (
     pod_security,
     quota,
 )
-from reconciler.api.bindings import Liveness, heartbeat_of, liveness
+from reconciler.api import Liveness, heartbeat_of, liveness
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.core import conditions, reasons

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from bind.export import decide
 from bind.export.decide import RequestView
 from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
-from reconciler.api.exports import by_resource
+from reconciler.api import by_resource
 from reconciler.blueprints.export import Isolation, Terms
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped

@@ -21,11 +21,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.bounds import MOST_RESOURCES
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    permission_claims_of,
-)
+from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Terms, Unexportable
 from reconciler.core import conditions, keys, manifest, reasons
@@ -56,7 +52,7 @@ _PENDING: Final = "Pending"
 class Seen:
     """One APIServiceExport, the CRD of its name, and the template that counts for it.
 
-    Each is whole, None where it is not there (`api.export_template.by_resource` picks among
+    Each is whole, None where it is not there (`api.by_resource` picks among
     templates). `unsure` says why the view of CRDs or templates may be old, "" where it is not:
     then nothing follows from what is missing. `cluster` names the control plane in a Ref.
     """
@@ -106,7 +102,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     # A time ahead of our clock is no reason to wait longer than the grace.
     waited = max(now - (since or now), timedelta())
     if waited >= grace:
-        step = deletion(seen.cluster, API_SERVICE_EXPORT, seen.export)
+        step = deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
         message = f"CustomResourceDefinition {name} stayed away for {format_duration(grace)}"
         return Decision(tasks=(Task((step,)),), notes=(Note("ExportDeleted", message, "Warning"),))
     message = (
@@ -150,8 +146,8 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     """Return the claims of the template where the export offers others, else None."""
     if seen.template is None:
         return None
-    claims = permission_claims_of(seen.template)
-    held = permission_claims_of(seen.export)
+    claims = api.permission_claims_of(seen.template)
+    held = api.permission_claims_of(seen.export)
     return None if _alike(claims) == _alike(held) else claims
 
 
@@ -187,7 +183,7 @@ def _written(
     if offer is not None:
         spec["permissionClaims"] = list(offer) or None
         notes.append(Note("OfferChanged", _sentence(offer)))
-    ref = manifest.ref_of(seen.cluster, API_SERVICE_EXPORT, seen.export)
+    ref = manifest.ref_of(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
     step = Patch(ref, {"metadata": metadata, **({"spec": spec} if spec else {})})
     return (Task((step,), reasons.EXPORT_UPDATE_FAILED),), tuple(notes)
 
@@ -218,7 +214,7 @@ class RequestView:
     """A request, and what there is by the names that `resources` returns; what is not, is left out.
 
     `exports` are those in the request's namespace; `templates` the one that counts of each
-    resource (`api.export_template.by_resource`). `offered` are the resources of all templates,
+    resource (`api.by_resource`). `offered` are the resources of all templates,
     for the message that one is missing. `listed` are the resources that the AppClusterBinding of
     the space lists, None where it never had one: then whatever is offered may be had. `cluster`
     names the control plane in a Ref.
@@ -279,7 +275,7 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
 def _answered(seen: RequestView, age: timedelta) -> Decision:
     if age < LIFETIME:
         return Decision(again=LIFETIME - age)
-    step = deletion(seen.cluster, API_SERVICE_EXPORT_REQUEST, seen.request)
+    step = deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, seen.request)
     return Decision(tasks=(Task((step,)),))
 
 
@@ -328,8 +324,8 @@ def _new_export(
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
         return conditions.false(reasons.CRD_INVALID, spec.why)
-    space, claims = manifest.namespace_of(seen.request), permission_claims_of(template)
-    return Create(API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
+    space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
+    return Create(api.API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
 
 
 def _not_offered(name: str, offered: Sequence[str]) -> str:

@@ -13,14 +13,7 @@ from bind.informers import HOME, NAME, SPACE, TARGET, Informers
 from bind.rbac_changes import granted, noted
 from bind.service_namespace import decide
 from bind.service_namespace.decide import Contents, Home, Removal, Seen
-from reconciler.api.exports import (
-    API_SERVICE_NAMESPACE,
-    kind_of,
-    offered_resource,
-    permission_claims_of,
-    preferred_version,
-    served_versions,
-)
+from reconciler import api
 from reconciler.blueprints.export import Scope
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
@@ -82,7 +75,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
                 seen = replace(seen, removal=removal)
         cluster = self._informers.cluster.name
         if seen.mapping is not None:
-            ref = manifest.ref_of(cluster, API_SERVICE_NAMESPACE, seen.mapping)
+            ref = manifest.ref_of(cluster, api.API_SERVICE_NAMESPACE, seen.mapping)
             return Observed(ref, seen.mapping), seen
         if leaving is not None:
             return Observed(manifest.ref_of(cluster, refs.NAMESPACE, leaving), leaving), seen
@@ -114,7 +107,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     async def _removal(self, home: Home) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
         cluster = self._informers.cluster
-        crd = Ref(cluster.name, refs.CRD, "", API_SERVICE_NAMESPACE.resource)
+        crd = Ref(cluster.name, refs.CRD, "", api.API_SERVICE_NAMESPACE.resource)
         try:
             return Removal(
                 mapping=await self._mapping(home),
@@ -125,7 +118,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
     async def _mapping(self, home: Home) -> Manifest | None:
         cluster = self._informers.cluster
-        return await cluster.get(Ref(cluster.name, API_SERVICE_NAMESPACE, home.space, home.name))
+        return await cluster.get(
+            Ref(cluster.name, api.API_SERVICE_NAMESPACE, home.space, home.name)
+        )
 
     async def _contents(self, namespace: str) -> Contents:
         """Search a namespace until something released is found. Raises ClusterErrors."""
@@ -207,10 +202,10 @@ class _Copied:
         """Return them. Raises ClusterErrors where the CRDs cannot be read."""
         informers, defined = self._informers, await self._crds()
         offers = [*informers.exports.all(), *informers.templates.all()]
-        claims = [claim for offer in offers for claim in permission_claims_of(offer)]
+        claims = [claim for offer in offers for claim in api.permission_claims_of(offer)]
         claimed = {kind.resource: kind for kind in map(_claimed, claims)}
         known = {one.resource: one for one in (refs.CONFIG_MAP, refs.SECRET)}
-        named = {offered_resource(template).name for template in informers.templates.all()}
+        named = {api.offered_resource(template).name for template in informers.templates.all()}
         named |= {manifest.name_of(export) for export in informers.exports.all()}
         role = informers.cluster_roles.get("", names.BINDER)
         return _CopiedKinds(
@@ -231,9 +226,9 @@ def _stamps(crds: Iterable[Manifest]) -> frozenset[tuple[str, str]]:
 
 
 def _kinds(crd: Manifest) -> Iterable[Kind]:
-    version = preferred_version(served_versions(crd))
+    version = api.preferred_version(api.served_versions(crd))
     if version and manifest.get_text(crd, "spec", "scope") == "Namespaced":
-        yield kind_of(crd, version)
+        yield api.kind_of(crd, version)
 
 
 def _claimed(claim: Manifest) -> Kind:

@@ -16,7 +16,7 @@ from typing import Final
 
 from bind import rbac_changes
 from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks

@@ -11,8 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.binding import crd_form
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import binding_references, kind_of, preferred_version, served_versions
+from reconciler import api
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Create, Patch, preconditions_of
@@ -77,8 +76,8 @@ class Owner:
     def reference(self) -> Manifest:
         """The ownerReference, in the form that the originals look for."""
         return {
-            "apiVersion": API_SERVICE_BINDING.api_version,
-            "kind": API_SERVICE_BINDING.kind,
+            "apiVersion": api.API_SERVICE_BINDING.api_version,
+            "kind": api.API_SERVICE_BINDING.kind,
             "name": name_of(self.binding),
             "uid": uid_of(self.binding),
             "controller": True,
@@ -147,7 +146,7 @@ def problem(export: Manifest) -> str:
     )
     if own_name != name:
         return f"APIServiceExport {name} is of {own_name}: they have to be named alike."
-    if not served_versions(export):
+    if not api.served_versions(export):
         return f"APIServiceExport {name} serves no version."
     for version in versions:
         if not get_map(version, "schema", "openAPIV3Schema"):
@@ -176,21 +175,21 @@ def synced_version(export: Manifest, live: Manifest | None = None) -> str:
     has followed an export that serves other versions, one that both know, or at least the one that
     it was synced in.
     """
-    offered = served_versions(export)
-    best = preferred_version(offered)
+    offered = api.served_versions(export)
+    best = api.preferred_version(offered)
     if live is None:
         return best
-    there = served_versions(live)
+    there = api.served_versions(live)
     if any(get_text(one, "name") == best for one in there):
         return best
     known = {get_text(one, "name") for one in offered}
     both = [one for one in there if get_text(one, "name") in known]
-    return preferred_version(both or there)
+    return api.preferred_version(both or there)
 
 
 def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
     """Return what an export's instances are, on both sides, in the version that is synced."""
-    return kind_of(export, synced_version(export, live))
+    return api.kind_of(export, synced_version(export, live))
 
 
 def has_status(said: Manifest, version: str) -> bool:
@@ -209,7 +208,7 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
     """
     schemas = {
         get_text(one, "name"): canonical(crd_form.plain(one).get("schema"))
-        for one in served_versions(export)
+        for one in api.served_versions(export)
     }
     synced = schemas.get(synced_version(export))
     return tuple(name for name, schema in schemas.items() if schema != synced)
@@ -294,7 +293,9 @@ def _is_of_another_space(live: Manifest, owner: Owner) -> bool:
 def _references(live: Manifest, owner: Owner) -> list[Manifest]:
     """Return the ownerReferences to any binding of this name, now or before."""
     name = name_of(owner.binding)
-    return [reference for reference in binding_references(live) if reference.get("name") == name]
+    return [
+        reference for reference in api.binding_references(live) if reference.get("name") == name
+    ]
 
 
 def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:

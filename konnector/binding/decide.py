@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
 from konnector.kubeconfig.judge import Judged
-from reconciler.api.exports import is_established
+from reconciler.api import is_established
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Task

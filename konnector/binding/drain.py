@@ -30,8 +30,7 @@ from typing import Final, TypeAlias
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import binding_references, is_from_konnector, released_kinds
+from reconciler import api
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
@@ -93,7 +92,7 @@ class Seen:
 
     home: str
     binding: Manifest = field(repr=False)
-    kind: Kind = API_SERVICE_BINDING
+    kind: Kind = api.API_SERVICE_BINDING
     space: str = ""
     service_namespaces: frozenset[str] = frozenset()
     mappings: Sequence[Manifest] = field(default=(), repr=False)
@@ -263,8 +262,8 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
 
     klutchctl deletes bindings so that the CRD loses its owner; then who wrote it tells.
     """
-    owners = {get_text(reference, "uid") for reference in binding_references(crd)}
-    return owners == {uid_of(binding)} if owners else is_from_konnector(crd)
+    owners = {get_text(reference, "uid") for reference in api.binding_references(crd)}
+    return owners == {uid_of(binding)} if owners else api.is_from_konnector(crd)
 
 
 def _is_providers(live: Manifest) -> bool:
@@ -299,7 +298,7 @@ def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
     behind = {namespace_of(one) for kind, one in bound if kind.namespaced}
     steps: list[Step] = []
     for mapping in seen.mappings:
-        marked = released_kinds(mapping)
+        marked = api.released_kinds(mapping)
         if get_text(mapping, "status", "namespace") in behind and resource not in marked:
             steps.append(namespace_decide.marked(mapping, marked | {resource}))
     return steps

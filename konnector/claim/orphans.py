@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch, modification
 from reconciler.core.manifest import JSON, Manifest, annotations_of

@@ -13,8 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
-from reconciler.api.bindings import INTERVAL
-from reconciler.api.kubeconfig import content_of
+from reconciler.api import INTERVAL, kubeconfig_content
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
@@ -167,7 +166,7 @@ def _content(seen: Seen) -> bytes | str:
     if seen.control_plane_mode or seen.source is None:
         return "is not there"
     key = get_text(seen.cluster_binding, "spec", "kubeconfigSecretRef", "key")
-    return content_of(seen.source, key)
+    return kubeconfig_content(seen.source, key)
 
 
 def _fault(seen: Seen, content: bytes) -> str:
@@ -178,7 +177,7 @@ def _standing(seen: Seen, content: bytes, target: Manifest | None) -> _Standing:
     """Return how a Secret in the app cluster relates to the provider's kubeconfig."""
     if target is None:
         return "missing"
-    held = content_of(target, "")
+    held = kubeconfig_content(target, "")
     if held == content:
         return "same"
     namespace = None if isinstance(held, str) else judge.leads_to(held)

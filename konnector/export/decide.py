@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reconciler.api.exports import reports_sync
+from reconciler.api import reports_sync
 from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Decision

@@ -17,7 +17,7 @@ from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
-from reconciler.api.kubeconfig import content_of
+from reconciler.api import kubeconfig_content
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
 from reconciler.controller.tasks import TaskSupervisor
@@ -52,7 +52,7 @@ async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
         raise ConfigError(f"{failed} {place}: {error}") from None
     if live is None:
         raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
-    found = content_of(live, mode.secret_key)
+    found = kubeconfig_content(live, mode.secret_key)
     if isinstance(found, str):
         raise ConfigError(f"{failed}: {place} {found}")
     return found
@@ -135,7 +135,9 @@ class AppKubeconfig:
 
     async def _look(self) -> str:
         app, live = self._context.app, self._views.object(self._place)
-        found = "does not exist" if live is None else content_of(live, self._mode.secret_key)
+        found = (
+            "does not exist" if live is None else kubeconfig_content(live, self._mode.secret_key)
+        )
         if isinstance(found, str):
             return f"Kubeconfig secret {self._place} {found}"
         fingerprint = judge.fingerprint(found)

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api.kubeconfig import content_of
+from reconciler.api import kubeconfig_content
 from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.manifest import Manifest, get_text
@@ -67,7 +67,7 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
         )
         message = f"Kubeconfig secret {namespace}/{name} not found. {advice}"
         return Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message))
-    content = content_of(secret, get_text(binding, "spec", "kubeconfigSecretRef", "key"))
+    content = kubeconfig_content(secret, get_text(binding, "spec", "kubeconfigSecretRef", "key"))
     found = content if isinstance(content, str) else _read(content)
     if isinstance(found, Connection) and not (found.namespace or control_plane_mode):
         found = "has an invalid kubeconfig: its current context names no namespace"

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.claim import orphans
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, field_set, keys, manifest, names, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, modification

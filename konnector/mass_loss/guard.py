@@ -7,7 +7,7 @@ from konnector.claim import orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide
 from konnector.mass_loss.decide import Confirmations, Held, Identity
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Task

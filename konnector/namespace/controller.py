@@ -13,7 +13,7 @@ from konnector.mass_loss.guard import Guardian
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
-from reconciler.api.exports import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.controller.executor import Executor
 from reconciler.core import keys
 from reconciler.core.decision import Note

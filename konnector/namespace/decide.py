@@ -14,7 +14,7 @@ from typing import Final
 from konnector import CONTROL_PLANE
 from konnector.claim import orphans
 from konnector.claim.orphans import Terms
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.decision import (

@@ -21,7 +21,7 @@ from konnector.kubeconfig.probe import Probed
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider, Surroundings
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import Note

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import is_established
+from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
 from reconciler.apply import kubeconfig_secrets, object_writer, patches
 from reconciler.apply.cluster_writer import Clusters
 from reconciler.apply.kubeconfig_secrets import Unfilled

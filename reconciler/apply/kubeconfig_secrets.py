@@ -7,8 +7,7 @@ without the right to read Secrets (trust.md T2).
 import base64
 from typing import Final
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.kubeconfig import CA_KEY, TOKEN_KEY, facts_of, note_of
+from reconciler import api
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import annotate
 from reconciler.blueprints import objects as spaces
@@ -41,7 +40,7 @@ async def content(source: KubeconfigSource, clusters: Clusters, *, live: Manifes
 
 def carrier_after(change: Change) -> Ref | None:
     """Return what has to note a kubeconfig once a line is done, or None."""
-    if change.ref.kind == APP_CLUSTER_BINDING and change.action is Action.CREATE:
+    if change.ref.kind == api.APP_CLUSTER_BINDING and change.action is Action.CREATE:
         return change.ref
     wanted = change.wanted
     here = wanted is not None and wanted.kubeconfig is not None and change.ref.kind == SECRET
@@ -52,8 +51,8 @@ def carrier_after(change: Change) -> Ref | None:
 
 def _carrier(plane: str, placement: Placement) -> Ref:
     if placement.app_cluster_binding != ("", ""):
-        return Ref(plane, APP_CLUSTER_BINDING, *placement.app_cluster_binding)
-    return Ref(plane, CLUSTER_BINDING, placement.space, names.CLUSTER_BINDING)
+        return Ref(plane, api.APP_CLUSTER_BINDING, *placement.app_cluster_binding)
+    return Ref(plane, api.CLUSTER_BINDING, placement.space, names.CLUSTER_BINDING)
 
 
 async def note(plane: ClusterWriter, ref: Ref) -> None:
@@ -65,12 +64,12 @@ async def note(plane: ClusterWriter, ref: Ref) -> None:
     namespace = get_text(reference, "namespace") or namespace_of(live)
     name = get_text(reference, "name") or names.KUBECONFIG
     secret = await plane.read(Ref(ref.cluster, SECRET, namespace, name))
-    facts = None if secret is None else facts_of(observed(SECRET, secret))
+    facts = None if secret is None else api.kubeconfig_facts_of(observed(SECRET, secret))
     if facts is None:
         return
 
     def decide(found: Manifest) -> Manifest | None:
-        return annotate(keys.CREDENTIAL, note_of(facts, uid_of(found)))(found)
+        return annotate(keys.CREDENTIAL, api.credential_note(facts, uid_of(found)))(found)
 
     await plane.change(ref, decide, manager=keys.MANAGER_NOTES)
 
@@ -81,8 +80,8 @@ async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:
 
     async def look() -> Secret | None:
         found = await writer.read(ref)
-        token = get_text(found or {}, "data", TOKEN_KEY)
-        filled = token and get_text(found or {}, "data", CA_KEY)
+        token = get_text(found or {}, "data", api.TOKEN_KEY)
+        filled = token and get_text(found or {}, "data", api.CA_KEY)
         return Secret(base64.b64decode(token).decode()) if filled else None
 
     token = await writer.fence.until(look, seconds=TOKEN_WAIT)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, listed_resource
-from reconciler.api.exports import is_binding_reference, is_from_konnector
+from reconciler import api
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
@@ -53,7 +52,7 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
         _check(ref, live, uid)
         listed = manifest.get_maps(live, "spec", "apiExports")
         kept: list[JSON] = [
-            resource for resource in listed if listed_resource(resource).name != unit
+            resource for resource in listed if api.listed_resource(resource).name != unit
         ]
         if len(kept) == len(listed):
             return None
@@ -73,7 +72,7 @@ def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
         if keys.RELEASED in manifest.annotations_of(live):
             return None
         emptied: Manifest = {}
-        if ref.kind == APP_CLUSTER_BINDING:
+        if ref.kind == api.APP_CLUSTER_BINDING:
             emptied = {"spec": {"apiExports": [], "konnector": {"deploy": False}}}
         return {**emptied, **(annotate(keys.RELEASED, format_time(now))(live) or {})}
 
@@ -87,8 +86,8 @@ def own(binding: Manifest) -> Decide:
     was deleted (protocol-konnector.md C.3, H15). A CRD that no konnector made stays as it is.
     """
     owner: Manifest = {
-        "apiVersion": API_SERVICE_BINDING.api_version,
-        "kind": API_SERVICE_BINDING.kind,
+        "apiVersion": api.API_SERVICE_BINDING.api_version,
+        "kind": api.API_SERVICE_BINDING.kind,
         "name": manifest.name_of(binding),
         "uid": manifest.uid_of(binding),
         "controller": True,
@@ -96,8 +95,8 @@ def own(binding: Manifest) -> Decide:
 
     def decide(live: Manifest) -> Manifest | None:
         owners = manifest.get_maps(live, "metadata", "ownerReferences")
-        others: list[JSON] = [other for other in owners if not is_binding_reference(other)]
-        if not is_from_konnector(live) or owner in owners:
+        others: list[JSON] = [other for other in owners if not api.is_binding_reference(other)]
+        if not api.is_from_konnector(live) or owner in owners:
             return None
         return {"metadata": {"ownerReferences": [*others, owner]}}
 

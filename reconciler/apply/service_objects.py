@@ -11,16 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    kind_of,
-    preferred_version,
-    released_kinds,
-    served_versions,
-)
+from reconciler import api
 from reconciler.apply import patches
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.patches import Stale
@@ -55,10 +46,10 @@ async def served(writer: ClusterWriter, name: str) -> Service | None:
     crd = await writer.read(ref)
     if crd is None:
         return None
-    version = preferred_version(served_versions(crd))
+    version = api.preferred_version(api.served_versions(crd))
     if not version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
-    return Service(kind_of(crd, version), ref, m.uid_of(crd))
+    return Service(api.kind_of(crd, version), ref, m.uid_of(crd))
 
 
 async def count(writer: ClusterWriter, name: str) -> int:
@@ -69,7 +60,7 @@ async def count(writer: ClusterWriter, name: str) -> int:
 
 async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
     """Return the service namespaces of a space by the app namespaces that they stand for."""
-    found = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space)
+    found = await plane.cluster.list(api.API_SERVICE_NAMESPACE, namespace=space)
     pairs = ((m.name_of(item), m.get_text(item, "status", "namespace")) for item in found.items)
     return {name: namespace for name, namespace in pairs if namespace}
 
@@ -146,9 +137,11 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
     Looks for every service that the control plane offers, or exports to this space; and for those
     of which a konnector has noted that copies were released here, offered or not.
     """
-    offered = await plane.cluster.list(API_SERVICE_EXPORT_TEMPLATE)
-    exported = await plane.cluster.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True)
-    mapped = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space, metadata_only=True)
+    offered = await plane.cluster.list(api.API_SERVICE_EXPORT_TEMPLATE)
+    exported = await plane.cluster.list(api.API_SERVICE_EXPORT, namespace=space, metadata_only=True)
+    mapped = await plane.cluster.list(
+        api.API_SERVICE_NAMESPACE, namespace=space, metadata_only=True
+    )
     selector = ("spec", "APIServiceSelector")
     known = {
         names.resource_name(
@@ -157,7 +150,7 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
         )
         for item in offered.items
     } | set(map(m.name_of, exported.items))
-    known = known.union(*map(released_kinds, mapped.items))
+    known = known.union(*map(api.released_kinds, mapped.items))
     for name in sorted(known):
         if found := await copies(plane, name, space):
             return f"{len(found)} {name} are left on the control plane"
@@ -227,7 +220,7 @@ async def _bindings(
     for writer, namespace in ((app, place), (plane, placement.space)):
         # A cluster without the CRD of bindings has none.
         with suppress(NotServed):
-            found += (await writer.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items
+            found += (await writer.cluster.list(api.API_SERVICE_BINDING, namespace=namespace)).items
     return found
 
 

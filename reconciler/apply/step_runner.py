@@ -7,15 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    CLUSTER_BINDING,
-    SILENCE,
-    Liveness,
-    heartbeat_of,
-    liveness,
-)
-from reconciler.api.exports import connected_of, reports_end_of_sync
+from reconciler import api
 from reconciler.apply import kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
@@ -133,12 +125,15 @@ class StepRunner:
             if binding is not None and keys.DRAIN not in manifest.finalizers_of(binding):
                 return None
             export = await plane.read(step.ref)
-            if binding is None and (export is None or reports_end_of_sync(export)):
+            if binding is None and (export is None or api.reports_end_of_sync(export)):
                 return ""
-            beat = heartbeat_of(await plane.read(self._heart(step)))
-            if binding is None and beat is None and connected_of(export) is None:
+            beat = api.heartbeat_of(await plane.read(self._heart(step)))
+            if binding is None and beat is None and api.connected_of(export) is None:
                 return ""  # no konnector has ever come to this space
-            if liveness(beat, self.options.now(), timeout=SILENCE) is not Liveness.ALIVE:
+            if (
+                api.liveness(beat, self.options.now(), timeout=api.SILENCE)
+                is not api.Liveness.ALIVE
+            ):
                 last = "never" if beat is None else format_time(beat.time)
                 return f"the konnector does not answer (last heartbeat: {last})"
             return None
@@ -154,11 +149,11 @@ class StepRunner:
             )
 
     def _heart(self, step: Step) -> Ref:
-        return Ref(step.ref.cluster, CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
+        return Ref(step.ref.cluster, api.CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
 
     def _binding(self) -> Ref:
         place = "" if self._placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-        return Ref(self.change.cluster, API_SERVICE_BINDING, place, self._name)
+        return Ref(self.change.cluster, api.API_SERVICE_BINDING, place, self._name)
 
     async def _release_copies(self, step: Step) -> None:
         now, space = self.options.now(), self._placement.space

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.outcomes import NotReady
 from reconciler.controller.fence import WriteFence
@@ -49,15 +48,15 @@ class BackendWait:
         """Wait until an export exists. Raises Refused, Unconfirmed, Stopped, ClusterErrors."""
 
         async def look() -> bool | None:
-            if name in await self._listed(API_SERVICE_EXPORT):
+            if name in await self._listed(api.API_SERVICE_EXPORT):
                 return True
-            request = (await self._listed(API_SERVICE_EXPORT_REQUEST)).get(name)
+            request = (await self._listed(api.API_SERVICE_EXPORT_REQUEST)).get(name)
             if request is not None and get_text(request, "status", "phase") == _FAILED:
                 raise Refused(f"the request {name} has failed: {_answer_to(request)}")
             return None
 
         if await self._plane.fence.until(look, seconds=self._wait) is None:
-            request = (await self._listed(API_SERVICE_EXPORT_REQUEST)).get(name)
+            request = (await self._listed(api.API_SERVICE_EXPORT_REQUEST)).get(name)
             raise Unconfirmed(
                 f"the backend has made no export {name} within {self._wait:.0f} s: "
                 f"{_answer_to(request)}; the next run goes on"
@@ -67,7 +66,7 @@ class BackendWait:
         """Wait for an APIServiceBinding of the backend. Raises as `export` does."""
 
         async def look() -> Manifest | None:
-            return (await self._listed(API_SERVICE_BINDING)).get(name)
+            return (await self._listed(api.API_SERVICE_BINDING)).get(name)
 
         found = await self._plane.fence.until(look, seconds=self._wait)
         if found is None:
@@ -88,7 +87,7 @@ class BackendWait:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._next.get(kind, 0.0) - loop.time())
         self._next[kind] = loop.time() + _PERIOD
-        brief = kind == API_SERVICE_EXPORT
+        brief = kind == api.API_SERVICE_EXPORT
         found = await self._plane.cluster.list(kind, namespace=self._space, metadata_only=brief)
         return {name_of(item): item for item in found.items}
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from reconciler.api.exports import API_SERVICE_EXPORT, served_versions
+from reconciler.api import API_SERVICE_EXPORT, served_versions
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
 from reconciler.core.manifest import (

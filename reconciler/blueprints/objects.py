@@ -12,8 +12,7 @@ from typing import Final
 
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest, digest
@@ -62,7 +61,9 @@ def export_request(
     spec: dict[str, JSON] = {"resources": [resource.wire]}
     if parameters:
         spec["parameters"] = parameters
-    return build(API_SERVICE_EXPORT_REQUEST, resource.name, namespace=space, marks=marks, spec=spec)
+    return build(
+        api.API_SERVICE_EXPORT_REQUEST, resource.name, namespace=space, marks=marks, spec=spec
+    )
 
 
 def parameters_digest(parameters: Manifest) -> str:
@@ -84,7 +85,7 @@ def service_binding(
     which we own whole.
     """
     return build(
-        API_SERVICE_BINDING,
+        api.API_SERVICE_BINDING,
         resource.name,
         namespace=namespace,
         marks=marks,
@@ -109,7 +110,7 @@ def app_cluster_binding(
     """
     namespace, name = place
     return build(
-        APP_CLUSTER_BINDING,
+        api.APP_CLUSTER_BINDING,
         name,
         namespace=namespace,
         marks=marks,
@@ -155,7 +156,7 @@ def cluster_binding(space: str, *, kubeconfig_name: str, spec: Manifest, marks: 
     """Return the ClusterBinding of a space. The Secret that it names cannot be changed later."""
     secret = {"name": kubeconfig_name, "key": names.KUBECONFIG}
     return build(
-        CLUSTER_BINDING,
+        api.CLUSTER_BINDING,
         names.CLUSTER_BINDING,
         namespace=space,
         marks=marks,

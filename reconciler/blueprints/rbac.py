@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.exports import permission_claims_of
+from reconciler.api import permission_claims_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import names, refs
 from reconciler.core.keys import KLUTCH_GROUP

@@ -7,13 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.doctor.rights import Right, Side, Task
 from reconciler.fleet.values import Mode
 
@@ -25,15 +19,15 @@ CLOCK_PROBLEM: Final = timedelta(seconds=60)
 _NOT_PLANNED: Final = "import, release and drift --credentials need those of an apply"
 
 _CRDS: Final = (
-    CLUSTER_BINDING,
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
+    api.CLUSTER_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.API_SERVICE_NAMESPACE,
 )
 _CRDS_OF_MODE: Final = {
     Mode.DIRECT: (),
-    Mode.APP_CLUSTER_BINDING: (API_SERVICE_BINDING, APP_CLUSTER_BINDING),
+    Mode.APP_CLUSTER_BINDING: (api.API_SERVICE_BINDING, api.APP_CLUSTER_BINDING),
 }
 
 
@@ -112,9 +106,11 @@ def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
 def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding:
     """Judge which of Klutch's CRDs a cluster has, by their names."""
     if side is Side.APP_CLUSTER:
-        if API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
+        if api.API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
             return Finding(Check.CRDS, Level.OK, "no CRD is missing")
-        absent = f"{API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
+        absent = (
+            f"{api.API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
+        )
         return Finding(Check.CRDS, Level.OK, absent)
     wanted = [*_CRDS, *(kind for mode in modes for kind in _CRDS_OF_MODE[mode])]
     missing = sorted({kind.resource for kind in wanted} - set(there))

@@ -7,7 +7,7 @@ gives away. A plan writes nothing, so none is about it.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
 from reconciler.core import keys, names, refs

@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names, refs
@@ -172,21 +166,21 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     for kind in (
         refs.NAMESPACE,
         refs.CRD,
-        CLUSTER_BINDING,
-        API_SERVICE_EXPORT_REQUEST,
-        API_SERVICE_EXPORT_TEMPLATE,
-        APP_CLUSTER_BINDING,
-        API_SERVICE_BINDING,
+        api.CLUSTER_BINDING,
+        api.API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT_TEMPLATE,
+        api.APP_CLUSTER_BINDING,
+        api.API_SERVICE_BINDING,
     ):
         yield _right(kind, "list")
-    yield _right(API_SERVICE_EXPORT, "get", "list")
+    yield _right(api.API_SERVICE_EXPORT, "get", "list")
     yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
 
 
 def _plan_in_app(scope: Scope) -> Iterator[Right]:
     yield _right(refs.NAMESPACE, "get", only=(_BIND, names.KUBE_SYSTEM))
     yield _right(refs.CRD, "get", "list")
-    yield _right(API_SERVICE_BINDING, "list")
+    yield _right(api.API_SERVICE_BINDING, "list")
     yield _right(refs.DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
     yield _right(refs.SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
     for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
@@ -197,10 +191,10 @@ def _plan_in_app(scope: Scope) -> Iterator[Right]:
 def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(refs.NAMESPACE, "create", "get", "patch")
     yield _right(refs.CRD, "get")
-    yield _right(CLUSTER_BINDING, "create", "get", "patch")
-    yield _right(API_SERVICE_EXPORT_REQUEST, "create", "delete", "get", "patch")
-    yield _right(API_SERVICE_EXPORT, "delete")
-    yield _right(API_SERVICE_NAMESPACE, "list")
+    yield _right(api.CLUSTER_BINDING, "create", "get", "patch")
+    yield _right(api.API_SERVICE_EXPORT_REQUEST, "create", "delete", "get", "patch")
+    yield _right(api.API_SERVICE_EXPORT, "delete")
+    yield _right(api.API_SERVICE_NAMESPACE, "list")
     # A name cannot be granted before the object exists.
     yield _right(refs.SERVICE_ACCOUNT, "create")
     yield _right(refs.SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))
@@ -213,20 +207,20 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(refs.LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
     yield _right(refs.EVENT, "create", at=_BIND)
     if values.Mode.APP_CLUSTER_BINDING in scope.modes:
-        yield _right(APP_CLUSTER_BINDING, "create", "get", "patch")
-        yield _right(API_SERVICE_BINDING, "create", "get", "patch")
+        yield _right(api.APP_CLUSTER_BINDING, "create", "get", "patch")
+        yield _right(api.API_SERVICE_BINDING, "create", "get", "patch")
         yield from _kubeconfigs(scope, "get", "list", "patch")
     if scope.deletes:
         yield _right(refs.NAMESPACE, "delete")
         if values.Mode.APP_CLUSTER_BINDING in scope.modes:
-            yield _right(APP_CLUSTER_BINDING, "delete")
+            yield _right(api.APP_CLUSTER_BINDING, "delete")
 
 
 def _apply_in_app(scope: Scope) -> Iterator[Right]:
     crds = tuple(sorted(one.name for one in scope.services))
     yield _right(refs.NAMESPACE, "create")
     yield _right(refs.SECRET, "create", "delete", "get", "list", "patch", at=_BIND)
-    yield _right(API_SERVICE_BINDING, "create", "delete", "get", "patch")
+    yield _right(api.API_SERVICE_BINDING, "create", "delete", "get", "patch")
     yield _right(refs.CRD, "create")
     if crds:
         yield _right(refs.CRD, "patch", *_deleting(scope), only=crds)

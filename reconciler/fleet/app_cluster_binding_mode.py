@@ -9,7 +9,7 @@ backend finds them and keeps their claims.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names, refs

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST, CLUSTER_BINDING
 from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
+from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys, names, times
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of

@@ -7,13 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
-    listed_resources,
-)
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind
@@ -93,19 +87,21 @@ class LiveUnits:
         direct = location.mode is Mode.DIRECT
         holder = in_app if direct else on_plane
         self.location = location
-        self._exports = _by_name(on_plane(API_SERVICE_EXPORT, location.space))
-        self._bindings = _by_name(holder(API_SERVICE_BINDING, location.bindings_namespace))
+        self._exports = _by_name(on_plane(api.API_SERVICE_EXPORT, location.space))
+        self._bindings = _by_name(holder(api.API_SERVICE_BINDING, location.bindings_namespace))
         self._requests: Mapping[str, Manifest] = {}
         self._app_cluster_binding: Manifest | None = None
         self._listed: frozenset[GroupResource] = frozenset()
         if direct:
-            self._requests = _by_name(on_plane(API_SERVICE_EXPORT_REQUEST, location.space))
+            self._requests = _by_name(on_plane(api.API_SERVICE_EXPORT_REQUEST, location.space))
         else:
             namespace, name = location.app_cluster_binding
-            self._app_cluster_binding = _by_name(on_plane(APP_CLUSTER_BINDING, namespace)).get(name)
+            self._app_cluster_binding = _by_name(on_plane(api.APP_CLUSTER_BINDING, namespace)).get(
+                name
+            )
         if self._app_cluster_binding is not None:
-            self._listed = listed_resources(self._app_cluster_binding)
-        cluster_bindings = _by_name(on_plane(CLUSTER_BINDING, location.space))
+            self._listed = api.listed_resources(self._app_cluster_binding)
+        cluster_bindings = _by_name(on_plane(api.CLUSTER_BINDING, location.space))
         self._cluster_binding = cluster_bindings.get(names.CLUSTER_BINDING)
 
     def facts(self, unit: UnitKey, definition: Manifest | None = None) -> UnitFacts:

@@ -9,8 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import names
 from reconciler.core.errors import NotServed
 from reconciler.core.live import Unavailable
@@ -133,22 +132,22 @@ async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manif
 async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:
     """List what is live at a location. Raises Incomplete."""
     direct = location.mode is Mode.DIRECT
-    beats = Ref(control_plane.name, CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
-    whole = Ref(control_plane.name, APP_CLUSTER_BINDING, *location.app_cluster_binding)
+    beats = Ref(control_plane.name, api.CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
+    whole = Ref(control_plane.name, api.APP_CLUSTER_BINDING, *location.app_cluster_binding)
     holder = app if direct else control_plane
     exports, bindings, asked, clusters = await together(
-        _list(control_plane, API_SERVICE_EXPORT, location.space, metadata_only=True),
-        _list(holder, API_SERVICE_BINDING, location.bindings_namespace),
-        _list(control_plane, API_SERVICE_EXPORT_REQUEST, location.space)
+        _list(control_plane, api.API_SERVICE_EXPORT, location.space, metadata_only=True),
+        _list(holder, api.API_SERVICE_BINDING, location.bindings_namespace),
+        _list(control_plane, api.API_SERVICE_EXPORT_REQUEST, location.space)
         if direct
         else _one(control_plane, whole),
         _one(control_plane, beats),
     )
     read = {
-        API_SERVICE_EXPORT: exports,
-        API_SERVICE_BINDING: bindings,
-        API_SERVICE_EXPORT_REQUEST if direct else APP_CLUSTER_BINDING: asked,
-        CLUSTER_BINDING: clusters,
+        api.API_SERVICE_EXPORT: exports,
+        api.API_SERVICE_BINDING: bindings,
+        api.API_SERVICE_EXPORT_REQUEST if direct else api.APP_CLUSTER_BINDING: asked,
+        api.CLUSTER_BINDING: clusters,
     }
 
     def inside(kind: Kind, namespace: str) -> Sequence[Manifest]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from reconciler.api.bindings import Heartbeat, Liveness, heartbeat_of, liveness
+from reconciler.api import Heartbeat, Liveness, heartbeat_of, liveness
 from reconciler.core import conditions, reasons, times
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting

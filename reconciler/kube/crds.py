@@ -8,25 +8,19 @@ from typing import Final
 
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest
 
-APP_CLUSTER: Final = (API_SERVICE_BINDING.resource,)
+APP_CLUSTER: Final = (api.API_SERVICE_BINDING.resource,)
 CONTROL_PLANE: Final = (
-    API_SERVICE_BINDING.resource,
-    API_SERVICE_EXPORT.resource,
-    API_SERVICE_EXPORT_REQUEST.resource,
-    API_SERVICE_EXPORT_TEMPLATE.resource,
-    API_SERVICE_NAMESPACE.resource,
-    APP_CLUSTER_BINDING.resource,
-    CLUSTER_BINDING.resource,
+    api.API_SERVICE_BINDING.resource,
+    api.API_SERVICE_EXPORT.resource,
+    api.API_SERVICE_EXPORT_REQUEST.resource,
+    api.API_SERVICE_EXPORT_TEMPLATE.resource,
+    api.API_SERVICE_NAMESPACE.resource,
+    api.APP_CLUSTER_BINDING.resource,
+    api.CLUSTER_BINDING.resource,
 )
 
 _PACKAGE: Final = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from reconciler.api.kubeconfig import content_of
+from reconciler.api import kubeconfig_content
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest
@@ -175,7 +175,7 @@ def _payload(secret: Manifest | None, ref: Ref, *, key: str) -> bytes:
     if secret is None:
         hint = "Create it, or name another in spec.access.secretRef"
         raise ConfigError(f"{ref.object} does not exist", where=ref.cluster, hint=hint)
-    content = content_of(secret, key)
+    content = kubeconfig_content(secret, key)
     if isinstance(content, str):
         raise ConfigError(f"{ref.object} {content}", where=ref.cluster)
     return content

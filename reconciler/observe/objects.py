@@ -9,16 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from reconciler.api.exports import binding_references
-from reconciler.api.kubeconfig import (
-    CA_KEY,
-    SERVICE_ACCOUNT_TOKEN,
-    TOKEN_KEY,
-    KubeconfigFacts,
-    as_value,
-    ca_digest,
-    token_digest,
-)
+from reconciler import api
 from reconciler.core import field_set, keys
 from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError
@@ -43,7 +34,7 @@ TOO_DEEP: Final = "(nested too deeply)"
 
 # The facts of a kubeconfig by the digest of its text, which holds a token. Each is read twice, on
 # the control plane and in the app cluster, and by a watch again and again; YAML takes its time.
-_KNOWN: Final[dict[bytes, KubeconfigFacts | None]] = {}
+_KNOWN: Final[dict[bytes, api.KubeconfigFacts | None]] = {}
 _MOST_KNOWN: Final = 4096
 _OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _OF_OWNERS: Final = ("kind", "name", "uid")
@@ -92,7 +83,7 @@ def _of_crd(metadata: Manifest) -> Manifest:
         return kept
     owners: list[JSON] = [
         {key: owner[key] for key in _OF_OWNERS if key in owner}
-        for owner in binding_references({"metadata": metadata})
+        for owner in api.binding_references({"metadata": metadata})
     ]
     installed: list[JSON] = [{"manager": manager} for manager in sorted(makers)]
     return {**kept, "ownerReferences": owners, "managedFields": installed}
@@ -112,20 +103,20 @@ def redacted(secret: Manifest) -> Manifest:
     shown = redact(secret)
     data = {key: _decoded(value) for key, value in m.get_text_map(secret, "data").items()}
     facts: dict[str, JSON] = {
-        key: as_value(found)
+        key: api.kubeconfig_value(found)
         for key, value in data.items()
         if (found := kubeconfig_facts(value)) is not None
     }
-    if m.get_text(secret, "type") == SERVICE_ACCOUNT_TOKEN:
+    if m.get_text(secret, "type") == api.SERVICE_ACCOUNT_TOKEN:
         facts |= {
             key: digest(data[key].decode("latin-1"))
-            for key, digest in ((TOKEN_KEY, token_digest), (CA_KEY, ca_digest))
+            for key, digest in ((api.TOKEN_KEY, api.token_digest), (api.CA_KEY, api.ca_digest))
             if key in data
         }
     return m.put(shown, {**m.get_map(shown, "data"), **facts}, "data") if facts else shown
 
 
-def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
+def kubeconfig_facts(content: bytes) -> api.KubeconfigFacts | None:
     """Return the facts of a kubeconfig's current context, or None where it is not readable."""
     if len(content) > MOST_BYTES or b"current-context" not in content:
         return None
@@ -137,18 +128,20 @@ def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
     return _KNOWN[digest]
 
 
-def _parsed_facts(content: bytes) -> KubeconfigFacts | None:
+def _parsed_facts(content: bytes) -> api.KubeconfigFacts | None:
     try:
         kubeconfig = entries.parse(content, path="kubeconfig", folder=None)
         profile = entries.profile(kubeconfig, None)
         cluster = profile.cluster.fields
         ca = cluster.text("certificate-authority-data")
-        return KubeconfigFacts(
+        return api.KubeconfigFacts(
             server=server_of(cluster),
-            ca_digest=ca_digest(_decoded("".join(ca.split())).decode("latin-1")),
+            ca_digest=api.ca_digest(_decoded("".join(ca.split())).decode("latin-1")),
             tls_server_name=cluster.text("tls-server-name"),
             namespace=profile.context.fields.text("namespace"),
-            token_digest=token_digest(profile.user.fields.text("token") if profile.user else ""),
+            token_digest=api.token_digest(
+                profile.user.fields.text("token") if profile.user else ""
+            ),
         )
     except ConfigError:
         return None

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, APP_CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.live import (
     ClusterState,

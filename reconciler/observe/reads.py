@@ -9,22 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
-    SILENCE,
-    Liveness,
-    heartbeat_of,
-    liveness,
-)
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    preferred_version,
-    served_versions,
-)
+from reconciler import api
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
@@ -38,13 +23,13 @@ from reconciler.observe.reading import Reading, together
 from reconciler.observe.visits import Visit
 
 _WHOLE: Final = (
-    CLUSTER_BINDING,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    APP_CLUSTER_BINDING,
-    API_SERVICE_BINDING,
+    api.CLUSTER_BINDING,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.APP_CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
 )
-_METADATA: Final = (API_SERVICE_EXPORT, refs.CRD)
+_METADATA: Final = (api.API_SERVICE_EXPORT, refs.CRD)
 _SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 
 
@@ -77,11 +62,11 @@ async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
     async with visit.turn.slot():
         await together(
             reading.list(refs.NAMESPACE, labels=ours, metadata_only=True),
-            reading.list(APP_CLUSTER_BINDING, labels=ours),
+            reading.list(api.APP_CLUSTER_BINDING, labels=ours),
             reading.list(refs.CRD, metadata_only=True),
-            reading.list(API_SERVICE_EXPORT_TEMPLATE),
+            reading.list(api.API_SERVICE_EXPORT_TEMPLATE),
             # Whichever of them may own a CRD in an app cluster.
-            reading.list(API_SERVICE_BINDING),
+            reading.list(api.API_SERVICE_BINDING),
         )
     return reading.seen(visit.reached.address)
 
@@ -109,7 +94,7 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
         await together(
             reading.get(refs.NAMESPACE, bind),
             # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
-            reading.list(API_SERVICE_BINDING),
+            reading.list(api.API_SERVICE_BINDING),
             reading.get(refs.DEPLOYMENT, names.KONNECTOR, namespace=bind),
             reading.list(refs.CRD, metadata_only=True),
             *(
@@ -146,14 +131,14 @@ def _reading(visit: Visit) -> Reading:
 
 async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
-    spaces = {m.namespace_of(binding) for binding in reading.of(CLUSTER_BINDING)} | _spaces_begun(
-        reading
-    )
+    spaces = {
+        m.namespace_of(binding) for binding in reading.of(api.CLUSTER_BINDING)
+    } | _spaces_begun(reading)
     await together(*(reading.list(refs.SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
-        *_by_cluster_bindings(reading.of(CLUSTER_BINDING)),
-        *_by_app_cluster_bindings(reading.of(APP_CLUSTER_BINDING), fleet, name),
+        *_by_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
+        *_by_app_cluster_bindings(reading.of(api.APP_CLUSTER_BINDING), fleet, name),
     }
     further = sorted(referenced - known)
     await together(
@@ -168,16 +153,16 @@ async def _space(reading: Reading, space: str) -> None:
     await together(
         # It may be there without our labels.
         reading.list(refs.NAMESPACE, name=space, metadata_only=True),
-        reading.list(CLUSTER_BINDING, namespace=space),
-        reading.list(API_SERVICE_EXPORT_REQUEST, namespace=space),
-        reading.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True),
+        reading.list(api.CLUSTER_BINDING, namespace=space),
+        reading.list(api.API_SERVICE_EXPORT_REQUEST, namespace=space),
+        reading.list(api.API_SERVICE_EXPORT, namespace=space, metadata_only=True),
         reading.list(refs.SERVICE_ACCOUNT, namespace=space, name=names.BINDER),
     )
 
 
 async def _secrets_of_space(reading: Reading, space: str) -> None:
     bindings = [
-        binding for binding in reading.of(CLUSTER_BINDING) if m.namespace_of(binding) == space
+        binding for binding in reading.of(api.CLUSTER_BINDING) if m.namespace_of(binding) == space
     ]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
     named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
@@ -202,17 +187,18 @@ def _silent_spaces(reading: Reading) -> frozenset[str]:
     now = SystemClock().now()
     return frozenset(
         m.namespace_of(binding)
-        for binding in reading.of(CLUSTER_BINDING)
-        if liveness(heartbeat_of(binding), now, timeout=SILENCE) is not Liveness.ALIVE
+        for binding in reading.of(api.CLUSTER_BINDING)
+        if api.liveness(api.heartbeat_of(binding), now, timeout=api.SILENCE)
+        is not api.Liveness.ALIVE
     )
 
 
 async def _binds_cluster_scoped(reading: Reading) -> bool:
     """Tell whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
-    bindings = reading.of(API_SERVICE_BINDING)
-    if bindings or not reading.serves(API_SERVICE_BINDING):
+    bindings = reading.of(api.API_SERVICE_BINDING)
+    if bindings or not reading.serves(api.API_SERVICE_BINDING):
         return any(not m.namespace_of(binding) for binding in bindings)
-    crd = await _definition(reading, API_SERVICE_BINDING)
+    crd = await _definition(reading, api.API_SERVICE_BINDING)
     return m.get_text(crd, "spec", "scope") == "Cluster"
 
 
@@ -231,7 +217,7 @@ async def _count(reading: Reading, kind: Kind) -> int:
     crd = await _definition(reading, kind)
     if crd is None:
         return 0
-    kind = Kind(kind.group, preferred_version(served_versions(crd)), kind.kind, kind.plural)
+    kind = Kind(kind.group, api.preferred_version(api.served_versions(crd)), kind.kind, kind.plural)
     ref = Ref(cluster.name, kind, "", "")
     if not kind.version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler import api
 from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Ref
@@ -44,7 +43,7 @@ def place(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Placement | Blocked:
     """Find the AppClusterBinding of a cluster, or name a new one."""
-    for kind in (APP_CLUSTER_BINDING, API_SERVICE_BINDING):
+    for kind in (api.APP_CLUSTER_BINDING, api.API_SERVICE_BINDING):
         if kind in control_plane.seen.unserved:
             reason = f"the control plane has no CRD {kind.resource}; `klutchctl doctor` tells how"
             return Blocked("missing-crd", reason)
@@ -71,7 +70,7 @@ def place(
 
 def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest) -> Placement:
     """Return where a live AppClusterBinding places its cluster."""
-    listed = listed_resources(live)
+    listed = api.listed_resources(live)
     wanted = {(key.group, key.resource) for key in fleet.units if key.cluster == cluster.name}
     unmanaged = frozenset(
         resource for resource in listed if (resource.group, resource.plural) not in wanted
@@ -95,7 +94,7 @@ def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest] | Blocked:
     """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
-    everything = control_plane.all(APP_CLUSTER_BINDING)
+    everything = control_plane.all(api.APP_CLUSTER_BINDING)
     if cluster.adopt:
         return _adopted(cluster, everything)
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
@@ -104,7 +103,7 @@ def _candidates(
     ]
     if current:
         return sorted(current, key=manifest.identity_of)
-    named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
+    named = control_plane.get(api.APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
     former = labelled or [
         binding
         for binding in everything
@@ -155,7 +154,7 @@ def plan_unit(site: Site, unit: Unit) -> units.UnitPlan:
         return units.UnitPlan((units.blocked(unit, wanted.ref, reason),))
     held = site.live_home
     resource = GroupResource(unit.key.group, unit.key.resource)
-    listed = held is not None and resource in listed_resources(held)
+    listed = held is not None and resource in api.listed_resources(held)
     draft = units.draft_of(unit, wanted, live)
     if listed and live is None:
         reason = "waiting: the backend has not made the binding yet"
@@ -191,7 +190,7 @@ def prunes(site: Site) -> tuple[Prune, ...]:
     live = site.live_home
     if live is None or not site.owns(live):
         return ()
-    listed = listed_resources(live) if _listed_by_us(live) else frozenset()
+    listed = api.listed_resources(live) if _listed_by_us(live) else frozenset()
     return tuple(
         prune for prune in prunes_of(site, live, listed) if prune.key not in site.fleet.units
     )
@@ -202,7 +201,7 @@ def prunes_of(site: Site, live: Manifest, listed: Collection[GroupResource]) -> 
 
     Sorted by their keys.
     """
-    ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
+    ref = site.control_plane.ref(api.APP_CLUSTER_BINDING, live)
     letting_go = prune_units.remembered(live)
     said, cluster = policies_of(live), site.app.name
     for key in sorted(
@@ -221,7 +220,7 @@ def interrupted(site: Site) -> tuple[Prune, ...]:
     live = site.live_home
     if live is None or not site.owns(live):
         return ()
-    listed = {resource.name for resource in listed_resources(live)}
+    listed = {resource.name for resource in api.listed_resources(live)}
     return tuple(
         replace(prune, release=steps if prune.key.name not in listed else steps[-1:])
         for prune in prunes_of(site, live, ())
@@ -237,7 +236,7 @@ def unmanaged_warning(site: Site) -> set[str]:
         return set()
     listed = (
         UnitKey(site.app.name, resource.group, resource.plural)
-        for resource in listed_resources(live)
+        for resource in api.listed_resources(live)
     )
     return prune_units.left_alone(site, (key.name for key in listed if key not in site.fleet.units))
 
@@ -252,9 +251,9 @@ def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
     yield Step(Verb.REMEMBER, ref, "that it is being let go")
     yield Step(Verb.UNLIST, ref, "apiExports without it")
-    bound = Ref(site.control_plane.name, API_SERVICE_BINDING, site.placement.space, key.name)
+    bound = Ref(site.control_plane.name, api.API_SERVICE_BINDING, site.placement.space, key.name)
     yield Step(Verb.AWAIT_GONE, bound, "until the backend has deleted it")
-    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.placement.space, key.name)
+    export = Ref(site.control_plane.name, api.API_SERVICE_EXPORT, site.placement.space, key.name)
     yield Step(Verb.AWAIT_GONE, export, "until the backend has deleted it")
     yield from let_go(site, key)
     yield Step(Verb.FORGET, ref)

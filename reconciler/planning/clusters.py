@@ -5,15 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.kubeconfig import (
-    KubeconfigFacts,
-    as_value,
-    ca_digest,
-    facts_of,
-    note_of,
-    service_account_facts_of,
-)
+from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
@@ -62,10 +54,10 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
     held = site.control_plane.get(
         refs.SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
     )
-    facts = None if held is None else facts_of(held)
+    facts = None if held is None else api.kubeconfig_facts_of(held)
     written = any(change.acts and change.wanted and change.wanted.kubeconfig for change in changes)
     noted = manifest.annotations_of(live).get(keys.CREDENTIAL, "")
-    if facts is None or written or noted == note_of(facts, manifest.uid_of(live)):
+    if facts is None or written or noted == api.credential_note(facts, manifest.uid_of(live)):
         return ()
     note = replace(
         line,
@@ -141,7 +133,7 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
     """
     live = site.control_plane.at(site.carrier)
     in_app = wanted.ref.cluster == site.app.name
-    if site.carrier.kind == CLUSTER_BINDING or not in_app:
+    if site.carrier.kind == api.CLUSTER_BINDING or not in_app:
         return True
     return live is not None and site.owns(live)
 
@@ -203,7 +195,7 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     silent = placement.space in site.control_plane.seen.silent
     if wanted.kubeconfig is None or source is None or not silent:
         return draft
-    meant, held = facts_of(source), facts_of(live)
+    meant, held = api.kubeconfig_facts_of(source), api.kubeconfig_facts_of(live)
     if meant is None or held == meant:
         return draft
     fields = _ways_apart(held, meant)
@@ -229,7 +221,7 @@ def _kubeconfig(
 
 
 def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
-    facts = facts_of(live)
+    facts = api.kubeconfig_facts_of(live)
     if facts is None:
         return (FieldChange("/data/kubeconfig", "unusable", "a kubeconfig"),)
     target = _target(site)
@@ -242,12 +234,12 @@ def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
         bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
         ours = site.owns(live)
         token = site.app.get(refs.SECRET, bind, account) if ours else None
-    issued = None if token is None else service_account_facts_of(token)
+    issued = None if token is None else api.service_account_facts_of(token)
     # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
     meant = replace(
         facts,
         server=target.endpoint or facts.server,
-        ca_digest=ca_digest(target.ca) if target.ca else facts.ca_digest,
+        ca_digest=api.ca_digest(target.ca) if target.ca else facts.ca_digest,
         namespace=namespace,
         token_digest=issued.token_digest if issued else facts.token_digest,
     )
@@ -260,14 +252,16 @@ def _target(site: Site) -> ControlPlane | AppCluster:
     return site.fleet.control_planes[cluster.control_plane] if site.is_direct else cluster
 
 
-def _ways_apart(live: KubeconfigFacts | None, meant: KubeconfigFacts) -> tuple[FieldChange, ...]:
+def _ways_apart(
+    live: api.KubeconfigFacts | None, meant: api.KubeconfigFacts
+) -> tuple[FieldChange, ...]:
     """Return how a live kubeconfig differs from the one that is meant.
 
     A TLS name belongs to the server that it comes with.
     """
-    before = {} if live is None else as_value(live)
+    before = {} if live is None else api.kubeconfig_value(live)
     return tuple(
         FieldChange(f"/data/kubeconfig/{name}", before.get(name), after)
-        for name, after in sorted(as_value(meant).items())
+        for name, after in sorted(api.kubeconfig_value(meant).items())
         if name != "tls-server-name" and before.get(name) != after
     )

@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_TEMPLATE,
-    by_resource,
-    permission_claims_of,
-)
+from reconciler import api
 from reconciler.core import manifest
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import Manifest
@@ -43,7 +38,7 @@ def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
     """
     if not plane.template_namespaces:
         return seen
-    kind = API_SERVICE_EXPORT_TEMPLATE
+    kind = api.API_SERVICE_EXPORT_TEMPLATE
     templates = seen.objects.get(kind, ())
     found = tuple(
         template
@@ -56,7 +51,7 @@ def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
 def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
     """Return what the export offers; before there is one, what its template does."""
     cp, key = control_plane, unit.key
-    export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
+    export = Ref(cp.name, api.API_SERVICE_EXPORT, space, key.name)
     offered = cp.once("offers", _by_resource)
     claims = offered.get(GroupResource(key.group, key.resource))
     if cp.at(export) is not None:
@@ -76,12 +71,14 @@ def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
 
 def _by_resource(control_plane: Index) -> Mapping[GroupResource, Sequence[Manifest]]:
     """Return what each template that counts offers."""
-    templates = control_plane.all(API_SERVICE_EXPORT_TEMPLATE)
-    return {resource: _claims(template) for resource, template in by_resource(templates).items()}
+    templates = control_plane.all(api.API_SERVICE_EXPORT_TEMPLATE)
+    return {
+        resource: _claims(template) for resource, template in api.by_resource(templates).items()
+    }
 
 
 def _claims(offering: Manifest) -> Sequence[Manifest]:
-    return [normalize_claim(claim) for claim in permission_claims_of(offering)]
+    return [normalize_claim(claim) for claim in api.permission_claims_of(offering)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.api.kubeconfig import facts_of
+from reconciler import api
 from reconciler.core import keys, manifest, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET
@@ -139,7 +137,7 @@ def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
     }
     free = {
         namespace
-        for binding in control_plane.all(CLUSTER_BINDING)
+        for binding in control_plane.all(api.CLUSTER_BINDING)
         if (namespace := manifest.namespace_of(binding))
         and keys.APP_CLUSTER_BINDING_NAME not in manifest.labels_of(binding)
         and (space := control_plane.get(NAMESPACE, "", namespace)) is not None
@@ -147,7 +145,7 @@ def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
     }
     return any(
         manifest.name_of(offer) in bound
-        for kind in (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+        for kind in (api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST)
         for namespace in free
         for offer in control_plane.inside(kind, namespace)
     )
@@ -170,15 +168,15 @@ def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
     """Return the spaces that kubeconfig Secrets of live bindings lead to, with the same token."""
     found: dict[str, Manifest] = {}
     for secret in _referenced(app):
-        facts = facts_of(secret)
+        facts = api.kubeconfig_facts_of(secret)
         if facts is None or not facts.namespace:
             continue
         space = control_plane.get(NAMESPACE, "", facts.namespace)
-        binding = control_plane.get(CLUSTER_BINDING, facts.namespace, names.CLUSTER_BINDING)
+        binding = control_plane.get(api.CLUSTER_BINDING, facts.namespace, names.CLUSTER_BINDING)
         if space is None or binding is None:
             continue
         held = control_plane.get(SECRET, facts.namespace, _secret_name(binding))
-        theirs = facts_of(held) if held is not None else None
+        theirs = api.kubeconfig_facts_of(held) if held is not None else None
         if theirs is not None and theirs.same_token(facts.token_digest):
             found[facts.namespace] = space
     return [found[name] for name in sorted(found)]
@@ -203,7 +201,7 @@ def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None
     for binding in bindings(app):
         namespace, name = secret_of(binding)
         secret = app.get(SECRET, namespace, name)
-        unread = secret is None or facts_of(secret) is None
+        unread = secret is None or api.kubeconfig_facts_of(secret) is None
         if (
             unread
             and manifest.name_of(binding) in wanted
@@ -228,7 +226,7 @@ def bindings(app: Index) -> Sequence[Manifest]:
 
 def _bindings(app: Index) -> Sequence[Manifest]:
     place = "" if app.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-    return sorted(app.inside(API_SERVICE_BINDING, place), key=manifest.name_of)
+    return sorted(app.inside(api.API_SERVICE_BINDING, place), key=manifest.name_of)
 
 
 def secret_of(binding: Manifest) -> tuple[str, str]:
@@ -267,7 +265,7 @@ def _known(
     foreign = belongs_to_another(f"binding space {name}", space, app)
     if foreign is not None:
         return foreign
-    binding = control_plane.get(CLUSTER_BINDING, name, names.CLUSTER_BINDING)
+    binding = control_plane.get(api.CLUSTER_BINDING, name, names.CLUSTER_BINDING)
     kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
     identity = manifest.annotations_of(space).get(keys.IDENTITY, "")
     return Placement(
@@ -311,14 +309,14 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
 
 def leads_to(secret: Manifest | None) -> str:
     """Return the namespace that a kubeconfig Secret leads to, or ""."""
-    facts = None if secret is None else facts_of(secret)
+    facts = None if secret is None else api.kubeconfig_facts_of(secret)
     return "" if facts is None else facts.namespace
 
 
 def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bool:
     """Tell whether a kubeconfig leads to a space with the token of `source`, the Secret there."""
-    issued = None if source is None else facts_of(source)
-    facts = None if secret is None else facts_of(secret)
+    issued = None if source is None else api.kubeconfig_facts_of(source)
+    facts = None if secret is None else api.kubeconfig_facts_of(secret)
     if facts is None or issued is None or facts.namespace != space:
         return False
     return facts.same_token(issued.token_digest)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState, Live, control_plane_ref_name
 from reconciler.core.manifest import (
@@ -70,7 +69,7 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked |
     """
     owned: set[tuple[str, str]] = set()
     for plane in planes.values():
-        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+        for kind in (NAMESPACE, api.APP_CLUSTER_BINDING):
             for one in plane.all(kind):
                 owner = labels_of(one).get(keys.FLEET)
                 if owner == fleet.name:
@@ -122,7 +121,7 @@ def _homes(fleet: Fleet, planes: Iterable[Index]) -> Mapping[str, Sequence[_Home
     """Return all of them, by the cluster that they name and by the identity that they note."""
     found: dict[str, list[_Home]] = defaultdict(list)
     for plane in planes:
-        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+        for kind in (NAMESPACE, api.APP_CLUSTER_BINDING):
             for one in plane.all(kind):
                 labels = labels_of(one)
                 if labels.get(keys.FLEET) == fleet.name:
@@ -216,9 +215,9 @@ def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
 
 
 def _lives(home: _Home) -> bool:
-    if home.ref.kind == APP_CLUSTER_BINDING:
-        return bool(listed_resources(home.live))
-    kinds = (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+    if home.ref.kind == api.APP_CLUSTER_BINDING:
+        return bool(api.listed_resources(home.live))
+    kinds = (api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST)
     return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
 
 

@@ -6,8 +6,7 @@ Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it h
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING, listed_resources
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import Manifest
@@ -147,7 +146,7 @@ def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
     for seen in live.control_planes.values():
         if isinstance(seen, Unavailable):
             continue
-        for kind in (refs.NAMESPACE, APP_CLUSTER_BINDING):
+        for kind in (refs.NAMESPACE, api.APP_CLUSTER_BINDING):
             for one in seen.objects.get(kind, ()):
                 if manifest.labels_of(one).get(keys.FLEET) == fleet.name:
                     yield seen.uid, one
@@ -181,14 +180,14 @@ def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Clust
 def _app_cluster_bindings(
     fleet: Fleet, name: str, plane: Index, app: Index
 ) -> Iterator[ClusterPrune]:
-    for one in plane.all(APP_CLUSTER_BINDING):
+    for one in plane.all(api.APP_CLUSTER_BINDING):
         if not _left(one, fleet, name):
             continue
-        ref = plane.ref(APP_CLUSTER_BINDING, one)
+        ref = plane.ref(api.APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
         site = Site(fleet, _placement(space, plane, app), plane, app)
-        found = tuple(prunes_of(site, one, listed_resources(one)))
-        yield ClusterPrune(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
+        found = tuple(prunes_of(site, one, api.listed_resources(one)))
+        yield ClusterPrune(name, api.APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
 
 def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
@@ -202,7 +201,7 @@ def _by_rule(fleet: Fleet, found: tuple[Prune, ...]) -> tuple[Prune, ...]:
 
 
 def _placement(space: str, plane: Index, app: Index) -> Placement:
-    binding = plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+    binding = plane.get(api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
     path = ("spec", "kubeconfigSecretRef", "name")
     return Placement(
         space=space,
@@ -218,7 +217,7 @@ def _placement(space: str, plane: Index, app: Index) -> Placement:
 
 def _steps(gone: ClusterPrune) -> Iterator[Step]:
     site, ref = gone.site, gone.site.control_plane.ref(gone.kind, gone.carrier)
-    if gone.kind == APP_CLUSTER_BINDING:
+    if gone.kind == api.APP_CLUSTER_BINDING:
         yield Step(Verb.RETIRE, ref, "apiExports [], konnector.deploy false, annotation released")
         return
     # Bindings that were not adopted may use the same konnector and the same access.
@@ -254,10 +253,10 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
     site, space = gone.site, gone.site.placement.space
     leave = {prune.key.name for prune in gone.prunes}
     inside = site.control_plane.inside
-    stay = {manifest.name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
+    stay = {manifest.name_of(one) for one in inside(api.API_SERVICE_EXPORT, space)} - leave
     stay |= {
         manifest.name_of(one)
-        for one in inside(API_SERVICE_EXPORT_REQUEST, space)
+        for one in inside(api.API_SERVICE_EXPORT_REQUEST, space)
         if not _requested(one) <= leave
     }
     for binding in prune_units.unmanaged_bindings(site):

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
@@ -78,11 +77,11 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     bound = set(map(name_of, bindings(app)))
     for binding in bindings(app):
         if site.owns(binding):
-            yield app, API_SERVICE_BINDING, binding, name_of(binding)
-    for one in cp.inside(API_SERVICE_EXPORT_REQUEST, space):
+            yield app, api.API_SERVICE_BINDING, binding, name_of(binding)
+    for one in cp.inside(api.API_SERVICE_EXPORT_REQUEST, space):
         # Under a binding that is not ours, nothing is taken away.
         if site.owns(one) and name_of(one) not in bound:
-            yield cp, API_SERVICE_EXPORT_REQUEST, one, name_of(one)
+            yield cp, api.API_SERVICE_EXPORT_REQUEST, one, name_of(one)
     home = site.live_home
     if home is None:
         return
@@ -90,9 +89,9 @@ def _carriers(site: Site) -> Iterator[tuple[Index, Kind, Manifest, str]]:
         yield cp, NAMESPACE, home, name
     identity = annotations_of(home).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
-        for one in cp.inside(API_SERVICE_EXPORT, space):
+        for one in cp.inside(api.API_SERVICE_EXPORT, space):
             if name_of(one) not in bound:
-                yield cp, API_SERVICE_EXPORT, one, name_of(one)
+                yield cp, api.API_SERVICE_EXPORT, one, name_of(one)
 
 
 def interrupted(site: Site) -> tuple[Prune, ...]:
@@ -196,7 +195,7 @@ def _stay(count: int | None) -> str:
 
 def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
     yield Step(Verb.REMEMBER, site.home, "that it is being let go")
-    if carrier.kind == API_SERVICE_BINDING:
+    if carrier.kind == api.API_SERVICE_BINDING:
         yield Step(Verb.POLICY, carrier, "deletion-policy Release")
     yield from _unbind(site, key, carrier)
     yield from let_go(site, key)
@@ -205,9 +204,9 @@ def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
 
 def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
     cp, space = site.control_plane, site.placement.space
-    request = Ref(cp.name, API_SERVICE_EXPORT_REQUEST, space, key.name)
-    export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
-    if carrier.kind == API_SERVICE_BINDING:
+    request = Ref(cp.name, api.API_SERVICE_EXPORT_REQUEST, space, key.name)
+    export = Ref(cp.name, api.API_SERVICE_EXPORT, space, key.name)
+    if carrier.kind == api.API_SERVICE_BINDING:
         yield Step(Verb.ORPHAN, carrier, "the CRD stays, and every instance")
     if cp.at(export) is not None:
         yield Step(Verb.AWAIT_STOP, export, "until the konnector has stopped its sync")

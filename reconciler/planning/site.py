@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.kubeconfig import as_value, noted
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import (
@@ -25,7 +24,7 @@ from reconciler.planning.objects import is_of
 
 T = TypeVar("T")
 
-_CARRIERS: Final = (CLUSTER_BINDING, APP_CLUSTER_BINDING, API_SERVICE_BINDING)
+_CARRIERS: Final = (api.CLUSTER_BINDING, api.APP_CLUSTER_BINDING, api.API_SERVICE_BINDING)
 
 
 class Index:
@@ -102,7 +101,7 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
     found: dict[tuple[str, str], Manifest] = {}
     for kind in _CARRIERS:
         for carrier in index.all(kind):
-            facts = noted(annotations_of(carrier).get(keys.CREDENTIAL, ""))
+            facts = api.noted_facts(annotations_of(carrier).get(keys.CREDENTIAL, ""))
             if facts is not None:
                 reference = get_map(carrier, "spec", "kubeconfigSecretRef")
                 namespace = get_text(reference, "namespace") or namespace_of(carrier)
@@ -111,7 +110,7 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
                     "apiVersion": SECRET.api_version,
                     "kind": SECRET.kind,
                     "metadata": {"name": name, "namespace": namespace},
-                    "data": {names.KUBECONFIG: as_value(facts)},
+                    "data": {names.KUBECONFIG: api.kubeconfig_value(facts)},
                 }
     return found
 
@@ -141,7 +140,7 @@ class Site:
         if self.is_direct:
             return Ref(self.control_plane.name, NAMESPACE, "", self.placement.space)
         return Ref(
-            self.control_plane.name, APP_CLUSTER_BINDING, *self.placement.app_cluster_binding
+            self.control_plane.name, api.APP_CLUSTER_BINDING, *self.placement.app_cluster_binding
         )
 
     @property
@@ -155,7 +154,7 @@ class Site:
         if not self.is_direct:
             return self.home
         space = self.placement.space
-        return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+        return Ref(self.control_plane.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
 
     def owns(self, live: Manifest) -> bool:
         """Tell whether an object of this cluster, or in its space, is ours."""
@@ -166,4 +165,6 @@ class Site:
         """Whether only who may read Secrets knows what the cluster's credentials are."""
         live = self.control_plane.at(self.carrier)
         blind = self.control_plane.blind and live is not None
-        return blind and noted(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
+        return (
+            blind and api.noted_facts(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
+        )

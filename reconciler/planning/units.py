@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, is_from_konnector
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, is_from_konnector
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Final, TypeAlias
 
-from reconciler.api.bindings import API_SERVICE_BINDING, listed_resources
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import keys, manifest
 from reconciler.core.live import Live
@@ -93,7 +92,7 @@ def _direct(site: Site) -> Iterator[UnnamedBinding]:
         secret = site.app.get(SECRET, *placement.secret_of(binding))
         unread = site.app.blind and secret is None
         there = placement.leads_to(secret) or (space if unread else "a place that cannot be told")
-        request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
+        request = site.control_plane.get(api.API_SERVICE_EXPORT_REQUEST, space, unit.name)
         ours = site.owns(binding)
         yield UnnamedBinding(unit, binding, request, "" if there == space else there, ours)
 
@@ -104,10 +103,10 @@ def _listed(site: Site) -> Iterator[UnnamedBinding]:
     if live is None:
         return
     ours = {prune.key for prune in app_cluster_bindings.prunes(site)}
-    for resource in listed_resources(live):
+    for resource in api.listed_resources(live):
         unit = UnitKey(site.app.name, resource.group, resource.plural)
         if unit not in site.fleet.units:
-            bound = site.control_plane.get(API_SERVICE_BINDING, site.placement.space, unit.name)
+            bound = site.control_plane.get(api.API_SERVICE_BINDING, site.placement.space, unit.name)
             yield UnnamedBinding(unit, bound, None, ours=unit in ours)
 
 

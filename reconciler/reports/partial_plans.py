@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import NAMESPACE

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from klutchctl.settings import Settings
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import (
     CLUSTER_ROLE,

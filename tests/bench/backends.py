@@ -20,12 +20,7 @@ import psutil
 
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.layout import Layout
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-)
+from reconciler import api
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request
 from reconciler.core import conditions, names, reasons
@@ -93,8 +88,10 @@ class _Bench:
             await self._create(CRD, _crd(plural))
             selector = {"APIServiceSelector": {"group": GROUP, "resource": plural}}
             spec: Manifest = {**selector, "permissionClaims": [_CLAIM]}
-            template = build(API_SERVICE_EXPORT_TEMPLATE, plural, namespace="default", spec=spec)
-            await self._create(API_SERVICE_EXPORT_TEMPLATE, template)
+            template = build(
+                api.API_SERVICE_EXPORT_TEMPLATE, plural, namespace="default", spec=spec
+            )
+            await self._create(api.API_SERVICE_EXPORT_TEMPLATE, template)
 
     async def bind(self) -> None:
         """Make the spaces and ask for all exports, as klutchctl does."""
@@ -112,11 +109,11 @@ class _Bench:
             spec={"providerPrettyName": "bench"},
             marks=UNMARKED,
         )
-        await self._create(CLUSTER_BINDING, binding)
+        await self._create(api.CLUSTER_BINDING, binding)
         for plural in _PLURALS:
             resource = GroupResource(GROUP, plural)
             made = export_request(space, resource, parameters={}, marks=UNMARKED)
-            await self._create(API_SERVICE_EXPORT_REQUEST, made)
+            await self._create(api.API_SERVICE_EXPORT_REQUEST, made)
 
     async def first_start(self) -> None:
         """Measure from the start of a backend until everything is as it has to be."""
@@ -137,8 +134,8 @@ class _Bench:
 
     async def expire_requests(self) -> None:
         """Delete the answered requests, as time would."""
-        for one in (await self._cluster.list(API_SERVICE_EXPORT_REQUEST)).items:
-            ref = ref_of(self._cluster.name, API_SERVICE_EXPORT_REQUEST, one)
+        for one in (await self._cluster.list(api.API_SERVICE_EXPORT_REQUEST)).items:
+            ref = ref_of(self._cluster.name, api.API_SERVICE_EXPORT_REQUEST, one)
             await self._cluster.delete(
                 ref,
                 preconditions=Preconditions(uid_of(one)),
@@ -159,10 +156,10 @@ class _Bench:
         print(f"  {what:34}{idle:8} {verdict(idle, 0)}, {used:.2f} s of CPU time")
 
     async def _has_converged(self) -> bool:
-        requests = (await self._cluster.list(API_SERVICE_EXPORT_REQUEST)).items
+        requests = (await self._cluster.list(api.API_SERVICE_EXPORT_REQUEST)).items
         if any(get_text(one, "status", "phase") != "Succeeded" for one in requests):
             return False
-        exports = (await self._cluster.list(API_SERVICE_EXPORT)).items
+        exports = (await self._cluster.list(api.API_SERVICE_EXPORT)).items
         roles = (await self._cluster.list(CLUSTER_ROLE)).items
         whole = [
             one for one in roles if len(get_list(one, "rules")) == _RULES and _is_of_space(one)

@@ -16,12 +16,7 @@ from uuid import UUID
 
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-)
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import Address
 from reconciler.core.refs import CRD, DEPLOYMENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind
@@ -38,28 +33,28 @@ _FOREIGN_CRDS: Final = 120
 _SERVICE_NAMESPACES: Final = 3  # app namespaces that use services, per cluster
 # About as long as a real one, whose signature is 2048 bits.
 _TOKEN: Final = "bench." + "x" * 900
-_APP_KINDS: Final = (NAMESPACE, SECRET, API_SERVICE_BINDING, DEPLOYMENT, CRD)
+_APP_KINDS: Final = (NAMESPACE, SECRET, api.API_SERVICE_BINDING, DEPLOYMENT, CRD)
 _PLANE_KINDS: Final = (
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
     CRD,
-    API_SERVICE_EXPORT,
-    CLUSTER_BINDING,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    APP_CLUSTER_BINDING,
-    API_SERVICE_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.CLUSTER_BINDING,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.APP_CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
 )
 
 
 def state(fleet: Fleet, address: Address) -> State:
     """Return what every cluster holds; `address` is that of the control plane."""
-    app_crds = [*_foreign_crds(), _crd(API_SERVICE_BINDING), *_service_crds(fleet)]
+    app_crds = [*_foreign_crds(), _crd(api.API_SERVICE_BINDING), *_service_crds(fleet)]
     plane: dict[Kind, list[Item]] = {kind: [] for kind in _PLANE_KINDS}
     plane[CRD] = [*_foreign_crds(), *map(_crd, _PLANE_KINDS[4:]), *_service_crds(fleet)]
     plane[NAMESPACE] = [_item(NAMESPACE, {"metadata": {"name": names.KUBE_SYSTEM}})]
-    plane[API_SERVICE_EXPORT_TEMPLATE] = list(_templates(fleet))
+    plane[api.API_SERVICE_EXPORT_TEMPLATE] = list(_templates(fleet))
     clusters: dict[str, Mapping[Kind, Sequence[Item]]] = {CONTROL_PLANE: plane}
     units = units_by_cluster(fleet)
     for cluster in fleet.clusters.values():
@@ -71,10 +66,10 @@ def state(fleet: Fleet, address: Address) -> State:
         of_system = json.loads(system.body)["metadata"]["uid"]
         for wanted in _wanted(fleet, cluster, units[cluster.name], address, of_system):
             there = app if wanted.ref.cluster == cluster.name else plane
-            if wanted.ref.kind not in (CRD, API_SERVICE_EXPORT_REQUEST):
+            if wanted.ref.kind not in (CRD, api.API_SERVICE_EXPORT_REQUEST):
                 there[wanted.ref.kind].append(_applied(wanted))
         space = default_placement(fleet, cluster).space
-        plane[API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
+        plane[api.API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
         plane[NAMESPACE] += _service_namespaces(space)
     return State(clusters)
 
@@ -94,11 +89,11 @@ def _applied(wanted: Wanted) -> Item:
     """Return an object that klutchctl created, as the server and its controllers completed it."""
     kind, manifest = wanted.ref.kind, json.loads(json.dumps(wanted.manifest))
     owned = _entry(keys.MANAGER_CLI, manifest)
-    if kind == API_SERVICE_BINDING:
+    if kind == api.API_SERVICE_BINDING:
         for claim in manifest["spec"].get("permissionClaims", ()):
             claim |= {"read": {}, "onConflict": {"recreateWhenConsumerSideDeleted": True}}
         manifest["status"] = _status("service_binding")
-    elif kind == CLUSTER_BINDING:
+    elif kind == api.CLUSTER_BINDING:
         manifest["status"] = _status("cluster_binding")
     elif manifest.get("type") == "kubernetes.io/service-account-token":
         data = {"token": _TOKEN, "ca.crt": "c" * 600, "namespace": wanted.ref.namespace}
@@ -127,7 +122,7 @@ def _export(space: str, unit: Unit) -> Item:
     manifest = {"metadata": {"name": unit.key.name, "namespace": space, "labels": labels}}
     spec = {"spec": {"group": unit.key.group, "names": {"plural": unit.key.resource}}}
     entries = [_entry(keys.MANAGER_BACKEND, manifest | spec)]
-    return _item(API_SERVICE_EXPORT, manifest, of=space, entries=entries)
+    return _item(api.API_SERVICE_EXPORT, manifest, of=space, entries=entries)
 
 
 def _templates(fleet: Fleet) -> Iterator[Item]:
@@ -142,7 +137,7 @@ def _templates(fleet: Fleet) -> Iterator[Item]:
         selector = {"group": unit.key.group, "resource": unit.key.resource}
         spec = {"APIServiceSelector": selector, "permissionClaims": [claim] if unit.claims else []}
         metadata = {"name": unit.key.resource, "namespace": "crossplane-system"}
-        yield _item(API_SERVICE_EXPORT_TEMPLATE, {"metadata": metadata, "spec": spec})
+        yield _item(api.API_SERVICE_EXPORT_TEMPLATE, {"metadata": metadata, "spec": spec})
 
 
 def _service_namespaces(space: str) -> list[Item]:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time
@@ -35,9 +34,9 @@ class Peers:
         namespace, name = made["metadata"].get("namespace", ""), made["metadata"]["name"]
         if kind == SECRET and made.get("type") == _TOKEN_TYPE:
             return lambda: self._fill(cluster, namespace, name)
-        if kind == API_SERVICE_EXPORT_REQUEST:
+        if kind == api.API_SERVICE_EXPORT_REQUEST:
             return lambda: self._export(cluster, namespace, name)
-        if kind == API_SERVICE_BINDING:
+        if kind == api.API_SERVICE_BINDING:
             return lambda: self._bind(cluster, namespace, name)
         if stores.is_crd(kind):
             return lambda: self._establish(cluster, name)
@@ -60,36 +59,38 @@ class Peers:
             self._change(cluster, CRD, "", name, status=stores.established(crd)["status"])
 
     def _export(self, cluster: str, namespace: str, name: str) -> None:
-        request = self._store.read(cluster, API_SERVICE_EXPORT_REQUEST, namespace, name)
+        request = self._store.read(cluster, api.API_SERVICE_EXPORT_REQUEST, namespace, name)
         if request is None:
             return
         for one in request["spec"]["resources"]:
             labels = {keys.APP: "export", f"{keys.KLUTCH_GROUP}/exported": "true"}
             full = names.resource_name(one["resource"], one["group"])
             export: Object = {
-                "apiVersion": API_SERVICE_EXPORT.api_version,
-                "kind": API_SERVICE_EXPORT.kind,
+                "apiVersion": api.API_SERVICE_EXPORT.api_version,
+                "kind": api.API_SERVICE_EXPORT.kind,
                 "metadata": {"name": full, "namespace": namespace, "labels": labels},
                 "spec": {"group": one["group"], "names": {"plural": one["resource"]}},
             }
-            self._store.create(cluster, API_SERVICE_EXPORT, export, manager=keys.MANAGER_BACKEND)
+            self._store.create(
+                cluster, api.API_SERVICE_EXPORT, export, manager=keys.MANAGER_BACKEND
+            )
         told = {"phase": "Succeeded", "conditions": [condition("ExportsReady")]}
-        self._change(cluster, API_SERVICE_EXPORT_REQUEST, namespace, name, status=told)
+        self._change(cluster, api.API_SERVICE_EXPORT_REQUEST, namespace, name, status=told)
 
     def _bind(self, cluster: str, namespace: str, name: str) -> None:
-        binding = self._store.read(cluster, API_SERVICE_BINDING, namespace, name)
+        binding = self._store.read(cluster, api.API_SERVICE_BINDING, namespace, name)
         if binding is None:
             return
         self._install(cluster, binding)
         told = {"conditions": [condition(one) for one in _TOLD], "providerPrettyName": "Bench"}
-        self._change(cluster, API_SERVICE_BINDING, namespace, name, status=told)
+        self._change(cluster, api.API_SERVICE_BINDING, namespace, name, status=told)
         beat = {
             "lastHeartbeatTime": format_time(datetime.now(UTC)),
             "heartbeatInterval": "1h0m0s",  # one heartbeat is enough for a bench
             "konnectorVersion": "v1.5.0",
         }
         space = names.direct_space(self._fleet, cluster)
-        self._change(CONTROL_PLANE, CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
+        self._change(CONTROL_PLANE, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
 
     def _install(self, cluster: str, binding: Object) -> None:
         """Make the CRD of a service."""
@@ -98,8 +99,8 @@ class Peers:
             return
         plural, _, group = name.partition(".")
         owner = {
-            "apiVersion": API_SERVICE_BINDING.api_version,
-            "kind": API_SERVICE_BINDING.kind,
+            "apiVersion": api.API_SERVICE_BINDING.api_version,
+            "kind": api.API_SERVICE_BINDING.kind,
             "name": name,
             "uid": binding["metadata"]["uid"],
             "controller": True,

@@ -20,8 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import orjson
 import uvloop
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, SERVICE_ACCOUNT
 from reconciler.kube.requests import APPLY_PATCH, JSON_PATCH
 from tests.bench import store as stores
@@ -34,8 +33,8 @@ COUNTS: Final = "/-/counts"
 _PLURALS: Final = frozenset(
     one.plural
     for one in (
-        *(NAMESPACE, SECRET, SERVICE_ACCOUNT, LEASE, CRD, CLUSTER_BINDING),
-        *(API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, API_SERVICE_BINDING),
+        *(NAMESPACE, SECRET, SERVICE_ACCOUNT, LEASE, CRD, api.CLUSTER_BINDING),
+        *(api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST, api.API_SERVICE_BINDING),
     )
 )
 _REASONS: Final = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 422: "Invalid"}

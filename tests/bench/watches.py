@@ -23,7 +23,7 @@ import psutil
 import pygit2
 
 from klutchctl import repository
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.core.live import Address
 from tests.bench import large_fleet, large_state, plans, stand_in_writes
 from tests.bench.applies import BUILT_IN, FLEET, Ground, write_kubeconfig

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import names
 from reconciler.core.refs import CRD, DEPLOYMENT, ROLE_BINDING, Ref
 from tests.support.backend_stories import ACB, STORIES, tenancy

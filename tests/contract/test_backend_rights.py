@@ -13,12 +13,7 @@ from typing import Any
 
 from bind import rbac_changes
 from bind.settings import Settings
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.controller.events import EventRecorder, Source
@@ -158,7 +153,7 @@ async def test_default_mode(control_plane, namespace):
             await damaged_and_repaired(space.cluster, quota, Damage.uncounted)
             await no_right_everywhere(space)
             await follows_its_template(space)
-            await delete(space.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+            await delete(space.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
             await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
             await delete(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
             await gone(space.cluster, space.export)
@@ -191,7 +186,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
         released = manifest.put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
         await stage.cluster.create(released, stage.offer.kind, manager="tests")
         await withdrawn(stage, space)
-        await delete(stage.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+        await delete(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
         await told_of(space, "ContentsUnknown")
         home = await space.at(space.everywhere(refs.NAMESPACE, space.home))
         assert home is not None
@@ -208,9 +203,11 @@ async def noted(space: Space) -> None:
 
 async def withdrawn(stage: Stage, space: Space) -> None:
     cluster, offer = stage.cluster, stage.offer
-    await delete(cluster, space.ref(API_SERVICE_EXPORT_REQUEST, offer.name))
-    for one in (await cluster.list(API_SERVICE_EXPORT_TEMPLATE, namespace=stage.namespace)).items:
-        await delete(cluster, manifest.ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, one))
+    await delete(cluster, space.ref(api.API_SERVICE_EXPORT_REQUEST, offer.name))
+    for one in (
+        await cluster.list(api.API_SERVICE_EXPORT_TEMPLATE, namespace=stage.namespace)
+    ).items:
+        await delete(cluster, manifest.ref_of(cluster.name, api.API_SERVICE_EXPORT_TEMPLATE, one))
     await delete(cluster, space.export)
     await gone(cluster, space.export)
     services = Ref(cluster.name, refs.CLUSTER_ROLE, "", deployed.SERVICES)
@@ -243,7 +240,7 @@ def binder_role(space: Space) -> Ref:
 
 
 async def answered(space: Space) -> None:
-    request = space.ref(API_SERVICE_EXPORT_REQUEST, space.offer.name)
+    request = space.ref(api.API_SERVICE_EXPORT_REQUEST, space.offer.name)
 
     async def succeeded():
         return manifest.get_text(await space.at(request), "status", "phase") == "Succeeded"
@@ -359,7 +356,7 @@ async def repaired(app: AppCluster) -> None:
     for ref in (binding, space.in_space):
         await damaged_and_repaired(space.cluster, ref, Damage.misled)
     unlabelled: Manifest = {"metadata": {"labels": None}}
-    for ref in (space.binding, space.ref(API_SERVICE_BINDING, space.offer.name)):
+    for ref in (space.binding, space.ref(api.API_SERVICE_BINDING, space.offer.name)):
         await app.keeps(ref, unlabelled)
     await app.keeps(space.ref(refs.SECRET, app.source.name), unlabelled)
     await delete(space.cluster, space.ref(refs.SECRET, app.source.name))
@@ -416,7 +413,7 @@ async def released_and_taken_up_again(app: AppCluster) -> None:
 
 async def deleted_with_its_data(app: AppCluster) -> None:
     space = app.space
-    await space.make(API_SERVICE_NAMESPACE, APP)
+    await space.make(api.API_SERVICE_NAMESPACE, APP)
     await space.served()
     policy: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: "Delete"}}}
     await space.patch(app.ref, policy)

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref

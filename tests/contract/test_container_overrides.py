@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core.errors import Rejected
 from tests.support.wire_objects import WireObjects
 

@@ -4,11 +4,13 @@ import re
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
+from reconciler.api import (
+    API_SERVICE_BINDING,
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_EXPORT_TEMPLATE,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
 )
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import name_of

@@ -5,13 +5,7 @@ import re
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get_maps
 from reconciler.kube import crds
@@ -54,7 +48,7 @@ async def test_discovery(control_plane):
         assert entry["singularName"] == kind.kind.lower()
         assert entry["categories"] == ["kube-bindings"]
         assert entry["namespaced"] is True
-        assert entry.get("shortNames") == (["sb"] if kind is API_SERVICE_BINDING else None)
+        assert entry.get("shortNames") == (["sb"] if kind is api.API_SERVICE_BINDING else None)
 
 
 async def test_an_app_cluster_serves_the_bindings_alone(app_cluster):
@@ -71,12 +65,12 @@ async def test_an_app_cluster_serves_the_bindings_alone(app_cluster):
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_the_status_is_written_apart(objects, kind):
     fields = {
-        API_SERVICE_EXPORT_TEMPLATE: {},
-        API_SERVICE_NAMESPACE: {"namespace": "a"},
+        api.API_SERVICE_EXPORT_TEMPLATE: {},
+        api.API_SERVICE_NAMESPACE: {"namespace": "a"},
     }
     status = fields.get(kind, {"conditions": [READY]})
     created = await objects.create(kind, status=status)
-    default = {"phase": "Pending"} if kind is API_SERVICE_EXPORT_REQUEST else None
+    default = {"phase": "Pending"} if kind is api.API_SERVICE_EXPORT_REQUEST else None
     assert created.get("status") == default
     through_main = await objects.patch(kind, {"metadata": {"labels": {"a": "b"}}, "status": status})
     assert through_main.get("status") == default
@@ -88,17 +82,17 @@ async def test_the_status_is_written_apart(objects, kind):
 
 REFUSED_STATUS = {
     "an unknown phase": (
-        API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT_REQUEST,
         {"phase": "Done"},
         'supported values: "Pending", "Failed", "Succeeded"',
     ),
     "a heartbeat that is no time": (
-        CLUSTER_BINDING,
+        api.CLUSTER_BINDING,
         {"lastHeartbeatTime": "noon"},
         "must be of type date-time",
     ),
     "a condition without a time": (
-        APP_CLUSTER_BINDING,
+        api.APP_CLUSTER_BINDING,
         {"conditions": [{"type": "Ready", "status": "True"}]},
         "lastTransitionTime: Required",
     ),
@@ -125,7 +119,7 @@ CLAIM_DEFAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [API_SERVICE_EXPORT, API_SERVICE_EXPORT_TEMPLATE], ids=str)
+@pytest.mark.parametrize("kind", [api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_TEMPLATE], ids=str)
 async def test_claims_have_defaults(objects, kind):
     created = await objects.create(kind, spec={"permissionClaims": [CLAIM]})
     assert created["spec"]["permissionClaims"] == [CLAIM | CLAIM_DEFAULTS]
@@ -133,14 +127,14 @@ async def test_claims_have_defaults(objects, kind):
 
 async def test_claims_of_bindings_have_defaults(objects):
     created = await objects.create(
-        API_SERVICE_BINDING, spec={"permissionClaims": [CLAIM | {"state": "Accepted"}]}
+        api.API_SERVICE_BINDING, spec={"permissionClaims": [CLAIM | {"state": "Accepted"}]}
     )
     assert created["spec"]["permissionClaims"] == [CLAIM | CLAIM_DEFAULTS | {"state": "Accepted"}]
 
 
 async def test_resources_and_claims_of_requests_have_defaults(objects):
     resource = {"resource": "databases", "permissionClaims": [CLAIM | {"selector": {"names": []}}]}
-    created = await objects.create(API_SERVICE_EXPORT_REQUEST, spec={"resources": [resource]})
+    created = await objects.create(api.API_SERVICE_EXPORT_REQUEST, spec={"resources": [resource]})
     selector = {"names": [], "namespaces": ["*"]}
     claim = CLAIM | CLAIM_DEFAULTS | {"selector": selector}
     assert created["spec"]["resources"] == [resource | {"group": "", "permissionClaims": [claim]}]
@@ -148,14 +142,15 @@ async def test_resources_and_claims_of_requests_have_defaults(objects):
 
 
 async def test_versions_are_served_by_default(objects):
-    created = await objects.create(API_SERVICE_EXPORT)
+    created = await objects.create(api.API_SERVICE_EXPORT)
     assert created["spec"]["versions"] == [VERSION | {"served": True}]
 
 
 async def test_schemas_in_exports_are_kept_whole(objects):
     schema = {"type": "object", "x-unknown": [{"a": 1}], "properties": {"a": {"default": 1}}}
     created = await objects.create(
-        API_SERVICE_EXPORT, spec={"versions": [VERSION | {"schema": {"openAPIV3Schema": schema}}]}
+        api.API_SERVICE_EXPORT,
+        spec={"versions": [VERSION | {"schema": {"openAPIV3Schema": schema}}]},
     )
     assert created["spec"]["versions"][0]["schema"] == {"openAPIV3Schema": schema}
 
@@ -163,19 +158,19 @@ async def test_schemas_in_exports_are_kept_whole(objects):
 # Tables
 
 CELLS = {
-    API_SERVICE_BINDING: (
+    api.API_SERVICE_BINDING: (
         {"providerPrettyName": "Shop Inc", "conditions": [READY]},
         {"Provider": "Shop Inc", "Resources": None, "Ready": "False", "Message": "Wait"},
     ),
-    API_SERVICE_EXPORT: (
+    api.API_SERVICE_EXPORT: (
         {"conditions": [READY | {"type": "Established", "status": "True"}]},
         {"Established": "True"},
     ),
-    API_SERVICE_EXPORT_REQUEST: ({"conditions": [READY]}, {"Ready": "False"}),
-    API_SERVICE_EXPORT_TEMPLATE: ({}, {"Established": None}),
-    API_SERVICE_NAMESPACE: ({"namespace": "a-b"}, {"Namespace": "a-b"}),
-    APP_CLUSTER_BINDING: ({"conditions": [READY]}, {"Ready": "False"}),
-    CLUSTER_BINDING: (
+    api.API_SERVICE_EXPORT_REQUEST: ({"conditions": [READY]}, {"Ready": "False"}),
+    api.API_SERVICE_EXPORT_TEMPLATE: ({}, {"Established": None}),
+    api.API_SERVICE_NAMESPACE: ({"namespace": "a-b"}, {"Namespace": "a-b"}),
+    api.APP_CLUSTER_BINDING: ({"conditions": [READY]}, {"Ready": "False"}),
+    api.CLUSTER_BINDING: (
         {"konnectorVersion": "v1.5.0", "conditions": [READY]},
         {"Konnector Version": "v1.5.0", "Last Heartbeat": None, "Ready": "False"},
     ),

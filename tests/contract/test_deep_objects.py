@@ -5,7 +5,7 @@ kube-apiserver stores and lists such objects, with any client's word for them.
 
 from typing import Final
 
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
 from tests.support.deep_objects import nested, post, typed

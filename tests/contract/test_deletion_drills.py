@@ -9,13 +9,7 @@ from datetime import timedelta
 import pytest
 
 from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
-from reconciler.api.bindings import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
-    INTERVAL,
-)
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
@@ -52,7 +46,7 @@ class Drill:
     def binding(self) -> Ref:
         managed = self.managed
         name = managed.offer.name
-        return Ref(managed.plane.name, API_SERVICE_BINDING, managed.space, name)
+        return Ref(managed.plane.name, api.API_SERVICE_BINDING, managed.space, name)
 
     def backend(self):
         return self.managed.backend(
@@ -76,7 +70,7 @@ class Drill:
         credentials = secret("orders-login", managed.service_namespace)
         await managed.plane.cluster.create(credentials, SECRET, manager="provider")
         await until(lambda: read(managed.app, SECRET, managed.app_namespace, "orders-login"))
-        await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+        await until(lambda: says(managed.read(api.CLUSTER_BINDING, "cluster"), "Healthy"))
 
     async def data(self) -> tuple[str, str]:
         """Return the uids of the instance's copy and of its credentials, "" for what is gone."""
@@ -101,10 +95,10 @@ class Drill:
         if policy:
             await self.annotate(keys.DELETION_POLICY, policy)
         managed = self.managed
-        await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await remove(managed.plane, api.APP_CLUSTER_BINDING, managed.namespace, "shop")
 
     async def annotate(self, key: str, value: str) -> None:
-        ref = Ref(self.managed.plane.name, APP_CLUSTER_BINDING, self.managed.namespace, "shop")
+        ref = Ref(self.managed.plane.name, api.APP_CLUSTER_BINDING, self.managed.namespace, "shop")
         body = {"metadata": {"annotations": {key: value}}}
         await self.managed.plane.cluster.merge_patch(ref, body, manager=MANAGER)
 
@@ -200,7 +194,7 @@ async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody
     await lived.waits_for(
         what, f"annotate this AppClusterBinding with {keys.FORCE_CLEANUP}=true", **late
     )
-    lived.clock.put_forward(3 * INTERVAL)
+    lived.clock.put_forward(3 * api.INTERVAL)
     await lived.waits_for(what, "The konnector's last heartbeat was at", **late)
     assert await lived.data() == data
     assert await lived.managed.export() is not None
@@ -216,7 +210,7 @@ async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody
 
 async def test_a_konnector_that_was_silent_for_long_is_not_waited_for(lived):
     data = await lived.data()
-    lived.clock.put_forward(3 * INTERVAL)
+    lived.clock.put_forward(3 * api.INTERVAL)
     await lived.delete()
     await lived.ended()
     assert await lived.data() == data
@@ -246,7 +240,7 @@ async def test_a_finalizer_of_others_is_named_and_left_to_them(lived, policy):
 
 async def test_a_space_that_does_not_go_is_told_with_what_holds_it(lived):
     managed: Managed = lived.managed
-    export = Ref(managed.plane.name, API_SERVICE_EXPORT, managed.space, managed.offer.name)
+    export = Ref(managed.plane.name, api.API_SERVICE_EXPORT, managed.space, managed.offer.name)
     await lived.hold(export, STUCK)
     await lived.delete("Delete")
     await until(managed.drains)

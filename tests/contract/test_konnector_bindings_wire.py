@@ -7,8 +7,7 @@ no change is none.
 import itertools
 from contextlib import AsyncExitStack
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of
@@ -71,7 +70,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         patch = ("patch", "apiservicebindings", BIND, scene.offer.name)
 
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
-        ref = Ref("", CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+        ref = Ref("", api.CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await scene.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(scene.binding(), "Shop AG", "status", "providerPrettyName"))
@@ -82,7 +81,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
         touched: Manifest = {"metadata": {"annotations": {"tests": "touched"}}}
         for live, one in (
-            (scene.plane, Ref("", API_SERVICE_EXPORT, scene.space, scene.offer.name)),
+            (scene.plane, Ref("", api.API_SERVICE_EXPORT, scene.space, scene.offer.name)),
             (scene.plane, ref),
             (scene.app, Ref("", SECRET, BIND, scene.secret)),
             (scene.app, Ref("", CRD, "", scene.offer.name)),
@@ -97,7 +96,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
 async def a_condition_changes(scene: Scene, made: Term, patch: tuple[str, str, str, str]) -> None:
     """Let one condition change, and others with it, to False and back: one patch each time."""
     mark = scene.app.audit.mark()
-    for kind in (API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT):
+    for kind in (api.API_SERVICE_EXPORT_REQUEST, api.API_SERVICE_EXPORT):
         await remove(scene.plane, kind, scene.space, scene.offer.name)
     await until(lambda: says(scene.binding(), "Connected", "False", "APIServiceExportNotFound"))
     told = {name: one["status"] for name, one in conditions(await scene.binding()).items()}
@@ -123,7 +122,7 @@ async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: 
         patch = ("patch", "apiservicebindings", managed.space, managed.offer.name)
 
         marks = managed.app.audit.mark(), managed.plane.audit.mark()
-        ref = Ref("", CLUSTER_BINDING, managed.space, names.CLUSTER_BINDING)
+        ref = Ref("", api.CLUSTER_BINDING, managed.space, names.CLUSTER_BINDING)
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await managed.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(managed.binding(), "Shop AG", "status", "providerPrettyName"))
@@ -182,7 +181,7 @@ async def test_nothing_is_decided_twice_while_views_lag(managed: Managed) -> Non
     """What was written counts before a watch tells of it: no write is refused for being late."""
     await managed.make_secret()
     settings = in_space(managed.space, "shop-kubeconfig")
-    late, kinds = Faults(), (API_SERVICE_BINDING, API_SERVICE_EXPORT)
+    late, kinds = Faults(), (api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT)
     for kind, told in itertools.product(kinds, range(50)):
         late.add(on("watch", kind=kind), Delay(0.5), at=Events(told))
     async with managed.backend():

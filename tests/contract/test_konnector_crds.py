@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import Conflict
 from reconciler.core.manifest import Manifest, get, resource_version_of

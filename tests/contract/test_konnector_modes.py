@@ -14,7 +14,7 @@ import pytest
 from klutchctl.sandbox.manifests import install
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Role
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import Marks, build

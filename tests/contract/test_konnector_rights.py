@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from konnector.permission_claim.decide import CONFLICT
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys, names

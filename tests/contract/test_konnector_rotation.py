@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from konnector.cluster_binding.decide import PULSE
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core import names

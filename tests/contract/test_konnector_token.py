@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bind.settings import Settings
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core import names

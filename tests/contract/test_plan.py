@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-)
+from reconciler import api
 from reconciler.apply import kubeconfig_secrets
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.blueprints import objects as spaces
@@ -121,13 +116,13 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
         "APIServiceSelector": {"group": GROUP, "resource": PLURAL},
         "permissionClaims": [CLAIM],
     }
-    kind = API_SERVICE_EXPORT_TEMPLATE
+    kind = api.API_SERVICE_EXPORT_TEMPLATE
     typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(control_plane, typed | {"metadata": metadata, "spec": spec}, kind)
     yield scene
     await remove(control_plane, Ref(control_plane.name, NAMESPACE, "", scene.space))
     bind = names.KLUTCH_NAMESPACE
-    await remove(app_cluster, Ref(app_cluster.name, API_SERVICE_BINDING, bind, NAME))
+    await remove(app_cluster, Ref(app_cluster.name, api.API_SERVICE_BINDING, bind, NAME))
     for secret in (await app_cluster.cluster.list(SECRET, namespace=bind)).items:
         await remove(app_cluster, Ref(app_cluster.name, SECRET, bind, name_of(secret)))
 
@@ -183,7 +178,7 @@ async def apply_creates(scene: Scene) -> None:
             content = await kubeconfig_text(scene)
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
-    carrier = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+    carrier = Ref(scene.plane.name, api.CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
     await kubeconfig_secrets.note(ClusterWriter(scene.plane.cluster, WriteFence()), carrier)
 
 
@@ -217,7 +212,7 @@ async def export(scene: Scene) -> None:
         "versions": [version],
         "permissionClaims": [CLAIM],
     }
-    kind = API_SERVICE_EXPORT
+    kind = api.API_SERVICE_EXPORT
     metadata = {"name": NAME, "namespace": scene.space}
     typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(scene.plane, typed | {"metadata": metadata, "spec": spec}, kind)
@@ -262,7 +257,7 @@ async def test_an_installation_made_by_hand_is_adopted_without_a_change_of_spec(
     ours = {"metadata": {"labels": {keys.FLEET: None, keys.CLUSTER: None, keys.BINDING: None}}}
     for live, kind, namespace, name in (
         (scene.plane, NAMESPACE, "", scene.space),
-        (scene.app, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME),
+        (scene.app, api.API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME),
     ):
         ref = Ref(live.name, kind, namespace, name)
         await live.cluster.merge_patch(ref, ours, manager="someone")
@@ -275,11 +270,11 @@ async def test_an_installation_made_by_hand_is_adopted_without_a_change_of_spec(
 async def test_drift_and_removal_give_their_lines(scene):
     await apply_creates(scene)
     await export(scene)
-    bound = Ref(scene.app.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME)
+    bound = Ref(scene.app.name, api.API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME)
     drift: Manifest = {"spec": {"permissionClaims": []}}
     await scene.app.cluster.merge_patch(bound, drift, manager="someone")
     assert scene.lines() == [("update", "APIServiceBinding")]
-    request = Ref(scene.plane.name, API_SERVICE_EXPORT_REQUEST, scene.space, NAME)
+    request = Ref(scene.plane.name, api.API_SERVICE_EXPORT_REQUEST, scene.space, NAME)
     await scene.plane.cluster.delete(
         request, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
     )
@@ -312,7 +307,7 @@ async def test_a_context_that_does_not_exist_names_it_and_spares_the_others(scen
 async def test_a_request_of_any_depth_hides_nothing(scene, levels):
     await apply_creates(scene)
     await export(scene)
-    kind = API_SERVICE_EXPORT_REQUEST
+    kind = api.API_SERVICE_EXPORT_REQUEST
     ref = Ref(scene.plane.name, kind, scene.space, NAME)
     resource = f'{{"group":"{GROUP}","resource":"{PLURAL}"}}'
     spec = f'"spec":{{"parameters":{nested(levels)},"resources":[{resource}]}}'

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref

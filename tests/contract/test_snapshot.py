@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from klutchctl.main import run
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_EXPORT
 from reconciler.core import livefile, names
 from reconciler.core.live import ClusterState, instances
 from reconciler.core.manifest import name_of

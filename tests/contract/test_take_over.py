@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.manifest import covers, drop, get_int, get_map, get_maps, get_text
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
@@ -161,7 +160,9 @@ async def test_the_kubeconfig_of_an_installation_leads_to_its_space(scene):
     )
     space = found["contexts"][0]["context"]["namespace"]
     async with KubeCluster(way) as reached:
-        assert await reached.get(Ref(reached.name, CLUSTER_BINDING, space, "cluster")) is not None
+        assert (
+            await reached.get(Ref(reached.name, api.CLUSTER_BINDING, space, "cluster")) is not None
+        )
 
 
 @every(*LINES)
@@ -225,7 +226,7 @@ async def test_what_the_files_do_not_name_is_named_and_left_alone(scene):
 
 @every(DEFAULT_MODE)
 async def test_a_drift_from_before_is_a_line_of_its_own(scene):
-    bound = scene.ref(APP_CLUSTER, API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
+    bound = scene.ref(APP_CLUSTER, api.API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
     async with scene.installation.altered(bound, {"spec": {"permissionClaims": None}}):
         plan = scene.plan()
     assert lines(plan) == LINES[DEFAULT_MODE]
@@ -242,7 +243,7 @@ async def test_a_unit_that_the_app_cluster_binding_does_not_list_is_added_to_it(
         *LINES[CONTROL_PLANE_MODE],
         f"create control-plane/eu: APIServiceBinding {space}/{QUEUES}",
     ]
-    update = change_of(plan, "update", APP_CLUSTER_BINDING)
+    update = change_of(plan, "update", api.APP_CLUSTER_BINDING)
     listed = [one["resource"] for one in update["after"]["spec"]["apiExports"]]
     assert listed == ["databases", "queues"]
     assert f"shop: unmanaged, and left alone: {DATABASES}" in plan["warnings"]
@@ -314,7 +315,7 @@ async def test_a_removed_binding_is_released(scene):
 
 @taken_over(DEFAULT_MODE)
 async def test_a_drift_by_hand_is_repaired(scene):
-    bound = scene.ref(APP_CLUSTER, API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
+    bound = scene.ref(APP_CLUSTER, api.API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
     claims = scene.before[bound].content["spec"]["permissionClaims"]
     narrow = [claim | {"selector": {"owner": "Provider", "names": ["a"]}} for claim in claims[:1]]
     async with scene.installation.altered(bound, {"spec": {"permissionClaims": narrow}}):
@@ -346,8 +347,8 @@ async def test_a_claim_wider_than_offered_blocks_its_unit(scene):
 
 @taken_over(DEFAULT_MODE)
 async def test_a_request_that_was_pruned_away_is_not_missed(scene):
-    request = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
-    export = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
+    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
+    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
     async with scene.installation.without(request):
         assert lines(scene.plan()) == []
         async with scene.installation.without(export):
@@ -361,8 +362,8 @@ async def test_a_request_that_was_pruned_away_is_not_missed(scene):
     ("phase", "line"), [("Failed", "replace"), ("Succeeded", "replace"), ("Pending", "")]
 )
 async def test_a_request_without_an_export_is_made_again_once_it_has_ended(scene, phase, line):
-    request = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
-    export = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
+    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
+    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
     status = {"status": {"phase": phase, "terminalMessage": "no luck"}}
     async with scene.installation.altered(request, status, subresource="status"):
         assert lines(scene.plan()) == [], "the export is there"
@@ -377,8 +378,8 @@ async def test_a_request_without_an_export_is_made_again_once_it_has_ended(scene
 
 @taken_over(DEFAULT_MODE)
 async def test_a_request_of_what_is_in_use_is_not_replaced(scene):
-    request = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{DATABASES}")
-    export = scene.ref(CONTROL_PLANE, API_SERVICE_EXPORT, f"{SPACE}/{DATABASES}")
+    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{DATABASES}")
+    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{DATABASES}")
     failed = {"status": {"phase": "Failed"}}
     async with (
         scene.installation.altered(request, failed, subresource="status"),

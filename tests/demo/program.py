@@ -26,7 +26,7 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.report import Lines
 from klutchctl.settings import Settings
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.errors import KlutchError

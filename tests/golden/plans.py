@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.apply import Status, WriteFence, service_objects
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.outcomes import GOOD

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
 from reconciler.apply import Status
 from reconciler.apply.outcomes import GOOD
 from reconciler.controller.clock import SystemClock

@@ -11,14 +11,7 @@ from typing import Any
 
 from bind.export import decide
 from bind.settings import Settings
-from reconciler.api.bindings import CLUSTER_BINDING, INTERVAL
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    offered_resource,
-)
+from reconciler import api
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, manifest, names, refs
@@ -51,14 +44,14 @@ OTHER_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "n
 
 async def ask(scene: Scene, resource: GroupResource) -> None:
     made = blueprint.export_request(scene.space, resource, parameters={}, marks=UNMARKED)
-    await scene.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
+    await scene.plane.cluster.create(made, api.API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
 
 
 async def in_phase(scene: Scene, phase: str, name: str = "") -> Any:
     """Return a request once it is in a phase, the one of the scene's offer if nothing is said."""
 
     async def request() -> Any:
-        found = await scene.on_plane(API_SERVICE_EXPORT_REQUEST, name or scene.offer.name)
+        found = await scene.on_plane(api.API_SERVICE_EXPORT_REQUEST, name or scene.offer.name)
         return found if manifest.get_text(found, "status", "phase") == phase else None
 
     return await until(request)
@@ -95,7 +88,7 @@ async def test_a_request_waits_for_crd_and_template_and_says_so(
         await ask(scene, untold.resource)
 
         def waits(reason: str) -> Any:
-            reading = scene.on_plane(API_SERVICE_EXPORT_REQUEST, untold.name)
+            reading = scene.on_plane(api.API_SERVICE_EXPORT_REQUEST, untold.name)
             return says(reading, "ExportsReady", "False", reason)
 
         await until(lambda: waits("TemplateNotFound"))
@@ -137,12 +130,12 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
 
         await publish_template(plane, x, namespace=namespace)
         clock.put_forward(decide.LIFETIME - decide.TIMEOUT)
-        await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, x.name)))
-        await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, scene.offer.name)))
+        await until(lambda: gone(scene.on_plane(api.API_SERVICE_EXPORT_REQUEST, x.name)))
+        await until(lambda: gone(scene.on_plane(api.API_SERVICE_EXPORT_REQUEST, scene.offer.name)))
         assert await scene.export() is not None
-        assert await scene.on_plane(API_SERVICE_EXPORT, x.name) is None
+        assert await scene.on_plane(api.API_SERVICE_EXPORT, x.name) is None
         await ask(scene, x.resource)
-        await until(lambda: scene.on_plane(API_SERVICE_EXPORT, x.name))
+        await until(lambda: scene.on_plane(api.API_SERVICE_EXPORT, x.name))
 
 
 # Exports
@@ -172,8 +165,8 @@ async def test_an_export_outlives_a_crd_that_is_away_for_a_moment(scene: Scene) 
 
 async def test_an_export_follows_all_that_changes_in_its_crd_and_template(scene: Scene) -> None:
     name, plane = scene.offer.name, scene.plane
-    listing = await plane.cluster.list(API_SERVICE_EXPORT_TEMPLATE)
-    (template,) = [one for one in listing.items if offered_resource(one).name == name]
+    listing = await plane.cluster.list(api.API_SERVICE_EXPORT_TEMPLATE)
+    (template,) = [one for one in listing.items if api.offered_resource(one).name == name]
 
     async def spec() -> Any:
         return (await scene.export())["spec"]
@@ -204,7 +197,7 @@ async def test_an_export_follows_all_that_changes_in_its_crd_and_template(scene:
         for claims in ([CREDENTIALS, CONFIG], [CONFIG], [], [CREDENTIALS]):
             offer: Manifest = {"spec": {"permissionClaims": claims}}
             place = manifest.namespace_of(template), manifest.name_of(template)
-            await change(plane, API_SERVICE_EXPORT_TEMPLATE, *place, offer)
+            await change(plane, api.API_SERVICE_EXPORT_TEMPLATE, *place, offer)
             await idle(backend)
             assert await claimed() == [one["resource"] for one in claims]
 
@@ -248,7 +241,7 @@ async def test_a_heart_that_stops_is_told_on_time(scene: Scene) -> None:
     clock = ForwardClock()
 
     def healthy(*said: str) -> Any:
-        return says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy", *said)
+        return says(scene.on_plane(api.CLUSTER_BINDING, "cluster"), "Healthy", *said)
 
     async def carries_databases() -> bool:
         role = names.space_cluster_role(scene.space)
@@ -263,12 +256,12 @@ async def test_a_heart_that_stops_is_told_on_time(scene: Scene) -> None:
         async with scene.konnector():
             await until(healthy)
         await until(carries_databases)
-        clock.put_forward(INTERVAL)
-        await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+        clock.put_forward(api.INTERVAL)
+        await remove(scene.plane, api.API_SERVICE_EXPORT, scene.space, scene.offer.name)
         # So the backend has looked at the space since.
         await until(lambda: is_false(carries_databases()))
         assert await healthy()
-        clock.put_forward(INTERVAL)
+        clock.put_forward(api.INTERVAL)
         await until(lambda: healthy("False", "HeartbeatTimeout"))
 
 
@@ -280,16 +273,16 @@ async def is_false(reading: Awaitable[bool]) -> bool:
 
 
 async def map_namespace(scene: Scene) -> None:
-    made = build(API_SERVICE_NAMESPACE, scene.app_namespace, namespace=scene.space)
-    await scene.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="konnector")
+    made = build(api.API_SERVICE_NAMESPACE, scene.app_namespace, namespace=scene.space)
+    await scene.plane.cluster.create(made, api.API_SERVICE_NAMESPACE, manager="konnector")
 
 
 async def unmap_namespace(scene: Scene) -> None:
-    await remove(scene.plane, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+    await remove(scene.plane, api.API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
 
 
 async def mapped(scene: Scene) -> bool:
-    mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+    mapping = await scene.on_plane(api.API_SERVICE_NAMESPACE, scene.app_namespace)
     return manifest.get_text(mapping, "status", "namespace") == scene.service_namespace
 
 

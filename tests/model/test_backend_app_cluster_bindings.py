@@ -7,8 +7,7 @@ from the original, but for what protocol-bind.md F mends.
 import pytest
 
 from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
-from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_EXPORT_REQUEST, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, manifest

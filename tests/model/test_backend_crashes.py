@@ -17,12 +17,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 import pytest_asyncio
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import manifest, refs
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
@@ -48,12 +43,12 @@ _KINDS: Final = (
     refs.NAMESPACE,
     refs.SERVICE_ACCOUNT,
     refs.SECRET,
-    CLUSTER_BINDING,
-    API_SERVICE_BINDING,
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-    APP_CLUSTER_BINDING,
+    api.CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_NAMESPACE,
+    api.APP_CLUSTER_BINDING,
     refs.ROLE,
     refs.ROLE_BINDING,
     refs.DEPLOYMENT,

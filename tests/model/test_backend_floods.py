@@ -1,6 +1,6 @@
 """T9: many requests of one tenant delay no other."""
 
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.manifest import get_text
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster

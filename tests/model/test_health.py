@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.controller.clock import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref

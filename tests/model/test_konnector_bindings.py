@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from konnector.cluster_binding.decide import PULSE
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, CLUSTER_BINDING
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of

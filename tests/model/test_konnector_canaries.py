@@ -17,8 +17,7 @@ from typing import Any, Final
 import pytest
 from prometheus_client import generate_latest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
+from reconciler import api
 from reconciler.blueprints import objects as spaces
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
@@ -42,8 +41,8 @@ ROUNDS: Final = 40
 TEAMS: Final = ("team-a", "team-b", "team-c")
 KINDS: Final = (SECRET, CONFIG_MAP)
 # Wherever people and programs read what a konnector says.
-SPEAKS: Final = (CLUSTER_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, EVENT)
-IN_APP: Final = (API_SERVICE_BINDING, EVENT)
+SPEAKS: Final = (api.CLUSTER_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_NAMESPACE, EVENT)
+IN_APP: Final = (api.API_SERVICE_BINDING, EVENT)
 MARKER: Final = claim("secrets", "Provider", names=["marker"])
 
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from konnector.cluster_binding.decide import PULSE
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.core.times import parse_time

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from konnector import CONTROL_PLANE, detach
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import CRD

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref

@@ -1,6 +1,6 @@
 """App namespaces that come and go, and their counterparts on the control plane (D.1, H6)."""
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of

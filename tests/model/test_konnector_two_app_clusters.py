@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from bind.settings import Settings
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, identity_of, name_of

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.api.kubeconfig import facts_of
+from reconciler import api
 from reconciler.core import livefile, manifest, names, refs
 from reconciler.core.live import (
     ClusterState,
@@ -48,7 +46,7 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
     in_app: Hand,
 ) -> None:
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
-    for kind in (CLUSTER_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST):
+    for kind in (api.CLUSTER_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST):
         await wire.create(kind)
     await on_plane.create(refs.SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
     data = {"kubeconfig": b64(kubeconfig(namespace)), "extra": b64(CANARY)}
@@ -68,21 +66,21 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
     assert plane.unserved == app.unserved == frozenset()
     assert list(named(plane.objects[refs.SECRET], namespace)) == [names.KUBECONFIG]
     assert list(named(plane.objects[refs.SERVICE_ACCOUNT], namespace)) == [names.BINDER]
-    assert list(named(plane.objects[CLUSTER_BINDING], namespace)) == ["cluster"]
-    export = named(plane.objects[API_SERVICE_EXPORT], namespace)["databases.shop.example"]
+    assert list(named(plane.objects[api.CLUSTER_BINDING], namespace)) == ["cluster"]
+    export = named(plane.objects[api.API_SERVICE_EXPORT], namespace)["databases.shop.example"]
     assert "spec" not in export
     assert (export["kind"], export["apiVersion"]) == (
         "APIServiceExport",
         "klutch.anynines.com/v1alpha1",
     )
-    request = named(plane.objects[API_SERVICE_EXPORT_REQUEST], namespace)["x"]
+    request = named(plane.objects[api.API_SERVICE_EXPORT_REQUEST], namespace)["x"]
     assert manifest.get(request, "spec", "resources")
     assert "resourceVersion" not in request["metadata"]  # type: ignore[operator]
     assert {BIND, names.KUBE_SYSTEM} == set(named(app.objects[refs.NAMESPACE], ""))
-    assert API_SERVICE_BINDING.resource in named(app.objects[refs.CRD], "")
+    assert api.API_SERVICE_BINDING.resource in named(app.objects[refs.CRD], "")
     assert not app.bindings_cluster_scoped
-    here = facts_of(named(plane.objects[refs.SECRET], namespace)[names.KUBECONFIG])
-    there = facts_of(named(app.objects[refs.SECRET], BIND)[copy])
+    here = api.kubeconfig_facts_of(named(plane.objects[refs.SECRET], namespace)[names.KUBECONFIG])
+    there = api.kubeconfig_facts_of(named(app.objects[refs.SECRET], BIND)[copy])
     assert here is not None
     assert here == there
     assert (here.server, here.namespace) == ("https://cp.example:6443", namespace)
@@ -101,10 +99,10 @@ async def test_a_secret_of_another_name_is_read_where_a_binding_refers_to_it(
     far = f"far-{uuid.uuid4().hex[:8]}"
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
     await wire.create(
-        CLUSTER_BINDING, spec={"kubeconfigSecretRef": {"name": "own", "key": "kubeconfig"}}
+        api.CLUSTER_BINDING, spec={"kubeconfigSecretRef": {"name": "own", "key": "kubeconfig"}}
     )
     reference = {"name": far, "namespace": namespace, "key": "kubeconfig"}
-    await wire.create(APP_CLUSTER_BINDING, name="ours", spec={"kubeconfigSecretRef": reference})
+    await wire.create(api.APP_CLUSTER_BINDING, name="ours", spec={"kubeconfigSecretRef": reference})
     for secret in ("own", far, "unrelated"):
         await on_plane.create(refs.SECRET, secret, namespace=namespace, data={})
     app = replace(fleet.clusters["shop"], app_cluster_binding=(namespace, "ours"))
@@ -212,9 +210,9 @@ async def test_the_body_of_an_export_is_read_where_it_is_asked_for(
 ) -> None:
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
     claims = [{"resource": "secrets", "version": "v1"}]
-    await wire.create(API_SERVICE_EXPORT, spec={"permissionClaims": claims})
+    await wire.create(api.API_SERVICE_EXPORT, spec={"permissionClaims": claims})
     place = control_plane_ref_name("eu")
-    body = refs.Ref(place, API_SERVICE_EXPORT, namespace, "databases.shop.example")
+    body = refs.Ref(place, api.API_SERVICE_EXPORT, namespace, "databases.shop.example")
     absent = replace(body, name="absent.shop.example")
 
     live = await ask(fleet, control_plane, Questions(bodies=frozenset({body, absent})))

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-)
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.live import ClusterState, Live, Unavailable
@@ -39,11 +34,11 @@ from tests.support.wire_objects import WireObjects
 
 CANARY = "canary-in-an-error"
 OF_CONTROL_PLANES = {
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.APP_CLUSTER_BINDING,
+    api.CLUSTER_BINDING,
 }
 
 
@@ -170,9 +165,9 @@ async def test_clusters_that_left_are_read_where_something_says_how(
 # The part of a control plane that concerns one app cluster
 
 OF_SPACES = (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    CLUSTER_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.CLUSTER_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
 )
@@ -201,7 +196,7 @@ async def neighbours(fleet: Fleet, on_plane: Hand, in_app: Hand, namespace: str)
         await on_plane.create(NAMESPACE, space, metadata={"labels": labels})
         wire = WireObjects(on_plane.live.name, on_plane.live.cluster, space)
         reference = {"kubeconfigSecretRef": {"name": EXTRA, "key": "kubeconfig"}}
-        for kind, spec in ((CLUSTER_BINDING, reference), *((one, {}) for one in OF_SPACES[:2])):
+        for kind, spec in ((api.CLUSTER_BINDING, reference), *((one, {}) for one in OF_SPACES[:2])):
             await wire.create(kind, spec=spec)
         data = {"kubeconfig": b64(kubeconfig(space))}
         for secret in (EXTRA, names.BINDER, "unrelated"):
@@ -245,7 +240,7 @@ async def test_what_concerns_others_is_not_asked_for(neighbours: Neighbours) -> 
     assert isinstance(whole.control_planes["eu"], Unavailable)
 
 
-FIRST = (NAMESPACE, APP_CLUSTER_BINDING, API_SERVICE_BINDING, CRD)
+FIRST = (NAMESPACE, api.APP_CLUSTER_BINDING, api.API_SERVICE_BINDING, CRD)
 
 
 @pytest.mark.parametrize("kind", [*FIRST, *OF_SPACES], ids=lambda kind: kind.kind)
@@ -269,7 +264,7 @@ async def test_a_cluster_that_was_not_read_costs_its_control_plane_nothing(
     faults = Faults()
     faults.add(on("list", cluster="shop", kind=SECRET, namespace=BIND), forbidden())
     live = await neighbours.look(faults)
-    assert spaces_of(live, API_SERVICE_EXPORT) == {neighbours.own}
+    assert spaces_of(live, api.API_SERVICE_EXPORT) == {neighbours.own}
     assert isinstance(live.clusters["shop"], Unavailable)
 
 
@@ -277,4 +272,4 @@ async def test_in_mode_app_cluster_binding_all_is_read(neighbours: Neighbours) -
     plane = replace(neighbours.fleet.control_planes["eu"], mode=Mode.APP_CLUSTER_BINDING)
     units = {one.key: one for one in [fleets.unit()]}
     neighbours.fleet = replace(neighbours.fleet, control_planes={"eu": plane}, units=units)
-    assert neighbours.next in spaces_of(await neighbours.look(), API_SERVICE_EXPORT)
+    assert neighbours.next in spaces_of(await neighbours.look(), api.API_SERVICE_EXPORT)

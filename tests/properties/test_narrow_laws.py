@@ -6,9 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.kubeconfig import token_digest
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.live import Live
 from reconciler.core.manifest import drop, labels_of, name_of, namespace_of, put
@@ -17,7 +15,7 @@ from reconciler.observe import read_scope
 from reconciler.planning import planner
 from tests.properties.test_planning_laws import CLUSTERS, applied, bound, fleet
 
-WHOLE = (CRD, API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_BINDING)
+WHOLE = (CRD, api.API_SERVICE_EXPORT_TEMPLATE, api.API_SERVICE_BINDING)
 MISHAPS = {
     "unlabelled": lambda one: drop(one, "metadata", "labels"),
     "unmarked": lambda one: drop(one, "metadata", "annotations"),
@@ -33,7 +31,7 @@ MISHAPS = {
     ),
     "going": lambda one: put(one, "2026-11-21T00:00:00Z", "metadata", "deletionTimestamp"),
     "with another token": lambda one: put(
-        one, token_digest("another"), "data", "kubeconfig", "token"
+        one, api.token_digest("another"), "data", "kubeconfig", "token"
     ),
 }
 
@@ -45,7 +43,7 @@ def reads(kind, one, fleet, spaces):
     ours = labels_of(one).get(keys.FLEET) == fleet.name
     if kind == NAMESPACE:
         return ours or name_of(one) in spaces
-    return ours if kind == APP_CLUSTER_BINDING else namespace_of(one) in spaces
+    return ours if kind == api.APP_CLUSTER_BINDING else namespace_of(one) in spaces
 
 
 def part_of(fleet, live, cluster):

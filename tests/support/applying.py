@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest
@@ -197,22 +196,22 @@ class Scene:
 
     @property
     def request(self) -> Ref:
-        return self._in_space(API_SERVICE_EXPORT_REQUEST)
+        return self._in_space(api.API_SERVICE_EXPORT_REQUEST)
 
     @property
     def export(self) -> Ref:
-        return self._in_space(API_SERVICE_EXPORT)
+        return self._in_space(api.API_SERVICE_EXPORT)
 
     @property
     def binding(self) -> Ref:
         if self.fleet.mode is not Mode.DIRECT:
-            return self._in_space(API_SERVICE_BINDING)
+            return self._in_space(api.API_SERVICE_BINDING)
         bind = names.KLUTCH_NAMESPACE
-        return Ref(self.app.name, API_SERVICE_BINDING, bind, self.offer.name)
+        return Ref(self.app.name, api.API_SERVICE_BINDING, bind, self.offer.name)
 
     @property
     def whole(self) -> Ref:
-        return Ref(self.plane.name, APP_CLUSTER_BINDING, self.fleet.name, "shop")
+        return Ref(self.plane.name, api.APP_CLUSTER_BINDING, self.fleet.name, "shop")
 
     @property
     def home(self) -> Ref:

@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from bind.app_cluster_binding.cleanup import DRAIN_TIMEOUT
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
+from reconciler.api import (
+    API_SERVICE_BINDING,
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_NAMESPACE,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
 )
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import objects as spaces

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bind.settings import Settings
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
@@ -77,7 +76,7 @@ class Scene:
             marks=UNMARKED,
         )
         await plane.create(spaces.namespace(space), refs.NAMESPACE, manager=MANAGER)
-        await plane.create(cluster_binding, CLUSTER_BINDING, manager=MANAGER)
+        await plane.create(cluster_binding, api.CLUSTER_BINDING, manager=MANAGER)
         account = build(refs.SERVICE_ACCOUNT, names.BINDER, namespace=space)
         await plane.create(account, refs.SERVICE_ACCOUNT, manager=MANAGER)
         token = await self.token()
@@ -110,7 +109,7 @@ class Scene:
         made = blueprint.export_request(
             self.space, self.offer.resource, parameters={}, marks=UNMARKED
         )
-        await self.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
+        await self.plane.cluster.create(made, api.API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
 
     async def bind(self, *claims: Manifest, secret: str = "") -> Manifest:
         """Make the APIServiceBinding; `secret` leads to the space, usually the space's own."""
@@ -121,11 +120,11 @@ class Scene:
             claims=claims,
             marks=Marks(),
         )
-        return await self.app.cluster.create(made, API_SERVICE_BINDING, manager=MANAGER)
+        return await self.app.cluster.create(made, api.API_SERVICE_BINDING, manager=MANAGER)
 
     async def unbind(self) -> None:
         """Delete the binding. The CRD stays, because its owner is in a namespace."""
-        await remove(self.app, API_SERVICE_BINDING, BIND, self.offer.name)
+        await remove(self.app, api.API_SERVICE_BINDING, BIND, self.offer.name)
 
     async def on_plane(self, kind: refs.Kind, name: str, namespace: str | None = None) -> Any:
         where = self.space if namespace is None else namespace
@@ -135,10 +134,10 @@ class Scene:
         return await read(self.app, kind, namespace, name)
 
     async def binding(self) -> Any:
-        return await self.in_app(API_SERVICE_BINDING, self.offer.name)
+        return await self.in_app(api.API_SERVICE_BINDING, self.offer.name)
 
     async def export(self) -> Any:
-        return await self.on_plane(API_SERVICE_EXPORT, self.offer.name)
+        return await self.on_plane(api.API_SERVICE_EXPORT, self.offer.name)
 
     async def instance(self, name: str = "orders") -> Any:
         return await self.in_app(self.offer.kind, name, self.app_namespace)
@@ -163,8 +162,8 @@ class Scene:
     async def own_crd(self, binding: Manifest) -> None:
         """As klutchctl does after it has made a binding again."""
         owner: Manifest = {
-            "apiVersion": API_SERVICE_BINDING.api_version,
-            "kind": API_SERVICE_BINDING.kind,
+            "apiVersion": api.API_SERVICE_BINDING.api_version,
+            "kind": api.API_SERVICE_BINDING.kind,
             "name": self.offer.name,
             "uid": uid_of(binding),
             "controller": True,
@@ -237,12 +236,12 @@ class Managed:
             konnector={"deploy": False},
             marks=UNMARKED,
         )
-        await self.plane.cluster.apply(made, APP_CLUSTER_BINDING, manager=MANAGER, force=True)
+        await self.plane.cluster.apply(made, api.APP_CLUSTER_BINDING, manager=MANAGER, force=True)
 
     async def let_go(self) -> None:
         """Let binding and AppClusterBinding go where no backend and no konnector does."""
-        whole = refs.Ref(self.plane.name, APP_CLUSTER_BINDING, self.namespace, "shop")
-        bound = refs.Ref(self.plane.name, API_SERVICE_BINDING, self.space, self.offer.name)
+        whole = refs.Ref(self.plane.name, api.APP_CLUSTER_BINDING, self.namespace, "shop")
+        bound = refs.Ref(self.plane.name, api.API_SERVICE_BINDING, self.space, self.offer.name)
         for ref in (whole, bound):
             await remove_for_good(self.plane, ref)
 
@@ -250,20 +249,20 @@ class Managed:
         return await read(self.plane, kind, namespace or self.space, name)
 
     async def itself(self) -> Any:
-        return await self.read(APP_CLUSTER_BINDING, "shop", self.namespace)
+        return await self.read(api.APP_CLUSTER_BINDING, "shop", self.namespace)
 
     async def answered(self) -> Any:
         """Return the one request, once it has succeeded."""
-        kind = API_SERVICE_EXPORT_REQUEST
+        kind = api.API_SERVICE_EXPORT_REQUEST
         found = (await self.plane.cluster.list(kind, namespace=self.space)).items
         assert len(found) == 1
         return found[0] if get_text(found[0], "status", "phase") == "Succeeded" else None
 
     async def binding(self, offer: Offer | None = None) -> Any:
-        return await self.read(API_SERVICE_BINDING, (offer or self.offer).name)
+        return await self.read(api.API_SERVICE_BINDING, (offer or self.offer).name)
 
     async def export(self, offer: Offer | None = None) -> Any:
-        return await self.read(API_SERVICE_EXPORT, (offer or self.offer).name)
+        return await self.read(api.API_SERVICE_EXPORT, (offer or self.offer).name)
 
     async def drains(self, offer: Offer | None = None) -> bool:
         """Tell whether the konnector has begun to get time to let go of a binding."""
@@ -298,7 +297,7 @@ async def at_home(scene: Scene) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        ref = refs.Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        ref = refs.Ref(scene.app.name, api.API_SERVICE_BINDING, BIND, scene.offer.name)
         await remove_for_good(scene.app, ref)
         await remove(scene.app, refs.SECRET, BIND, scene.secret)
         if scene.app_namespace:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.controller.clock import SystemClock
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
@@ -56,24 +55,26 @@ class ByHand:
             "kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"},
             "providerPrettyName": "Shop Inc",
         }
-        await self.plane.create(CLUSTER_BINDING, "cluster", namespace=self.space, spec=spec)
+        await self.plane.create(api.CLUSTER_BINDING, "cluster", namespace=self.space, spec=spec)
 
     async def beat(self, ago: timedelta = timedelta()) -> None:
         status = {
             "lastHeartbeatTime": format_time(SystemClock().now() - ago),
             "heartbeatInterval": "5m0s",
         }
-        await self._status(self.plane, CLUSTER_BINDING, self.space, "cluster", status)
+        await self._status(self.plane, api.CLUSTER_BINDING, self.space, "cluster", status)
 
     async def request(self, unit: UnitKey) -> None:
         spec = {"resources": [{"group": unit.group, "resource": unit.resource}]}
         await self.plane.create(
-            API_SERVICE_EXPORT_REQUEST, unit.name, namespace=self.space, spec=spec
+            api.API_SERVICE_EXPORT_REQUEST, unit.name, namespace=self.space, spec=spec
         )
 
     async def answer(self, unit: UnitKey, *conditions: Any, phase: str) -> None:
         status = {"phase": phase, "conditions": list(conditions)}
-        await self._status(self.plane, API_SERVICE_EXPORT_REQUEST, self.space, unit.name, status)
+        await self._status(
+            self.plane, api.API_SERVICE_EXPORT_REQUEST, self.space, unit.name, status
+        )
 
     async def export(self, unit: UnitKey) -> None:
         spec = {
@@ -83,21 +84,21 @@ class ByHand:
             "informerScope": "Namespaced",
             "versions": [_VERSION],
         }
-        await self.plane.create(API_SERVICE_EXPORT, unit.name, namespace=self.space, spec=spec)
+        await self.plane.create(api.API_SERVICE_EXPORT, unit.name, namespace=self.space, spec=spec)
 
     async def bind(self, unit: UnitKey, **metadata: Any) -> None:
         namespace, name = self.secret
         spec = {"kubeconfigSecretRef": {"namespace": namespace, "name": name, "key": "kubeconfig"}}
         hand, place = self.bindings
         await hand.create(
-            API_SERVICE_BINDING, unit.name, namespace=place, spec=spec, metadata=metadata
+            api.API_SERVICE_BINDING, unit.name, namespace=place, spec=spec, metadata=metadata
         )
 
     async def tell(self, unit: UnitKey, *conditions: Any) -> None:
         """Set the conditions of a binding; the usual ones, all True, where none is given."""
         told = list(conditions) or [condition(kind) for kind in USUAL]
         hand, place = self.bindings
-        await self._status(hand, API_SERVICE_BINDING, place, unit.name, {"conditions": told})
+        await self._status(hand, api.API_SERVICE_BINDING, place, unit.name, {"conditions": told})
 
     async def install(self, unit: UnitKey) -> None:
         spec = {

@@ -11,13 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import Kind
@@ -39,9 +33,9 @@ _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
             refs.CRD,
         ),
         *(refs.ROLE, refs.ROLE_BINDING, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
-        *(API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST),
-        *(API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE),
-        *(APP_CLUSTER_BINDING, CLUSTER_BINDING, DATABASE, REGION, NOTE),
+        *(api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST),
+        *(api.API_SERVICE_EXPORT_TEMPLATE, api.API_SERVICE_NAMESPACE),
+        *(api.APP_CLUSTER_BINDING, api.CLUSTER_BINDING, DATABASE, REGION, NOTE),
     )
 }
 _WRITER: Final = re.compile(

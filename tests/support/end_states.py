@@ -13,12 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import field_set, keys, names, refs
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, uid_of
@@ -33,14 +28,14 @@ _DIGEST: Final = re.compile(r'(?<=\\"token\\": \\")[0-9a-f]{16}')
 _OF_SPACE: Final = (
     refs.SERVICE_ACCOUNT,
     refs.SECRET,
-    CLUSTER_BINDING,
-    API_SERVICE_BINDING,
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
+    api.CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_NAMESPACE,
 )
 # What other tests have as well, without a place or a label of its own.
-_SHARED: Final = frozenset({refs.NAMESPACE, refs.CRD, API_SERVICE_BINDING})
+_SHARED: Final = frozenset({refs.NAMESPACE, refs.CRD, api.API_SERVICE_BINDING})
 DROPPED: Final = ("resourceVersion", "generation", "creationTimestamp", "managedFields")
 _OURS: Final = frozenset({keys.MANAGER_CLI, keys.MANAGER_NOTES})
 
@@ -109,10 +104,10 @@ async def _everything(scene: Scene) -> AsyncIterator[_Found]:
     service, fleet = scene.offer.kind, f"{keys.FLEET}={scene.fleet.name}"
     places = [
         *(("plane", kind, scene.space, "") for kind in _OF_SPACE),
-        *(("plane", kind, scene.fleet.name, "") for kind in (APP_CLUSTER_BINDING, refs.SECRET)),
+        *(("plane", kind, scene.fleet.name, "") for kind in (api.APP_CLUSTER_BINDING, refs.SECRET)),
         ("plane", refs.NAMESPACE, "", ""),
         ("plane", service, "", ""),
-        ("app", API_SERVICE_BINDING, bind, ""),
+        ("app", api.API_SERVICE_BINDING, bind, ""),
         *(("app", kind, bind, fleet) for kind in (refs.SECRET, refs.SERVICE_ACCOUNT)),
         *(("app", kind, "", fleet) for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING)),
         ("app", refs.CRD, "", ""),

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
+from reconciler import api
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
@@ -75,8 +74,8 @@ async def quiet_in(scene: Scene) -> AsyncIterator[Scene]:
 
 async def provided(scene: Scene, app_namespace: str) -> tuple["End", "End"]:
     """Let the provider map an app namespace; return its end and the app cluster's."""
-    made = build(API_SERVICE_NAMESPACE, app_namespace, namespace=scene.space, spec={})
-    await scene.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="provider")
+    made = build(api.API_SERVICE_NAMESPACE, app_namespace, namespace=scene.space, spec={})
+    await scene.plane.cluster.create(made, api.API_SERVICE_NAMESPACE, manager="provider")
     await until(lambda: mapping_of(scene, app_namespace))
     return ends(elsewhere(scene, app_namespace))
 
@@ -94,7 +93,7 @@ async def mapped(scene: Scene) -> bool:
 
 async def mapping_of(scene: Scene, app_namespace: str) -> str:
     """Return the service namespace of an app namespace, "" while there is none."""
-    live = await scene.on_plane(API_SERVICE_NAMESPACE, app_namespace)
+    live = await scene.on_plane(api.API_SERVICE_NAMESPACE, app_namespace)
     return get_text(live, "status", "namespace")
 
 
@@ -102,16 +101,16 @@ async def offer(scene: Scene, *claims: Manifest) -> None:
     """Let the template of the service offer these claims and no others."""
     plane = scene.plane.cluster
     offered = [{key: value for key, value in one.items() if key != "state"} for one in claims]
-    for template in (await plane.list(API_SERVICE_EXPORT_TEMPLATE)).items:
+    for template in (await plane.list(api.API_SERVICE_EXPORT_TEMPLATE)).items:
         if get_text(template, "spec", "APIServiceSelector", "group") == scene.offer.group:
-            ref = ref_of(plane.name, API_SERVICE_EXPORT_TEMPLATE, template)
+            ref = ref_of(plane.name, api.API_SERVICE_EXPORT_TEMPLATE, template)
             body: Manifest = {"spec": {"permissionClaims": offered}}
             await plane.merge_patch(ref, body, manager="provider")
 
 
 async def accept(scene: Scene, *claims: Manifest) -> None:
     """Let the binding have these claims and no others."""
-    ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+    ref = Ref(scene.app.name, api.API_SERVICE_BINDING, BIND, scene.offer.name)
     body: Manifest = {"spec": {"permissionClaims": list(claims)}}
     await scene.app.cluster.merge_patch(ref, body, manager=MANAGER)
 

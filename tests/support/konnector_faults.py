@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from unittest import mock
 
 from konnector import program
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.controller.clock import Clock
 from reconciler.controller.program import Term
 from reconciler.core import keys, names

@@ -12,12 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.blueprints.objects import build
 from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest
@@ -109,12 +104,12 @@ class Konnector:
 async def needed(space: Space) -> list[Question]:
     """Return every verb that a konnector uses, on what is there now."""
     found = [
-        (space.ref(CLUSTER_BINDING, names.CLUSTER_BINDING), ("get", "list", "watch")),
+        (space.ref(api.CLUSTER_BINDING, names.CLUSTER_BINDING), ("get", "list", "watch")),
         (space.export, ("get", "list", "watch")),
         (space.ref(refs.SECRET, names.BINDER), ("get", "list", "watch")),
         (space.everywhere(refs.NAMESPACE, space.name), ("get",)),
-        (space.ref(API_SERVICE_NAMESPACE, APP), tuple(_METHODS)),
-        (space.ref(API_SERVICE_EXPORT_REQUEST, space.offer.name), tuple(_METHODS)),
+        (space.ref(api.API_SERVICE_NAMESPACE, APP), tuple(_METHODS)),
+        (space.ref(api.API_SERVICE_EXPORT_REQUEST, space.offer.name), tuple(_METHODS)),
         (_copy(space, space.offer.kind), tuple(_METHODS)),
         (_copy(space, refs.SECRET), tuple(_METHODS)),
     ]
@@ -153,7 +148,7 @@ def _of_others(other: Space) -> Iterator[Question]:
     yield Question("get", other.everywhere(refs.NAMESPACE, other.name))
     yield Question("list", other.ref(refs.SECRET, ""))
     yield Question("get", other.ref(refs.SECRET, names.BINDER))
-    yield Question("list", other.ref(API_SERVICE_EXPORT, ""))
+    yield Question("list", other.ref(api.API_SERVICE_EXPORT, ""))
     yield Question("list", Ref(other.cluster.name, refs.SECRET, other.home, ""))
     yield Question("get", _copy(other, other.offer.kind))
     made = build(refs.SECRET, "planted", namespace=other.home)
@@ -166,7 +161,7 @@ def _of_the_space(own: Space) -> Iterator[Question]:
     yield Question("delete", own.export)
     yield Question("patch", own.binding, body={"metadata": {"labels": {"tests": "yes"}}})
     lie: Manifest = {"status": {"namespace": "default"}}
-    yield Question("patch", own.ref(API_SERVICE_NAMESPACE, APP), "status", lie)
+    yield Question("patch", own.ref(api.API_SERVICE_NAMESPACE, APP), "status", lie)
     yield Question("patch", own.ref(refs.SECRET, names.BINDER), body={"data": {}})
     yield Question(
         "create", own.ref(refs.SERVICE_ACCOUNT, ""), body=build(refs.SERVICE_ACCOUNT, "another")

@@ -4,7 +4,7 @@ import contextlib
 from datetime import datetime
 from typing import Any
 
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.program import Term
 from reconciler.core import names

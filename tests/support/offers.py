@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
-from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import Missing, NotServed
 from reconciler.core.manifest import Manifest, ref_of

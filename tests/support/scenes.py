@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.kubeconfig import KubeconfigFacts, as_value, ca_digest, token_digest
+from reconciler import api
 from reconciler.core import keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
@@ -104,22 +103,22 @@ def consumer_secret(here: World) -> str:
 def secret_leading_to(
     space: str, issuer: str, name: str, labels: dict[str, str] | None = None
 ) -> Manifest:
-    facts = KubeconfigFacts(
-        ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token_digest(f"token of {issuer}")
+    facts = api.KubeconfigFacts(
+        ADDRESS.server, api.ca_digest(ADDRESS.ca), "", space, api.token_digest(f"token of {issuer}")
     )
     metadata: Manifest = {
         "name": name,
         "namespace": names.KLUTCH_NAMESPACE,
         "labels": labels or {},
     }
-    data = {names.KUBECONFIG: as_value(facts)}
+    data = {names.KUBECONFIG: api.kubeconfig_value(facts)}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 def foreign_binding(
     name: str = POSTGRES, secret: str = "theirs", labels: dict[str, str] | None = None
 ) -> Manifest:
-    kind = API_SERVICE_BINDING
+    kind = api.API_SERVICE_BINDING
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,

@@ -7,14 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    offered_resource,
-)
+from reconciler import api
 from reconciler.blueprints import objects
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
@@ -48,11 +41,11 @@ class Space:
 
     @property
     def export(self) -> Ref:
-        return self.ref(API_SERVICE_EXPORT, self.offer.name)
+        return self.ref(api.API_SERVICE_EXPORT, self.offer.name)
 
     @property
     def binding(self) -> Ref:
-        return self.ref(CLUSTER_BINDING, names.CLUSTER_BINDING)
+        return self.ref(api.CLUSTER_BINDING, names.CLUSTER_BINDING)
 
     @property
     def role(self) -> Ref:
@@ -98,7 +91,7 @@ class Space:
             await self.has(ref)
 
         async def told():
-            mapping = await self.at(self.ref(API_SERVICE_NAMESPACE, APP))
+            mapping = await self.at(self.ref(api.API_SERVICE_NAMESPACE, APP))
             return manifest.get_text(mapping, "status", "namespace") == self.home
 
         async def granted():
@@ -135,7 +128,7 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
             marks=UNMARKED,
         ),
         objects.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
-        build(API_SERVICE_NAMESPACE, APP, namespace=space.name),
+        build(api.API_SERVICE_NAMESPACE, APP, namespace=space.name),
     )
     try:
         for one in made:
@@ -152,9 +145,9 @@ _KINDS: Final = {
         refs.NAMESPACE,
         refs.SERVICE_ACCOUNT,
         refs.SECRET,
-        CLUSTER_BINDING,
-        API_SERVICE_EXPORT_REQUEST,
-        API_SERVICE_NAMESPACE,
+        api.CLUSTER_BINDING,
+        api.API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_NAMESPACE,
     )
 }
 
@@ -168,7 +161,7 @@ async def flood(space: Space, count: int, **spec: Any) -> None:
         metadata = {**manifest.get_map(one, "metadata"), "name": f"flood-{number}"}
         made = {**one, "metadata": metadata, "spec": {**manifest.get_map(one, "spec"), **spec}}
         async with free:
-            await space.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager="tenant")
+            await space.cluster.create(made, api.API_SERVICE_EXPORT_REQUEST, manager="tenant")
 
     async with asyncio.TaskGroup() as group:
         for number in range(count):
@@ -193,9 +186,9 @@ async def gone(cluster: Cluster, ref: Ref) -> None:
 
 async def claim(cluster: Cluster, offer: Offer, claims: Sequence[Manifest]) -> None:
     """Let the template of a service claim this from now on."""
-    found = (await cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
-    (template,) = [one for one in found if offered_resource(one).name == offer.name]
-    ref = manifest.ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, template)
+    found = (await cluster.list(api.API_SERVICE_EXPORT_TEMPLATE)).items
+    (template,) = [one for one in found if api.offered_resource(one).name == offer.name]
+    ref = manifest.ref_of(cluster.name, api.API_SERVICE_EXPORT_TEMPLATE, template)
     await cluster.merge_patch(ref, {"spec": {"permissionClaims": list(claims)}}, manager=MANAGER)
 
 
@@ -275,7 +268,7 @@ class AppCluster:
 
     @property
     def ref(self) -> Ref:
-        return Ref(self.space.cluster.name, APP_CLUSTER_BINDING, self.namespace, "shop")
+        return Ref(self.space.cluster.name, api.APP_CLUSTER_BINDING, self.namespace, "shop")
 
     @property
     def source(self) -> Ref:
@@ -295,7 +288,7 @@ class AppCluster:
             self.space.ref(refs.SECRET, self.source.name),
             self.space.ref(refs.ROLE, connector),
             self.space.ref(refs.ROLE_BINDING, connector),
-            self.space.ref(API_SERVICE_BINDING, self.space.offer.name),
+            self.space.ref(api.API_SERVICE_BINDING, self.space.offer.name),
             self.space.export,
             self.space.in_space,
             self.space.role,
@@ -313,8 +306,8 @@ class AppCluster:
             "apiExports": [self.space.offer.resource.wire],
             "konnector": {"deploy": True, "overrides": {"image": "registry.example.com/k:1"}},
         }
-        made = build(APP_CLUSTER_BINDING, "shop", namespace=self.namespace, spec=spec)
-        await self.space.cluster.create(made, APP_CLUSTER_BINDING, manager="tests")
+        made = build(api.APP_CLUSTER_BINDING, "shop", namespace=self.namespace, spec=spec)
+        await self.space.cluster.create(made, api.APP_CLUSTER_BINDING, manager="tests")
         for ref in self.content:
             await self.space.has(ref)
 

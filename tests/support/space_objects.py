@@ -6,12 +6,7 @@ They are typed as Any, so that tests can reach into them.
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms
 from reconciler.blueprints.objects import build
@@ -67,7 +62,7 @@ def space(**metadata: JSON) -> Any:
 
 
 def cluster_binding(**status: JSON) -> Any:
-    return live(CLUSTER_BINDING, "cluster", namespace=SPACE, status=status)
+    return live(api.CLUSTER_BINDING, "cluster", namespace=SPACE, status=status)
 
 
 def crd(plural: str = "databases", *, scope: str = "Namespaced", **spec: JSON) -> Any:
@@ -89,7 +84,7 @@ def version(name: str, *, served: bool = True, storage: bool = False, **more: JS
 def template(plural: str = "databases", *, claims: JSON = (), name: str = "offer") -> Any:
     selector: Manifest = {"group": "shop.example", "resource": plural}
     spec: Manifest = {"APIServiceSelector": selector, "permissionClaims": claims}
-    return live(API_SERVICE_EXPORT_TEMPLATE, name, namespace="platform", spec=spec)
+    return live(api.API_SERVICE_EXPORT_TEMPLATE, name, namespace="platform", spec=spec)
 
 
 def export(
@@ -105,7 +100,7 @@ def export(
 def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Any:
     resources = [{"group": "shop.example", "resource": one} for one in plurals or ("databases",)]
     return live(
-        API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT_REQUEST,
         "r",
         namespace=SPACE,
         age=age,
@@ -115,7 +110,7 @@ def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Any:
 
 
 def mapping(name: str = "dev", **status: JSON) -> Any:
-    return live(API_SERVICE_NAMESPACE, name, namespace=SPACE, status=status)
+    return live(api.API_SERVICE_NAMESPACE, name, namespace=SPACE, status=status)
 
 
 def condition(type_: str, status: str, reason: str = "", **more: str) -> Any:

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core.manifest import JSON, Manifest, drop, get_map, put
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer
@@ -27,15 +21,15 @@ SERVER_FIELDS: Final = (
     "uid",
 )
 KINDS = (
-    API_SERVICE_BINDING,
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.API_SERVICE_NAMESPACE,
+    api.APP_CLUSTER_BINDING,
+    api.CLUSTER_BINDING,
 )
-NAMES = {CLUSTER_BINDING: "cluster", API_SERVICE_EXPORT: "databases.shop.example"}
+NAMES = {api.CLUSTER_BINDING: "cluster", api.API_SERVICE_EXPORT: "databases.shop.example"}
 SECRET = {"name": "kubeconfig", "key": "kubeconfig"}
 FAR_SECRET = SECRET | {"namespace": "team-a"}
 CLAIM = {"resource": "secrets", "version": "v1"}
@@ -44,19 +38,19 @@ NOW = "2026-06-01T12:00:00Z"
 READY = {"type": "Ready", "status": "False", "message": "Wait", "lastTransitionTime": NOW}
 VERSION = {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
 SPECS: Mapping[Kind, Mapping[str, Any]] = {
-    API_SERVICE_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
-    API_SERVICE_EXPORT: {
+    api.API_SERVICE_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
+    api.API_SERVICE_EXPORT: {
         "group": "shop.example",
         "names": {"plural": "databases", "kind": "Database"},
         "scope": "Namespaced",
         "informerScope": "Namespaced",
         "versions": [VERSION],
     },
-    API_SERVICE_EXPORT_REQUEST: {"resources": [DATABASES]},
-    API_SERVICE_EXPORT_TEMPLATE: {"APIServiceSelector": DATABASES},
-    API_SERVICE_NAMESPACE: {},
-    APP_CLUSTER_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
-    CLUSTER_BINDING: {"kubeconfigSecretRef": SECRET, "providerPrettyName": "Shop Inc"},
+    api.API_SERVICE_EXPORT_REQUEST: {"resources": [DATABASES]},
+    api.API_SERVICE_EXPORT_TEMPLATE: {"APIServiceSelector": DATABASES},
+    api.API_SERVICE_NAMESPACE: {},
+    api.APP_CLUSTER_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
+    api.CLUSTER_BINDING: {"kubeconfigSecretRef": SECRET, "providerPrettyName": "Shop Inc"},
 }
 
 

@@ -3,21 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
-from reconciler.api.kubeconfig import (
-    KubeconfigFacts,
-    as_value,
-    ca_digest,
-    facts_of,
-    note_of,
-    token_digest,
-)
+from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.manifest import Manifest
@@ -30,13 +16,13 @@ from reconciler.planning.changes import Action, Change, Plan
 KINDS = {
     (kind.api_version, kind.kind): kind
     for kind in (
-        APP_CLUSTER_BINDING,
-        CLUSTER_BINDING,
-        API_SERVICE_EXPORT,
-        API_SERVICE_EXPORT_REQUEST,
-        API_SERVICE_EXPORT_TEMPLATE,
-        API_SERVICE_BINDING,
-        API_SERVICE_NAMESPACE,
+        api.APP_CLUSTER_BINDING,
+        api.CLUSTER_BINDING,
+        api.API_SERVICE_EXPORT,
+        api.API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT_TEMPLATE,
+        api.API_SERVICE_BINDING,
+        api.API_SERVICE_NAMESPACE,
         refs.NAMESPACE,
         refs.SECRET,
         refs.SERVICE_ACCOUNT,
@@ -65,8 +51,8 @@ def crd(name: str) -> dict[str, Any]:
 def template(resource: str, claims: list[Any] | None = None) -> dict[str, Any]:
     plural, _, group = resource.partition(".")
     return {
-        "apiVersion": API_SERVICE_EXPORT_TEMPLATE.api_version,
-        "kind": API_SERVICE_EXPORT_TEMPLATE.kind,
+        "apiVersion": api.API_SERVICE_EXPORT_TEMPLATE.api_version,
+        "kind": api.API_SERVICE_EXPORT_TEMPLATE.kind,
         "metadata": {"name": plural, "namespace": "platform"},
         "spec": {
             "APIServiceSelector": {"group": group, "resource": plural},
@@ -152,7 +138,7 @@ class World:
                     **manifest.get_map(change.after, "metadata", field),
                 }
                 made = manifest.put(made, both, "metadata", field)
-        elif change.ref.kind == APP_CLUSTER_BINDING:
+        elif change.ref.kind == api.APP_CLUSTER_BINDING:
             fields: Manifest = {"f:spec": {"f:apiExports": {}}}
             wrote: Manifest = {
                 "manager": keys.MANAGER_CLI,
@@ -165,7 +151,7 @@ class World:
     def _settle(self) -> None:
         exports = []
         for index, one in enumerate(self.control_plane):
-            if one["kind"] == API_SERVICE_EXPORT_REQUEST.kind:
+            if one["kind"] == api.API_SERVICE_EXPORT_REQUEST.kind:
                 exports.append((manifest.name_of(one), manifest.namespace_of(one)))
             if one["kind"] == "Secret":
                 of_app_cluster = manifest.name_of(one).endswith("-kubeconfig")
@@ -174,7 +160,7 @@ class World:
                 self.control_plane[index] = _filled(one, space, issuer)
         for name, namespace in exports:
             metadata = {"name": name, "namespace": namespace, "uid": f"export-{namespace}-{name}"}
-            kind = API_SERVICE_EXPORT
+            kind = api.API_SERVICE_EXPORT
             made: Manifest = {
                 "apiVersion": kind.api_version,
                 "kind": kind.kind,
@@ -201,13 +187,13 @@ class World:
             manifest.identity_of(one): one for one in self.control_plane if one["kind"] == "Secret"
         }
         for index, one in enumerate(self.control_plane):
-            if one["kind"] in (CLUSTER_BINDING.kind, APP_CLUSTER_BINDING.kind):
+            if one["kind"] in (api.CLUSTER_BINDING.kind, api.APP_CLUSTER_BINDING.kind):
                 reference = manifest.get_map(one, "spec", "kubeconfigSecretRef")
                 namespace = manifest.get_text(reference, "namespace") or manifest.namespace_of(one)
                 secret = secrets.get((namespace, manifest.get_text(reference, "name")))
-                facts = None if secret is None else facts_of(secret)
+                facts = None if secret is None else api.kubeconfig_facts_of(secret)
                 if facts is not None and keys.FLEET in manifest.labels_of(one):
-                    note = note_of(facts, manifest.uid_of(one))
+                    note = api.credential_note(facts, manifest.uid_of(one))
                     path = ("metadata", "annotations", keys.CREDENTIAL)
                     self.control_plane[index] = manifest.put(one, note, *path)
 
@@ -239,8 +225,8 @@ def _is(one: Manifest, change: Change) -> bool:
 
 def _filled(secret: Manifest, space: str, issuer: str) -> Manifest:
     """Put into a Secret what a cluster, or an apply, would."""
-    token = token_digest(f"token of {issuer}")
+    token = api.token_digest(f"token of {issuer}")
     if manifest.get_text(secret, "type") == "kubernetes.io/service-account-token":
-        return manifest.put(secret, {"token": token, "ca.crt": ca_digest("a CA")}, "data")
-    facts = KubeconfigFacts(ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token)
-    return manifest.put(secret, as_value(facts), "data", names.KUBECONFIG)
+        return manifest.put(secret, {"token": token, "ca.crt": api.ca_digest("a CA")}, "data")
+    facts = api.KubeconfigFacts(ADDRESS.server, api.ca_digest(ADDRESS.ca), "", space, token)
+    return manifest.put(secret, api.kubeconfig_value(facts), "data", names.KUBECONFIG)

@@ -5,26 +5,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import name_of
 from reconciler.kube import crds
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "crds"
 KINDS = (
-    API_SERVICE_BINDING,
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
+    api.API_SERVICE_BINDING,
+    api.API_SERVICE_EXPORT,
+    api.API_SERVICE_EXPORT_REQUEST,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+    api.API_SERVICE_NAMESPACE,
+    api.APP_CLUSTER_BINDING,
+    api.CLUSTER_BINDING,
 )
 CRDS = dict(zip(crds.CONTROL_PLANE, crds.load(*crds.CONTROL_PLANE), strict=True))
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -78,7 +72,7 @@ def test_a_missing_file_says_what_to_do():
 
 @each_kind
 def test_identity(kind):
-    extra = {"shortNames": ["sb"]} if kind is API_SERVICE_BINDING else {}
+    extra = {"shortNames": ["sb"]} if kind is api.API_SERVICE_BINDING else {}
     assert CRDS[kind.resource]["apiVersion"] == "apiextensions.k8s.io/v1"
     assert CRDS[kind.resource]["metadata"] == {"name": kind.resource}
     assert set(spec(kind)) == {"group", "names", "scope", "versions"}
@@ -108,34 +102,34 @@ def test_files_hold_no_anchors(kind):
 
 CLAIM = {"resource", "version"}
 REQUIRED = {
-    (API_SERVICE_BINDING, ""): set(),
-    (API_SERVICE_BINDING, "spec"): {"kubeconfigSecretRef"},
-    (API_SERVICE_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
-    (API_SERVICE_BINDING, "spec.permissionClaims.[]"): CLAIM | {"state"},
-    (API_SERVICE_EXPORT, ""): {"spec"},
-    (API_SERVICE_EXPORT, "spec"): {"group", "names", "scope", "versions", "informerScope"},
-    (API_SERVICE_EXPORT, "spec.names"): {"plural", "kind"},
-    (API_SERVICE_EXPORT, "spec.versions.[]"): {"name", "served", "storage", "schema"},
-    (API_SERVICE_EXPORT, "spec.permissionClaims.[]"): CLAIM,
-    (API_SERVICE_EXPORT, "status.acceptedNames"): {"plural", "kind"},
-    (API_SERVICE_EXPORT, "status.conditions.[]"): {"type", "status", "lastTransitionTime"},
-    (API_SERVICE_EXPORT_REQUEST, ""): {"spec"},
-    (API_SERVICE_EXPORT_REQUEST, "spec"): {"resources"},
-    (API_SERVICE_EXPORT_REQUEST, "spec.resources.[]"): {"resource"},
-    (API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"): CLAIM,
-    (API_SERVICE_EXPORT_TEMPLATE, ""): {"spec"},
-    (API_SERVICE_EXPORT_TEMPLATE, "spec"): {"APIServiceSelector"},
-    (API_SERVICE_EXPORT_TEMPLATE, "spec.APIServiceSelector"): {"resource"},
-    (API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"): CLAIM,
-    (API_SERVICE_NAMESPACE, ""): set(),
-    (APP_CLUSTER_BINDING, ""): {"spec"},
-    (APP_CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef"},
-    (APP_CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
-    (APP_CLUSTER_BINDING, "spec.konnector"): set(),
-    (APP_CLUSTER_BINDING, "spec.konnector.overrides"): set(),
-    (CLUSTER_BINDING, ""): {"spec"},
-    (CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef", "providerPrettyName"},
-    (CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key"},
+    (api.API_SERVICE_BINDING, ""): set(),
+    (api.API_SERVICE_BINDING, "spec"): {"kubeconfigSecretRef"},
+    (api.API_SERVICE_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
+    (api.API_SERVICE_BINDING, "spec.permissionClaims.[]"): CLAIM | {"state"},
+    (api.API_SERVICE_EXPORT, ""): {"spec"},
+    (api.API_SERVICE_EXPORT, "spec"): {"group", "names", "scope", "versions", "informerScope"},
+    (api.API_SERVICE_EXPORT, "spec.names"): {"plural", "kind"},
+    (api.API_SERVICE_EXPORT, "spec.versions.[]"): {"name", "served", "storage", "schema"},
+    (api.API_SERVICE_EXPORT, "spec.permissionClaims.[]"): CLAIM,
+    (api.API_SERVICE_EXPORT, "status.acceptedNames"): {"plural", "kind"},
+    (api.API_SERVICE_EXPORT, "status.conditions.[]"): {"type", "status", "lastTransitionTime"},
+    (api.API_SERVICE_EXPORT_REQUEST, ""): {"spec"},
+    (api.API_SERVICE_EXPORT_REQUEST, "spec"): {"resources"},
+    (api.API_SERVICE_EXPORT_REQUEST, "spec.resources.[]"): {"resource"},
+    (api.API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"): CLAIM,
+    (api.API_SERVICE_EXPORT_TEMPLATE, ""): {"spec"},
+    (api.API_SERVICE_EXPORT_TEMPLATE, "spec"): {"APIServiceSelector"},
+    (api.API_SERVICE_EXPORT_TEMPLATE, "spec.APIServiceSelector"): {"resource"},
+    (api.API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"): CLAIM,
+    (api.API_SERVICE_NAMESPACE, ""): set(),
+    (api.APP_CLUSTER_BINDING, ""): {"spec"},
+    (api.APP_CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef"},
+    (api.APP_CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
+    (api.APP_CLUSTER_BINDING, "spec.konnector"): set(),
+    (api.APP_CLUSTER_BINDING, "spec.konnector.overrides"): set(),
+    (api.CLUSTER_BINDING, ""): {"spec"},
+    (api.CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef", "providerPrettyName"},
+    (api.CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key"},
 }
 
 
@@ -150,19 +144,19 @@ def test_required(kind, path, required):
 
 
 def test_the_rule_that_no_request_can_break():
-    assert rules(schema(APP_CLUSTER_BINDING)) == {
+    assert rules(schema(api.APP_CLUSTER_BINDING)) == {
         "self.metadata.name == oldSelf.metadata.name": "name is immutable"
     }
 
 
 def test_the_same_claim_stands_everywhere():
     places = [
-        at(API_SERVICE_EXPORT, "spec.permissionClaims.[]"),
-        at(API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"),
-        at(API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"),
+        at(api.API_SERVICE_EXPORT, "spec.permissionClaims.[]"),
+        at(api.API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"),
+        at(api.API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"),
     ]
     assert places[0] == places[1] == places[2]
-    accepted = at(API_SERVICE_BINDING, "spec.permissionClaims.[]")
+    accepted = at(api.API_SERVICE_BINDING, "spec.permissionClaims.[]")
     without = {k: v for k, v in accepted["properties"].items() if k != "state"}
     assert without == places[0]["properties"]
     assert rules(accepted) == rules(places[0])
@@ -177,5 +171,5 @@ CONTAINER = {
 
 
 def test_overrides_is_a_container_without_what_the_original_leaves_out():
-    overrides = at(APP_CLUSTER_BINDING, "spec.konnector.overrides")["properties"]
+    overrides = at(api.APP_CLUSTER_BINDING, "spec.konnector.overrides")["properties"]
     assert set(overrides) == CONTAINER

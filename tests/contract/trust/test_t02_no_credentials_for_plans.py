@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from klutchctl import repository
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET, Ref

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import konnector
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref

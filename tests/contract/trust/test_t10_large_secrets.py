@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import names

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text

@@ -3,8 +3,7 @@
 from functools import partial
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_TEMPLATE
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, labels_of, ref_of
 from reconciler.core.refs import SECRET, Ref
@@ -25,9 +24,9 @@ BOUND: Final = {keys.BOUND: "true"}
 
 async def name_in_template(scene: Scene, value: str) -> None:
     plane = scene.plane.cluster
-    for template in (await plane.list(API_SERVICE_EXPORT_TEMPLATE)).items:
+    for template in (await plane.list(api.API_SERVICE_EXPORT_TEMPLATE)).items:
         if get_text(template, "spec", "APIServiceSelector", "group") == scene.offer.group:
-            ref = ref_of(plane.name, API_SERVICE_EXPORT_TEMPLATE, template)
+            ref = ref_of(plane.name, api.API_SERVICE_EXPORT_TEMPLATE, template)
             body: Manifest = {"metadata": {"annotations": {keys.CARRIES: value}}}
             await plane.merge_patch(ref, body, manager="provider")
 
@@ -54,7 +53,7 @@ async def test_what_orders_a_control_plane_does_not_go_up(scene: Scene) -> None:
 
 async def test_an_app_cluster_cannot_name_what_goes_up(scene: Scene) -> None:
     async with story(scene) as told:
-        ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        ref = Ref(scene.app.name, api.API_SERVICE_BINDING, BIND, scene.offer.name)
         named: Manifest = {"metadata": {"annotations": {keys.CARRIES: "*"}}}
         await scene.app.cluster.merge_patch(ref, named, manager="developer")
         await told.settle(metadata={**METADATA, "annotations": {**ORDERS, keys.CARRIES: "*"}})
@@ -80,7 +79,7 @@ async def test_what_comes_down_is_listed_and_named_by_the_app_cluster(scene: Sce
 
         # What others write on a copy is theirs.
         await here.patch(SECRET, "creds", metadata={"labels": {"mine": "x"}})
-        ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        ref = Ref(scene.app.name, api.API_SERVICE_BINDING, BIND, scene.offer.name)
         named: Manifest = {"metadata": {"annotations": {keys.CARRIES: "team"}}}
         await scene.app.cluster.merge_patch(ref, named, manager="developer")
         await until(lambda: equals(_labels(here), {**DESCRIBED, **TEAM, "mine": "x"}))
@@ -114,5 +113,5 @@ async def _labels(end: End) -> dict[str, str]:
 
 
 async def _names(scene: Scene, value: str) -> bool:
-    live = await scene.on_plane(API_SERVICE_EXPORT, scene.offer.name)
+    live = await scene.on_plane(api.API_SERVICE_EXPORT, scene.offer.name)
     return annotations_of(live).get(keys.CARRIES) == value

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import conditions
 from reconciler.core.manifest import get_list
 from tests.support.backend import USUAL, backend

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import CONFIG_MAP, CRD, DEPLOYMENT, SECRET, SERVICE_ACCOUNT
 

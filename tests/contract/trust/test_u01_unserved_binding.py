@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import keys

@@ -10,13 +10,7 @@ from typing import Any
 
 from bind.app_cluster_binding.decide import decide
 from bind.app_cluster_binding.facts import Seen, Space, Terms
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import keys, names, refs
 from reconciler.core.decision import Apply, Create, Decision, Delete, Patch, Step, status_patch
 from reconciler.core.refs import Kind, Ref
@@ -98,14 +92,16 @@ class World:
         self.again: timedelta | None = None
         ref = {"namespace": "team-a", "name": "shop-kubeconfig", "key": "kubeconfig"}
         metadata = {"finalizers": [keys.APP_CLUSTER_BINDING_CLEANUP], **metadata}
-        self.key = (APP_CLUSTER_BINDING, "team-a", name)
+        self.key = (api.APP_CLUSTER_BINDING, "team-a", name)
         made = {
             "metadata": {"namespace": "team-a", "name": name, **metadata},
             "spec": {"kubeconfigSecretRef": ref, "apiExports": [DATABASES], **(spec or {})},
         }
-        self.put(APP_CLUSTER_BINDING, made)
+        self.put(api.APP_CLUSTER_BINDING, made)
         self.put(refs.SECRET, secret())
-        self.put(API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, SETTINGS_CLAIM))
+        self.put(
+            api.API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, SETTINGS_CLAIM)
+        )
 
     @property
     def app_cluster_binding(self) -> Any:
@@ -146,7 +142,7 @@ class World:
         return Seen(
             app_cluster_binding=live,
             source=self.get(refs.SECRET, ref["name"], ref["namespace"]),
-            templates=self._all(API_SERVICE_EXPORT_TEMPLATE),
+            templates=self._all(api.API_SERVICE_EXPORT_TEMPLATE),
             space=None if namespace is None else self._space(namespace, name),
             legacy=[
                 (kind, found)
@@ -160,15 +156,15 @@ class World:
         return Space(
             namespace=namespace,
             account=self.get(refs.SERVICE_ACCOUNT, names.BINDER, place),
-            cluster_binding=self.get(CLUSTER_BINDING, names.CLUSTER_BINDING, place),
+            cluster_binding=self.get(api.CLUSTER_BINDING, names.CLUSTER_BINDING, place),
             role=self.get(refs.ROLE, names.CONTROL_PLANE_CONNECTOR, place),
             role_binding=self.get(refs.ROLE_BINDING, names.CONTROL_PLANE_CONNECTOR, place),
             deployment=self.get(refs.DEPLOYMENT, names.konnector_deployment(name), place),
             secrets=self._all(refs.SECRET, place),
-            bindings=self._all(API_SERVICE_BINDING, place),
-            exports=self._all(API_SERVICE_EXPORT, place),
-            requests=self._all(API_SERVICE_EXPORT_REQUEST, place),
-            service_namespaces=self._all(API_SERVICE_NAMESPACE, place),
+            bindings=self._all(api.API_SERVICE_BINDING, place),
+            exports=self._all(api.API_SERVICE_EXPORT, place),
+            requests=self._all(api.API_SERVICE_EXPORT_REQUEST, place),
+            service_namespaces=self._all(api.API_SERVICE_NAMESPACE, place),
         )
 
     def _all(self, kind: Kind, namespace: str = "") -> list[Any]:
@@ -222,7 +218,7 @@ class World:
     def delete(self) -> None:
         """Ask for the deletion of the AppClusterBinding, now."""
         gone = {"metadata": {"deletionTimestamp": format_time(self.now)}}
-        self.change(APP_CLUSTER_BINDING, self.key[2], gone, "team-a")
+        self.change(api.APP_CLUSTER_BINDING, self.key[2], gone, "team-a")
 
     def pass_time(self, **span: float) -> None:
         self.now += timedelta(**span)
@@ -251,7 +247,7 @@ class World:
         assert (kind, place, metadata["name"]) not in self.objects, "it exists"
         assert manifest["apiVersion"] == kind.api_version
         body = {**manifest, "metadata": {**metadata, "creationTimestamp": format_time(self.now)}}
-        if kind == API_SERVICE_EXPORT_REQUEST:
+        if kind == api.API_SERVICE_EXPORT_REQUEST:
             body["status"] = {"phase": "Pending"}
         self.put(kind, body)
 

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from bind.app_cluster_binding.facts import Terms
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT_TEMPLATE
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.decision import Create, Delete, Patch
 from reconciler.core.manifest import get
@@ -85,7 +84,7 @@ def test_nothing_is_written_into_the_space_before_its_cluster_binding():
     (task,) = World().look().tasks
     assert [step.kind for step in task.steps if isinstance(step, Create)] == [
         NAMESPACE,
-        CLUSTER_BINDING,
+        api.CLUSTER_BINDING,
     ]
 
 
@@ -98,7 +97,7 @@ def test_every_write_tells_which_condition_says_that_it_failed():
     world = World(spec={"konnector": {"deploy": True}})
     tasks = [*world.look().tasks]
     world.put(NAMESPACE, {"metadata": {"name": SPACE}})
-    world.put(CLUSTER_BINDING, inside("cluster"))
+    world.put(api.CLUSTER_BINDING, inside("cluster"))
     tasks.extend(world.look().tasks)
     told = [task.failure.type for task in tasks if task.failure is not None]
     assert len(told) == len(tasks) == 8
@@ -200,11 +199,11 @@ def test_only_the_referenced_key_is_mirrored():
 def test_labels_of_others_stay():
     world = World()
     world.serve()
-    for kind, name in ((SECRET, "shop-kubeconfig"), (CLUSTER_BINDING, "cluster")):
+    for kind, name in ((SECRET, "shop-kubeconfig"), (api.CLUSTER_BINDING, "cluster")):
         mine = {"team": "x", keys.APP_CLUSTER_BINDING_NAME: None}
         world.change(kind, name, {"metadata": {"labels": mine}})
     world.serve()
-    for kind, name in ((SECRET, "shop-kubeconfig"), (CLUSTER_BINDING, "cluster")):
+    for kind, name in ((SECRET, "shop-kubeconfig"), (api.CLUSTER_BINDING, "cluster")):
         assert world.get(kind, name)["metadata"]["labels"] == {**LABELS, "team": "x"}
 
 
@@ -246,7 +245,7 @@ def test_one_failure_does_not_keep_the_others():
     world.serve()
     for kind, name in ((SERVICE_ACCOUNT, names.BINDER), (ROLE, CONNECTOR)):
         world.remove(kind, name)
-    world.remove(API_SERVICE_BINDING, "databases.shop.example")
+    world.remove(api.API_SERVICE_BINDING, "databases.shop.example")
     tasks = world.look().tasks
     assert [len(task.steps) for task in tasks] == [1, 1, 1]
 
@@ -295,7 +294,7 @@ def test_a_space_keeps_the_name_of_its_secret():
     ref = {"namespace": "team-a", "name": "new", "key": "kubeconfig"}
     world = World()
     world.serve()
-    world.change(APP_CLUSTER_BINDING, "shop", {"spec": {"kubeconfigSecretRef": ref}}, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", {"spec": {"kubeconfigSecretRef": ref}}, "team-a")
     world.put(SECRET, secret(name="new", data={"kubeconfig": b64(OTHER)}))
     world.serve()
     assert world.get(SECRET, "new") is None
@@ -323,7 +322,7 @@ def test_a_released_one_is_quiet():
     world.serve()
     spec = {"apiExports": [], "konnector": {"deploy": False}}
     marks = {"annotations": {keys.RELEASED: "2026-06-01T00:00:00Z"}}
-    world.change(APP_CLUSTER_BINDING, "shop", {"spec": spec, "metadata": marks}, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", {"spec": spec, "metadata": marks}, "team-a")
     world.remove(SECRET, "shop-kubeconfig", "team-a")
     world.serve()
     ready = world.app_cluster_binding["status"]["conditions"][0]
@@ -331,7 +330,7 @@ def test_a_released_one_is_quiet():
     assert world.serve() == 0
     assert world.get(NAMESPACE, SPACE)
     assert world.get(SECRET, "shop-kubeconfig")
-    assert world.get(API_SERVICE_BINDING, "databases.shop.example") is None
+    assert world.get(api.API_SERVICE_BINDING, "databases.shop.example") is None
 
 
 def test_who_comes_back_finds_the_space_as_it_was_left():
@@ -345,8 +344,8 @@ def test_who_comes_back_finds_the_space_as_it_was_left():
 def test_an_export_needs_only_its_template():
     world = World(spec={"apiExports": [{"group": " shop.example ", "resource": "databases "}]})
     world.serve()
-    assert world.get(API_SERVICE_EXPORT_REQUEST, "appclusterbinding-shop-databases-de5c2691")
-    world.remove(API_SERVICE_EXPORT_TEMPLATE, "databases", "platform")
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, "appclusterbinding-shop-databases-de5c2691")
+    world.remove(api.API_SERVICE_EXPORT_TEMPLATE, "databases", "platform")
     world.serve()
     assert world.conditions()["APIServiceBindingsReady"] == "Error APIServiceExportTemplateNotFound"
     assert DATABASES["resource"] in world.message("APIServiceBindingsReady")
@@ -357,6 +356,6 @@ def test_a_task_that_failed_is_told_until_it_is_mended():
     world.serve()
     wrong = {"type": "BindingSpaceReady", "status": "False", "lastTransitionTime": str(NOW)}
     held = [*world.app_cluster_binding["status"]["conditions"], wrong]
-    world.change(APP_CLUSTER_BINDING, "shop", {"status": {"conditions": held}}, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", {"status": {"conditions": held}}, "team-a")
     world.serve()
     assert world.conditions()["BindingSpaceReady"] == "True"

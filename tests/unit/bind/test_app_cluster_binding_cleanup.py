@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.decision import Delete, Note
 from reconciler.core.keys import FORCE_CLEANUP
@@ -27,7 +22,7 @@ from reconciler.core.times import format_time
 from tests.unit.bind.app_cluster_world import LABELS, NOW, SPACE, World, ago, export, inside
 
 DB = "databases.shop.example"
-SYNCED = (API_SERVICE_NAMESPACE, "prod")
+SYNCED = (api.API_SERVICE_NAMESPACE, "prod")
 WAITING, LATE = "Info Waiting", "Error DeadlineExceeded"
 
 
@@ -36,11 +31,11 @@ def served(policy: str = "", *, beat: str = "") -> World:
     marks = {"annotations": {keys.DELETION_POLICY: policy}} if policy else {}
     world = World(spec={"konnector": {"deploy": True}}, **marks)
     world.serve()
-    world.put(API_SERVICE_EXPORT, export(status="True"))
-    world.put(API_SERVICE_NAMESPACE, inside("prod", labels={}))
+    world.put(api.API_SERVICE_EXPORT, export(status="True"))
+    world.put(api.API_SERVICE_NAMESPACE, inside("prod", labels={}))
     if beat:
         status = {"lastHeartbeatTime": beat, "heartbeatInterval": "5m0s"}
-        world.change(CLUSTER_BINDING, "cluster", {"status": status})
+        world.change(api.CLUSTER_BINDING, "cluster", {"status": status})
     return world
 
 
@@ -53,17 +48,17 @@ def deleted(policy: str = "", *, beat: str = "") -> World:
 
 def annotate(world: World, **annotations: Any) -> None:
     marks = {"metadata": {"annotations": annotations}}
-    world.change(APP_CLUSTER_BINDING, "shop", marks, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", marks, "team-a")
 
 
 def drains(world: World) -> None:
     """Our konnector has seen the annotation and will not let go at once."""
-    world.change(API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
+    world.change(api.API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
 
 
 def done(world: World) -> None:
     """Our konnector is through: it takes its finalizer off."""
-    world.remove(API_SERVICE_BINDING, DB)
+    world.remove(api.API_SERVICE_BINDING, DB)
 
 
 KEEPING = {"nothing is said": "", "Release": "Release", "something else": "delete"}
@@ -76,12 +71,12 @@ def test_space_and_data_stay_unless_delete_is_said(policy):
     assert world.get(*SYNCED)
     namespace = world.get(NAMESPACE, SPACE)
     assert namespace["metadata"]["annotations"][keys.RELEASED] == "2026-06-01T12:00:00Z"
-    assert world.get(CLUSTER_BINDING, "cluster"), "it says whose the space is"
+    assert world.get(api.CLUSTER_BINDING, "cluster"), "it says whose the space is"
     deletes = {step.ref.kind for step in world.written if isinstance(step, Delete)}
     assert deletes == {
-        API_SERVICE_BINDING,
-        API_SERVICE_EXPORT,
-        API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_BINDING,
+        api.API_SERVICE_EXPORT,
+        api.API_SERVICE_EXPORT_REQUEST,
         DEPLOYMENT,
         SECRET,
     }
@@ -155,7 +150,7 @@ def test_a_space_that_goes_is_waited_for_to_its_end():
     world.change(NAMESPACE, SPACE, {"metadata": {"finalizers": ["kubernetes"]}})
     world.delete()
     world.serve()
-    world.remove(CLUSTER_BINDING, "cluster")
+    world.remove(api.CLUSTER_BINDING, "cluster")
     world.serve()
     assert world.conditions()["CleanedUp"] == WAITING
     for kind, namespace, name in list(world.objects):
@@ -180,13 +175,13 @@ def test_a_released_space_comes_back_to_who_asks_for_it_again():
 
 ORDER = {
     "Release": [
-        API_SERVICE_BINDING,
-        API_SERVICE_EXPORT_REQUEST,
-        API_SERVICE_EXPORT,
+        api.API_SERVICE_BINDING,
+        api.API_SERVICE_EXPORT_REQUEST,
+        api.API_SERVICE_EXPORT,
         DEPLOYMENT,
         SECRET,
     ],
-    "Delete": [API_SERVICE_BINDING, NAMESPACE],
+    "Delete": [api.API_SERVICE_BINDING, NAMESPACE],
 }
 
 
@@ -195,14 +190,14 @@ def test_each_thing_goes_when_the_one_before_it_is_gone(policy, order):
     world = served(policy, beat=ago(seconds=5))
     world.delete()
     world.serve()
-    marks = world.get(API_SERVICE_BINDING, DB)["metadata"]["annotations"]
+    marks = world.get(api.API_SERVICE_BINDING, DB)["metadata"]["annotations"]
     assert marks[keys.DELETION_POLICY] == policy
     drains(world)
     world.serve()
     assert world.conditions()["CleanedUp"] == WAITING
     assert keys.DRAIN in world.message("CleanedUp")
     done(world)
-    world.put(API_SERVICE_EXPORT, export(status="False"))
+    world.put(api.API_SERVICE_EXPORT, export(status="False"))
     world.serve()
     assert world.app_cluster_binding is None
     assert [step.ref.kind for step in world.written if isinstance(step, Delete)] == order
@@ -220,8 +215,8 @@ def test_a_konnector_that_says_it_still_syncs_keeps_its_rights():
     world = deleted(beat=ago(seconds=5))
     world.pass_time(seconds=10)
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB) is None
-    assert world.get(API_SERVICE_EXPORT, DB)
+    assert world.get(api.API_SERVICE_BINDING, DB) is None
+    assert world.get(api.API_SERVICE_EXPORT, DB)
     assert DB in world.message("CleanedUp")
     world.pass_time(minutes=10)
     world.serve()
@@ -230,10 +225,12 @@ def test_a_konnector_that_says_it_still_syncs_keeps_its_rights():
 
 def test_bindings_of_others_are_let_go_too():
     world = served("Delete")
-    world.put(API_SERVICE_BINDING, inside("x.y", labels={}, metadata={"finalizers": [keys.DRAIN]}))
+    world.put(
+        api.API_SERVICE_BINDING, inside("x.y", labels={}, metadata={"finalizers": [keys.DRAIN]})
+    )
     world.delete()
     world.serve()
-    assert world.get(API_SERVICE_BINDING, "x.y")["metadata"]["deletionTimestamp"]
+    assert world.get(api.API_SERVICE_BINDING, "x.y")["metadata"]["deletionTimestamp"]
     assert world.get(NAMESPACE, SPACE)["metadata"].get("deletionTimestamp") is None
 
 
@@ -280,10 +277,10 @@ def test_who_forces_goes_on_without_the_konnector(policy, stays):
 def test_forcing_takes_off_no_finalizer_of_others():
     world = gone_for_good("Delete")
     theirs = {"metadata": {"finalizers": ["example.com/backup", keys.DRAIN]}}
-    world.change(API_SERVICE_BINDING, DB, theirs)
+    world.change(api.API_SERVICE_BINDING, DB, theirs)
     annotate(world, **{FORCE_CLEANUP: "true"})
     world.serve()
-    left = world.get(API_SERVICE_BINDING, DB)["metadata"]["finalizers"]
+    left = world.get(api.API_SERVICE_BINDING, DB)["metadata"]["finalizers"]
     assert left == ["example.com/backup"]
     assert "example.com/backup" in world.message("CleanedUp")
     assert world.get(NAMESPACE, SPACE)["metadata"].get("deletionTimestamp") is None
@@ -294,12 +291,12 @@ def test_who_forces_is_rid_of_a_konnector_that_holds_its_bindings(policy):
     world = gone_for_good(policy)
     for name in (DB, "x.y"):
         holding = inside(name, labels={}, metadata={"finalizers": ["evil.example/stay"]})
-        world.put(API_SERVICE_BINDING, holding)
+        world.put(api.API_SERVICE_BINDING, holding)
     world.serve()
     assert world.get(DEPLOYMENT, "konnector-shop")
     annotate(world, **{FORCE_CLEANUP: "true"})
     world.serve()
-    for kind in (DEPLOYMENT, SECRET, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST):
+    for kind in (DEPLOYMENT, SECRET, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST):
         left = [name for of, place, name in world.objects if (of, place) == (kind, SPACE)]
         assert left == []
     assert "evil.example/stay" in world.message("CleanedUp")
@@ -312,18 +309,18 @@ def test_who_forces_is_rid_of_a_konnector_that_keeps_asking(policy):
     world = gone_for_good(policy)
     annotate(world, **{FORCE_CLEANUP: "true"})
     held = {"finalizers": ["evil.example/stay"]}
-    world.put(API_SERVICE_EXPORT_REQUEST, inside("more", labels=LABELS, metadata=held))
+    world.put(api.API_SERVICE_EXPORT_REQUEST, inside("more", labels=LABELS, metadata=held))
     world.serve()
     assert world.get(DEPLOYMENT, "konnector-shop") is None
 
 
 def test_a_request_that_others_made_stays():
     world = served()
-    world.put(API_SERVICE_EXPORT_REQUEST, inside("theirs", labels={}))
+    world.put(api.API_SERVICE_EXPORT_REQUEST, inside("theirs", labels={}))
     world.delete()
     world.serve()
     assert world.app_cluster_binding is None
-    assert world.get(API_SERVICE_EXPORT_REQUEST, "theirs", SPACE)
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, "theirs", SPACE)
 
 
 @pytest.mark.parametrize("value", ["false", "yes", ""])
@@ -414,28 +411,28 @@ def test_it_can_be_deleted_long_after_it_was_asked_for():
 
 EVENTS = {
     "a heartbeat": lambda world: world.change(
-        CLUSTER_BINDING, "cluster", {"status": {"lastHeartbeatTime": format_time(world.now)}}
+        api.CLUSTER_BINDING, "cluster", {"status": {"lastHeartbeatTime": format_time(world.now)}}
     ),
     "the konnector holds": drains,
     "the konnector lets go": lambda world: world.change(
-        API_SERVICE_BINDING, DB, {"metadata": {"finalizers": []}}
+        api.API_SERVICE_BINDING, DB, {"metadata": {"finalizers": []}}
     ),
-    "sync has stopped": lambda world: world.put(API_SERVICE_EXPORT, export(status="False")),
+    "sync has stopped": lambda world: world.put(api.API_SERVICE_EXPORT, export(status="False")),
     "a minute": lambda world: world.pass_time(minutes=1),
     "an hour": lambda world: world.pass_time(hours=1),
     "forced": lambda world: annotate(world, **{FORCE_CLEANUP: "true"}),
     "unlisted": lambda world: world.change(
-        APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": []}}, "team-a"
+        api.APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": []}}, "team-a"
     ),
     "the kubeconfig is lost": lambda world: world.objects.pop(
         (SECRET, "team-a", "shop-kubeconfig"), None
     ),
     "unlabelled": lambda world: world.change(
-        CLUSTER_BINDING, "cluster", {"metadata": {"labels": {"a": "b"}}}
+        api.CLUSTER_BINDING, "cluster", {"metadata": {"labels": {"a": "b"}}}
     ),
     "deleted": lambda world: world.delete(),
 }
-KEPT = (NAMESPACE, CLUSTER_BINDING, API_SERVICE_NAMESPACE)
+KEPT = (NAMESPACE, api.CLUSTER_BINDING, api.API_SERVICE_NAMESPACE)
 
 
 @given(
@@ -448,7 +445,7 @@ def test_whatever_happens_without_delete_the_data_stays(policy, beat, events):
     for event in (*events, "deleted"):
         if world.app_cluster_binding is None:
             break
-        if world.get(API_SERVICE_BINDING, DB) is None and "konnector" in event:
+        if world.get(api.API_SERVICE_BINDING, DB) is None and "konnector" in event:
             continue
         EVENTS[event](world)
         world.serve()

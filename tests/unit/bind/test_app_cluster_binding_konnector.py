@@ -9,7 +9,7 @@ import yaml
 
 from bind.app_cluster_binding.decide import decide
 from bind.app_cluster_binding.facts import Terms
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core.decision import Apply, Patch
 from reconciler.core.manifest import get, get_map, get_maps
 from reconciler.core.refs import DEPLOYMENT

@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-)
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import SECRET
@@ -41,41 +36,41 @@ def served(*exports: Any, **metadata: Any) -> World:
 
 
 def lists(world: World, *exports: Any) -> None:
-    world.change(APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": list(exports)}}, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": list(exports)}}, "team-a")
 
 
 def beats(world: World, time: str = "", interval: str = "5m0s") -> None:
     """The konnector lives: its last heartbeat was just now, or at `time`."""
     beat = {"lastHeartbeatTime": time or ago(seconds=5), "heartbeatInterval": interval}
-    world.change(CLUSTER_BINDING, "cluster", {"status": beat})
+    world.change(api.CLUSTER_BINDING, "cluster", {"status": beat})
 
 
 def status(world: World, name: str = DB_REQUEST, **fields: Any) -> None:
-    world.change(API_SERVICE_EXPORT_REQUEST, name, {"status": fields})
+    world.change(api.API_SERVICE_EXPORT_REQUEST, name, {"status": fields})
 
 
 def claims(world: World) -> Any:
-    return get(world.get(API_SERVICE_BINDING, DB), "spec", "permissionClaims")
+    return get(world.get(api.API_SERVICE_BINDING, DB), "spec", "permissionClaims")
 
 
 def asked(world: World) -> str:
-    request = world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    request = world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
     return get_text(request, "spec", "resources", 0, "resource")
 
 
 def test_one_resource_without_template_stops_no_other():
     world = World(spec={"apiExports": [DATABASES, QUEUES]})
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB)
-    assert world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    assert world.get(API_SERVICE_BINDING, QUEUE) is None
+    assert world.get(api.API_SERVICE_BINDING, DB)
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    assert world.get(api.API_SERVICE_BINDING, QUEUE) is None
     assert world.conditions()["APIServiceBindingsReady"] == MISSING
     assert world.message("APIServiceBindingsReady") == (
         f"No APIServiceExportTemplate offers {QUEUE}."
     )
-    world.put(API_SERVICE_EXPORT_TEMPLATE, template(QUEUES))
+    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(QUEUES))
     world.serve()
-    assert world.get(API_SERVICE_BINDING, QUEUE)
+    assert world.get(api.API_SERVICE_BINDING, QUEUE)
     assert world.conditions()["APIServiceBindingsReady"] == "True"
 
 
@@ -83,18 +78,18 @@ def test_one_resource_without_template_does_not_stop_pruning():
     world = served()
     lists(world, QUEUES)
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB) is None
-    assert world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST) is None
+    assert world.get(api.API_SERVICE_BINDING, DB) is None
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST) is None
 
 
 def test_a_template_that_goes_takes_nothing_along():
     world = served()
-    world.put(API_SERVICE_EXPORT, export())
-    world.remove(API_SERVICE_EXPORT_TEMPLATE, "databases", "platform")
+    world.put(api.API_SERVICE_EXPORT, export())
+    world.remove(api.API_SERVICE_EXPORT_TEMPLATE, "databases", "platform")
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB)
-    assert world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    assert world.get(API_SERVICE_EXPORT, DB)
+    assert world.get(api.API_SERVICE_BINDING, DB)
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    assert world.get(api.API_SERVICE_EXPORT, DB)
 
 
 def test_no_claim_is_accepted_for_somebody():
@@ -107,7 +102,7 @@ def test_claims_of_the_template_are_accepted_where_it_is_asked_for():
 
 def test_a_binding_that_says_nothing_of_claims_gets_them_later():
     world = served()
-    world.change(APP_CLUSTER_BINDING, "shop", {"metadata": ACCEPT}, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", {"metadata": ACCEPT}, "team-a")
     world.serve()
     assert claims(world) == ACCEPTED
 
@@ -123,7 +118,7 @@ DECIDED = {
 @pytest.mark.parametrize("metadata", [{}, ACCEPT], ids=["not asked for", "accepting"])
 def test_claims_that_were_decided_stay(decided, metadata):
     world = served(**metadata)
-    world.change(API_SERVICE_BINDING, DB, {"spec": {"permissionClaims": decided}})
+    world.change(api.API_SERVICE_BINDING, DB, {"spec": {"permissionClaims": decided}})
     assert world.serve() == 0
     assert claims(world) == decided
 
@@ -131,7 +126,7 @@ def test_claims_that_were_decided_stay(decided, metadata):
 def test_what_a_template_offers_later_is_only_offered():
     world = served(**ACCEPT)
     wider = {**SETTINGS_CLAIM, "selector": {"names": ["*"], "namespaces": ["*"]}}
-    world.put(API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, wider))
+    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, wider))
     assert world.serve() == 0
     assert claims(world) == ACCEPTED
 
@@ -139,19 +134,22 @@ def test_what_a_template_offers_later_is_only_offered():
 def test_foreign_labels_stay_and_ours_come_back():
     world = served()
     mine = {"binding": "x", keys.APP_CLUSTER_BINDING_NAME: "wrong"}
-    world.change(API_SERVICE_BINDING, DB, {"metadata": {"labels": mine}})
+    world.change(api.API_SERVICE_BINDING, DB, {"metadata": {"labels": mine}})
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB)["metadata"]["labels"] == {**LABELS, "binding": "x"}
+    assert world.get(api.API_SERVICE_BINDING, DB)["metadata"]["labels"] == {
+        **LABELS,
+        "binding": "x",
+    }
 
 
 def test_a_binding_to_another_secret_is_named_and_left():
     world = served()
-    world.change(API_SERVICE_BINDING, DB, {"spec": {"kubeconfigSecretRef": {"name": "x"}}})
-    before = world.get(API_SERVICE_BINDING, DB)
+    world.change(api.API_SERVICE_BINDING, DB, {"spec": {"kubeconfigSecretRef": {"name": "x"}}})
+    before = world.get(api.API_SERVICE_BINDING, DB)
     world.serve()
     assert world.conditions()["APIServiceBindingsReady"] == "Error APIServiceBindingInvalid"
     assert f"{SPACE}/x" in world.message("APIServiceBindingsReady")
-    assert world.get(API_SERVICE_BINDING, DB) == before
+    assert world.get(api.API_SERVICE_BINDING, DB) == before
 
 
 def test_the_same_resource_twice_is_bound_once():
@@ -162,21 +160,21 @@ def test_the_same_resource_twice_is_bound_once():
 def test_an_existing_export_needs_no_request_and_stays():
     world = World()
     world.serve()
-    world.remove(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    world.put(API_SERVICE_EXPORT, export())
+    world.remove(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    world.put(api.API_SERVICE_EXPORT, export())
     assert world.serve() == 0
-    assert world.get(API_SERVICE_EXPORT, DB)
+    assert world.get(api.API_SERVICE_EXPORT, DB)
 
 
 def test_an_export_that_is_lost_after_its_request_expired_is_requested_again():
     world = World()
     world.serve()
-    world.remove(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
-    world.put(API_SERVICE_EXPORT, export())
+    world.remove(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    world.put(api.API_SERVICE_EXPORT, export())
     world.serve()
-    world.remove(API_SERVICE_EXPORT, DB)
+    world.remove(api.API_SERVICE_EXPORT, DB)
     world.serve()
-    assert world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
 
 
 READY = {"type": "ExportsReady", "status": "True"}
@@ -209,10 +207,10 @@ STATES = {
 @pytest.mark.parametrize(("fields", "said", "replaced"), STATES.values(), ids=STATES)
 def test_a_request_without_an_export(fields, said, replaced):
     world = served()
-    uid = world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)["metadata"]["uid"]
+    uid = world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)["metadata"]["uid"]
     status(world, **fields)
     world.serve()
-    found = world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
+    found = world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST)
     assert (found["metadata"]["uid"] != uid) is replaced
     assert world.conditions().get("ExportsReady", "") == said
     assert ("no CRD" in world.message("ExportsReady")) if said else True
@@ -231,12 +229,12 @@ def test_an_export_that_is_not_seen_yet_is_looked_for_again():
 def test_two_templates_of_one_name_ask_one_after_the_other():
     world = World(spec={"apiExports": [DATABASES, QUEUES]})
     world.put(
-        API_SERVICE_EXPORT_TEMPLATE,
+        api.API_SERVICE_EXPORT_TEMPLATE,
         template(QUEUES, name="databases", namespace="zoo"),
     )
     world.serve()
     assert asked(world) == "databases"
-    world.put(API_SERVICE_EXPORT, export())
+    world.put(api.API_SERVICE_EXPORT, export())
     assert world.serve() == 0
     status(world, phase="Succeeded")
     world.serve()
@@ -245,38 +243,38 @@ def test_two_templates_of_one_name_ask_one_after_the_other():
 
 def test_the_first_template_by_namespace_and_name_counts():
     world = World()
-    world.put(API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, namespace="a", name="other"))
+    world.put(api.API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, namespace="a", name="other"))
     world.serve()
-    assert world.get(API_SERVICE_EXPORT_REQUEST, DB_REQUEST) is None
+    assert world.get(api.API_SERVICE_EXPORT_REQUEST, DB_REQUEST) is None
 
 
 def test_what_leaves_the_list_leaves_the_space():
     world = served()
-    world.put(API_SERVICE_EXPORT, export())
+    world.put(api.API_SERVICE_EXPORT, export())
     lists(world)
     world.serve()
-    kinds = (API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+    kinds = (api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT, api.API_SERVICE_EXPORT_REQUEST)
     assert [key for key in world.objects if key[0] in kinds] == []
 
 
 def test_bindings_of_others_are_not_pruned():
     world = served()
-    world.put(API_SERVICE_BINDING, inside("x.y", labels={}))
+    world.put(api.API_SERVICE_BINDING, inside("x.y", labels={}))
     elsewhere = inside("z.y")
     elsewhere["metadata"]["namespace"] = "elsewhere"
-    world.put(API_SERVICE_BINDING, elsewhere)
+    world.put(api.API_SERVICE_BINDING, elsewhere)
     world.serve()
-    assert world.get(API_SERVICE_BINDING, "x.y")
-    assert world.get(API_SERVICE_BINDING, "z.y", "elsewhere")
+    assert world.get(api.API_SERVICE_BINDING, "x.y")
+    assert world.get(api.API_SERVICE_BINDING, "z.y", "elsewhere")
 
 
 def test_a_living_konnector_gets_a_moment_to_drain():
     world = served()
-    world.put(API_SERVICE_EXPORT, export(status="True"))
+    world.put(api.API_SERVICE_EXPORT, export(status="True"))
     beats(world)
     lists(world)
     world.serve()
-    bound = world.get(API_SERVICE_BINDING, DB)
+    bound = world.get(api.API_SERVICE_BINDING, DB)
     assert bound["metadata"]["annotations"][keys.DELETION_POLICY] == "Release"
     assert "deletionTimestamp" not in bound["metadata"]
     assert world.conditions()["APIServiceBindingsReady"] == "Info Draining"
@@ -284,11 +282,11 @@ def test_a_living_konnector_gets_a_moment_to_drain():
     assert world.again.total_seconds() == 10
     world.pass_time(seconds=10)
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB) is None
-    assert world.get(API_SERVICE_EXPORT, DB), "the konnector still says that it is connected"
-    world.put(API_SERVICE_EXPORT, export(status="False"))
+    assert world.get(api.API_SERVICE_BINDING, DB) is None
+    assert world.get(api.API_SERVICE_EXPORT, DB), "the konnector still says that it is connected"
+    world.put(api.API_SERVICE_EXPORT, export(status="False"))
     world.serve()
-    assert world.get(API_SERVICE_EXPORT, DB) is None
+    assert world.get(api.API_SERVICE_EXPORT, DB) is None
     assert world.conditions()["APIServiceBindingsReady"] == "True"
 
 
@@ -297,9 +295,9 @@ def test_a_konnector_that_drains_is_waited_for():
     beats(world)
     lists(world)
     world.serve()
-    world.change(API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
+    world.change(api.API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
     world.serve()
-    bound = world.get(API_SERVICE_BINDING, DB)
+    bound = world.get(api.API_SERVICE_BINDING, DB)
     assert bound["metadata"]["deletionTimestamp"]
     assert world.serve() == 0
 
@@ -308,20 +306,20 @@ def test_a_konnector_that_never_lets_go_loses_what_is_not_listed_once_somebody_s
     world = served()
     beats(world)
     lists(world)
-    world.put(API_SERVICE_EXPORT, export(status="True"))
+    world.put(api.API_SERVICE_EXPORT, export(status="True"))
     held = {"finalizers": ["evil.example/stay", keys.DRAIN]}
-    world.change(API_SERVICE_BINDING, DB, {"metadata": held})
+    world.change(api.API_SERVICE_BINDING, DB, {"metadata": held})
     world.serve()
     world.pass_time(minutes=1)
     beats(world)
     world.serve()
-    assert world.get(API_SERVICE_EXPORT, DB)
+    assert world.get(api.API_SERVICE_EXPORT, DB)
     assert "force-cleanup=true" in world.message("APIServiceBindingsReady")
     marks = {"metadata": {"annotations": {keys.FORCE_CLEANUP: "true"}}}
-    world.change(APP_CLUSTER_BINDING, "shop", marks, "team-a")
+    world.change(api.APP_CLUSTER_BINDING, "shop", marks, "team-a")
     world.serve()
-    assert world.get(API_SERVICE_EXPORT, DB) is None
-    assert world.get(API_SERVICE_BINDING, DB)["metadata"]["finalizers"] == ["evil.example/stay"]
+    assert world.get(api.API_SERVICE_EXPORT, DB) is None
+    assert world.get(api.API_SERVICE_BINDING, DB)["metadata"]["finalizers"] == ["evil.example/stay"]
 
 
 def test_a_konnector_cannot_have_itself_waited_for_until_the_end_of_time():
@@ -329,9 +327,9 @@ def test_a_konnector_cannot_have_itself_waited_for_until_the_end_of_time():
     beats(world)
     lists(world)
     ends = {keys.DELETION_POLICY: "Release", keys.DRAINING: "9999-01-01T00:00:00Z"}
-    world.change(API_SERVICE_BINDING, DB, {"metadata": {"annotations": ends}})
+    world.change(api.API_SERVICE_BINDING, DB, {"metadata": {"annotations": ends}})
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB) is None
+    assert world.get(api.API_SERVICE_BINDING, DB) is None
 
 
 def test_who_is_listed_again_in_time_is_not_let_go():
@@ -341,7 +339,7 @@ def test_who_is_listed_again_in_time_is_not_let_go():
     world.serve()
     lists(world, DATABASES)
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB)["metadata"]["annotations"] == {}
+    assert world.get(api.API_SERVICE_BINDING, DB)["metadata"]["annotations"] == {}
     world.pass_time(minutes=1)
     assert world.serve() == 0
 
@@ -366,7 +364,7 @@ def test_a_konnector_lives_by_its_heartbeat(beat):
         beats(world, time, *interval)
     lists(world)
     world.serve()
-    assert (world.get(API_SERVICE_BINDING, DB) is not None) is waits
+    assert (world.get(api.API_SERVICE_BINDING, DB) is not None) is waits
 
 
 def test_pruning_needs_no_kubeconfig():
@@ -374,5 +372,5 @@ def test_pruning_needs_no_kubeconfig():
     lists(world)
     world.remove(SECRET, "shop-kubeconfig", "team-a")
     world.serve()
-    assert world.get(API_SERVICE_BINDING, DB) is None
+    assert world.get(api.API_SERVICE_BINDING, DB) is None
     assert world.conditions()["SecretValid"] == "Error KubeconfigSecretNotFound"

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_NAMESPACE,
-)
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, SECRET, Kind
 from tests.unit.bind.app_cluster_world import LABELS, SPACE, World, inside
@@ -46,44 +41,44 @@ BY_KLUTCHCTL = inside(
 )
 USABLE = {
     "nothing is in it": held(),
-    "bindings that klutchctl prepared": held((API_SERVICE_BINDING, BY_KLUTCHCTL)),
-    "a ClusterBinding with both labels": held((CLUSTER_BINDING, inside("cluster"))),
+    "bindings that klutchctl prepared": held((api.API_SERVICE_BINDING, BY_KLUTCHCTL)),
+    "a ClusterBinding with both labels": held((api.CLUSTER_BINDING, inside("cluster"))),
     "one label is enough where none contradicts": held(
-        (CLUSTER_BINDING, inside("cluster", labels=ONE_LABEL))
+        (api.CLUSTER_BINDING, inside("cluster", labels=ONE_LABEL))
     ),
     "a mirrored Secret": held((SECRET, inside("shop-kubeconfig", type="Opaque", data={}))),
     "an administrator hands it over by labels": held(
         (SECRET, inside("app", labels={})), labels=LABELS
     ),
     "the ClusterBinding counts more than what a konnector can write": held(
-        (CLUSTER_BINDING, inside("cluster")),
-        (API_SERVICE_EXPORT_REQUEST, inside("x", labels=OTHERS)),
+        (api.CLUSTER_BINDING, inside("cluster")),
+        (api.API_SERVICE_EXPORT_REQUEST, inside("x", labels=OTHERS)),
     ),
 }
 SOMEBODY_ELSES = {
     "our ClusterBinding is that of a Namespace before it": (
         held(
-            (CLUSTER_BINDING, inside("cluster", metadata={"creationTimestamp": EARLIER})),
+            (api.CLUSTER_BINDING, inside("cluster", metadata={"creationTimestamp": EARLIER})),
             (SECRET, inside("app", labels={})),
         ),
         "Secret app, which is of no AppClusterBinding",
     ),
     "another's ClusterBinding": (
-        held((CLUSTER_BINDING, inside("cluster", labels=OTHERS))),
+        held((api.CLUSTER_BINDING, inside("cluster", labels=OTHERS))),
         "AppClusterBinding team/a-shop",
     ),
     "another's by its Namespace": (held(labels=OTHERS), "AppClusterBinding team/a-shop"),
     "another's ClusterBinding, and bindings of ours": (
         held(
-            (CLUSTER_BINDING, inside("cluster", labels=OTHERS)),
-            (API_SERVICE_BINDING, BY_KLUTCHCTL),
+            (api.CLUSTER_BINDING, inside("cluster", labels=OTHERS)),
+            (api.API_SERVICE_BINDING, BY_KLUTCHCTL),
         ),
         "AppClusterBinding team/a-shop",
     ),
     "bindings of two": (
         held(
-            (API_SERVICE_BINDING, BY_KLUTCHCTL),
-            (API_SERVICE_BINDING, inside("queues.shop.example", labels=OTHERS)),
+            (api.API_SERVICE_BINDING, BY_KLUTCHCTL),
+            (api.API_SERVICE_BINDING, inside("queues.shop.example", labels=OTHERS)),
         ),
         "AppClusterBinding team/a-shop",
     ),
@@ -93,22 +88,22 @@ SOMEBODY_ELSES = {
     ),
     "a space of default mode": (
         held(
-            (CLUSTER_BINDING, inside("cluster", labels={})),
+            (api.CLUSTER_BINDING, inside("cluster", labels={})),
             annotations={keys.IDENTITY: "alice#cfWssD"},
         ),
         "without AppClusterBinding",
     ),
     "a ClusterBinding of nobody": (
-        held((CLUSTER_BINDING, inside("cluster", labels={}))),
+        held((api.CLUSTER_BINDING, inside("cluster", labels={}))),
         "holds ClusterBinding cluster",
     ),
     "an ordinary namespace with Secrets": (
         held((SECRET, inside("app", labels={}))),
         "holds Secret app",
     ),
-    "an export": (held((API_SERVICE_EXPORT, inside(NAMED, labels={}))), f"Export {NAMED}"),
+    "an export": (held((api.API_SERVICE_EXPORT, inside(NAMED, labels={}))), f"Export {NAMED}"),
     "an app namespace": (
-        held((API_SERVICE_NAMESPACE, inside("prod", labels={}))),
+        held((api.API_SERVICE_NAMESPACE, inside("prod", labels={}))),
         "APIServiceNamespace prod",
     ),
 }
@@ -119,20 +114,20 @@ def test_it_is_used(world):
     world = copy.deepcopy(world)
     world.serve()
     assert world.conditions() == {"SecretValid": "True", "KonnectorDeployed": "True"}
-    assert world.get(CLUSTER_BINDING, "cluster")["metadata"]["labels"] == LABELS
+    assert world.get(api.CLUSTER_BINDING, "cluster")["metadata"]["labels"] == LABELS
     assert world.serve() == 0
 
 
 @pytest.mark.parametrize(("world", "named"), SOMEBODY_ELSES.values(), ids=SOMEBODY_ELSES)
 def test_nothing_is_written_into_it(world, named):
     world = copy.deepcopy(world)
-    before = {key: one for key, one in world.objects.items() if key[0] != APP_CLUSTER_BINDING}
+    before = {key: one for key, one in world.objects.items() if key[0] != api.APP_CLUSTER_BINDING}
     world.serve()
     assert world.conditions()["BindingSpaceReady"] == TAKEN
     message = world.message("BindingSpaceReady")
     assert SPACE in message
     assert named in message
-    assert {k: o for k, o in world.objects.items() if k[0] != APP_CLUSTER_BINDING} == before
+    assert {k: o for k, o in world.objects.items() if k[0] != api.APP_CLUSTER_BINDING} == before
     assert world.serve() == 0
 
 
@@ -145,13 +140,13 @@ def test_nothing_of_it_is_deleted(name, policy):
     for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
         world.put(kind, {"metadata": {"name": legacy}})
     world.change(
-        APP_CLUSTER_BINDING,
+        api.APP_CLUSTER_BINDING,
         "shop",
         {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}},
         "team-a",
     )
     world.delete()
-    before = {key: one for key, one in world.objects.items() if key[0] != APP_CLUSTER_BINDING}
+    before = {key: one for key, one in world.objects.items() if key[0] != api.APP_CLUSTER_BINDING}
     world.serve()
     assert world.app_cluster_binding is None
     assert world.objects == before
@@ -168,4 +163,4 @@ def test_a_space_that_is_being_deleted_is_waited_for():
         del world.objects[key]
     world.serve()
     assert world.conditions()["BindingSpaceReady"] == "True"
-    assert world.get(API_SERVICE_BINDING, NAMED)
+    assert world.get(api.API_SERVICE_BINDING, NAMED)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.exports import by_resource, offered_resource
+from reconciler.api import by_resource, offered_resource
 from reconciler.blueprints import export as exports_of
 from reconciler.core.manifest import get, name_of, put
 from tests.support.space_objects import SPACE, crd, live_like, template, version

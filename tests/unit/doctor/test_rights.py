@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from klutchctl import main
-from reconciler.api.bindings import APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_EXPORT, APP_CLUSTER_BINDING
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions

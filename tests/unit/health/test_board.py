@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
@@ -42,14 +41,14 @@ EMPTY = fleet(plane(), cluster())
 
 def beating(here, ago=timedelta(minutes=1)):
     time = format_time(NOW - ago)
-    change(here, PLANE, CLUSTER_BINDING, "cluster", time, "status", "lastHeartbeatTime")
+    change(here, PLANE, api.CLUSTER_BINDING, "cluster", time, "status", "lastHeartbeatTime")
 
 
 def healthy(mode="Direct"):
     """Return a world in which a konnector has done its work."""
     here = applied(mode=mode)
     where = "shop" if mode == "Direct" else PLANE
-    change(here, where, API_SERVICE_BINDING, POSTGRES, CONDITIONS, "status", "conditions")
+    change(here, where, api.API_SERVICE_BINDING, POSTGRES, CONDITIONS, "status", "conditions")
     if mode == "Direct":
         beating(here)
     return here
@@ -81,7 +80,7 @@ def test_a_fleet_that_is_fine():
 def test_only_what_is_otherwise_fine_asks_for_its_crd():
     here = healthy()
     assert view_of(FLEET, here.live(FLEET)).clusters["shop"].awaited() == {POSTGRES}
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     assert view_of(FLEET, here.live(FLEET)).clusters["shop"].awaited() == frozenset()
 
 
@@ -154,8 +153,8 @@ def test_a_cluster_that_left_the_files_is_shown_with_its_units():
 
 def test_a_released_cluster_says_since_when():
     here = healthy()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     space = space_of(here)
     told = "2026-11-01T00:00:00Z"
     change(here, PLANE, NAMESPACE, space, told, "metadata", "annotations", keys.RELEASED)
@@ -176,9 +175,9 @@ def test_a_binding_may_keep_another_secret_only_where_that_leads_to_the_space_as
     here = applied(*both)
     beating(here)
     for name in (POSTGRES, SEARCH):
-        change(here, "shop", API_SERVICE_BINDING, name, CONDITIONS, "status", "conditions")
+        change(here, "shop", api.API_SERVICE_BINDING, name, CONDITIONS, "status", "conditions")
     path, space = ("spec", "kubeconfigSecretRef", "name"), space_of(here)
-    change(here, "shop", API_SERVICE_BINDING, SEARCH, "second", *path)
+    change(here, "shop", api.API_SERVICE_BINDING, SEARCH, "second", *path)
     here.objects("shop").append(secret_leading_to(space, space, "second"))
     of = fleet(plane(), cluster(), *both)
     assert {state for _, state, _ in states(shown(here, of))} == {State.READY}
@@ -212,15 +211,15 @@ def test_app_cluster_binding_mode_looks_at_the_control_plane():
     assert states(shown(here, of)) == [(UNIT, State.DEGRADED, "ExportPending")]
     space = names.app_cluster_binding_space("klutch-fleet", "shop")
     for kind, name, status in (
-        (API_SERVICE_EXPORT, POSTGRES, {}),
-        (CLUSTER_BINDING, "cluster", {"lastHeartbeatTime": format_time(NOW)}),
+        (api.API_SERVICE_EXPORT, POSTGRES, {}),
+        (api.CLUSTER_BINDING, "cluster", {"lastHeartbeatTime": format_time(NOW)}),
     ):
         metadata = {"name": name, "namespace": space}
         typed = {"apiVersion": kind.api_version, "kind": kind.kind}
         here.control_plane.append({**typed, "metadata": metadata, "status": status})
     assert states(shown(here, of)) == [(UNIT, State.READY, "")]
-    change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    change(here, PLANE, api.APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     assert states(shown(here, of)) == [(UNIT, State.DEGRADED, "ExportMissing")]
 
 
@@ -273,9 +272,9 @@ def test_what_leaves_is_not_gone_because_nobody_can_see_it(of, unread):
     assert again.clusters == after.clusters
     here.unseen.clear()
     assert remembering(again, shown(here, of)) == shown(here, of)
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
     assert list(remembering(again, shown(here, of)).units) == []
 
 
@@ -291,7 +290,7 @@ def test_an_old_heartbeat_keeps_its_own_memory():
 def test_looks_tell_when_something_went_missing():
     here = healthy()
     before = shown(here)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     alone = shown(here)
     (one,) = remembering(before, replace(alone, time=later(1))).units
     assert (one.health.state, one.health.exact) == (State.DEGRADED, False)
@@ -304,7 +303,7 @@ def test_looks_tell_when_something_went_missing():
 
 def test_an_outage_does_not_make_what_is_missing_younger():
     here = healthy()
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     before = shown(here)
     since = next(before.units).health.since
     here.unseen.add("eu")
@@ -320,15 +319,15 @@ def test_what_went_missing_in_an_outage_was_there_before_it():
     here.unseen.add("eu")
     away = remembering(before, replace(shown(here), time=later(1)))
     here.unseen.clear()
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     back = remembering(away, replace(shown(here), time=later(2)))
     assert next(back.units).health.since == before.time
 
 
 def test_an_unreadable_release_time_is_no_time():
     here = healthy()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     live = here.remove(PLANE, NAMESPACE, space_of(here))
     here.control_plane.append(put(live, "once", "metadata", "annotations", keys.RELEASED))
     (of,) = shown(here, fleet(plane())).clusters

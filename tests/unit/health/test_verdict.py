@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.bindings import heartbeat_of
+from reconciler.api import heartbeat_of
 from reconciler.core.manifest import drop, put
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey

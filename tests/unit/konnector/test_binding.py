@@ -10,7 +10,7 @@ from konnector.binding import crd
 from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider, Seen, decide, synced_kind
 from konnector.kubeconfig.judge import Judged
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch
 from reconciler.core.manifest import ref_of

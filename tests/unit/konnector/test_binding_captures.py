@@ -20,8 +20,7 @@ from konnector.binding.decide import Provider
 from konnector.cluster_binding import decide as cluster_binding_decide
 from konnector.export import decide as export_decide
 from konnector.kubeconfig import judge
-from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch

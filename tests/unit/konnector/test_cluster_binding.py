@@ -18,7 +18,7 @@ from konnector.cluster_binding.decide import (
     to_probe,
 )
 from konnector.kubeconfig import judge
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.live import Address

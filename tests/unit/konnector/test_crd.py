@@ -9,8 +9,7 @@ import pytest
 from konnector import APP_CLUSTER
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import is_established
+from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import CRD, Kind, Ref

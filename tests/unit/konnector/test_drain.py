@@ -17,8 +17,7 @@ from konnector.binding.drain import (
     is_held,
     syncs,
 )
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of

@@ -7,7 +7,7 @@ import pytest
 
 from konnector import CONTROL_PLANE
 from konnector.export.decide import Seen, decide, says_connected
-from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.times import format_time

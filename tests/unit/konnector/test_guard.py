@@ -15,7 +15,7 @@ from konnector.mass_loss.decide import (
     Recreation,
     Seen,
 )
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
 from reconciler.core.manifest import get_list, ref_of

@@ -7,8 +7,7 @@ import pytest
 
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import Guardian
-from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
 from reconciler.core.decision import Patch

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from konnector import CONTROL_PLANE
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.namespace.decide import Removal, Seen, decide, leaving
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, get_map

@@ -10,14 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.kubeconfig import (
-    KubeconfigFacts,
-    ServiceAccountFacts,
-    ca_digest,
-    facts_of,
-    service_account_facts_of,
-    token_digest,
-)
+from reconciler import api
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
@@ -55,14 +48,14 @@ def config(*, cluster: Any = None, user: Any = None, **top: Any) -> str:
     return yaml.safe_dump(document | top)
 
 
-FACTS = KubeconfigFacts("https://cp.example", "", "", "s", token_digest(TOKEN))
-KUBECONFIGS: Mapping[str, tuple[str, KubeconfigFacts | None]] = {
+FACTS = api.KubeconfigFacts("https://cp.example", "", "", "s", api.token_digest(TOKEN))
+KUBECONFIGS: Mapping[str, tuple[str, api.KubeconfigFacts | None]] = {
     "all that is compared": (
         config(
             cluster={"certificate-authority-data": b64(CA), "tls-server-name": "api.example"},
         ),
-        KubeconfigFacts(
-            "https://cp.example", ca_digest(CA), "api.example", "s", token_digest(TOKEN)
+        api.KubeconfigFacts(
+            "https://cp.example", api.ca_digest(CA), "api.example", "s", api.token_digest(TOKEN)
         ),
     ),
     "a slash at the end of the server means nothing": (
@@ -72,11 +65,11 @@ KUBECONFIGS: Mapping[str, tuple[str, KubeconfigFacts | None]] = {
     "JSON is YAML": (json.dumps(yaml.safe_load(config())), FACTS),
     "a client certificate is no token": (
         config(user={"client-certificate-data": "x", "client-key-data": "canary-key"}),
-        KubeconfigFacts("https://cp.example", "", "", "s", ""),
+        api.KubeconfigFacts("https://cp.example", "", "", "s", ""),
     ),
     "no user": (
         config(contexts=[{"name": "x", "context": {"cluster": "c", "namespace": "s"}}]),
-        KubeconfigFacts("https://cp.example", "", "", "s", ""),
+        api.KubeconfigFacts("https://cp.example", "", "", "s", ""),
     ),
     "no current context": (config(**{"current-context": ""}), None),
     "a context that is not there": (config(**{"current-context": "canary"}), None),
@@ -89,16 +82,18 @@ KUBECONFIGS: Mapping[str, tuple[str, KubeconfigFacts | None]] = {
 
 
 @pytest.mark.parametrize(("text", "facts"), KUBECONFIGS.values(), ids=KUBECONFIGS.keys())
-def test_facts_take_the_place_of_a_kubeconfig(text: str, facts: KubeconfigFacts | None) -> None:
+def test_facts_take_the_place_of_a_kubeconfig(text: str, facts: api.KubeconfigFacts | None) -> None:
     seen = observed(SECRET, secret(kubeconfig=text))
-    assert facts_of(seen) == facts
+    assert api.kubeconfig_facts_of(seen) == facts
     assert "canary" not in repr(seen)
     assert b64(text) not in repr(seen)
 
 
 def test_kubeconfigs_that_differ_by_their_token_alone_are_told_apart() -> None:
     texts = [config(user={"token": f"canary-{n}"}) for n in (1, 2, 1)]
-    one, other, again = (facts_of(observed(SECRET, secret(kubeconfig=text))) for text in texts)
+    one, other, again = (
+        api.kubeconfig_facts_of(observed(SECRET, secret(kubeconfig=text))) for text in texts
+    )
     assert one == again != other
 
 
@@ -106,29 +101,29 @@ def test_what_is_known_of_kubeconfigs_has_a_limit_and_no_token(monkeypatch) -> N
     monkeypatch.setattr(objects, "_MOST_KNOWN", 2)
     for number in range(5):
         text = config(user={"token": f"canary-{number}"})
-        facts = facts_of(observed(SECRET, secret(kubeconfig=text)))
+        facts = api.kubeconfig_facts_of(observed(SECRET, secret(kubeconfig=text)))
         assert facts is not None
-        assert facts.token_digest == token_digest(f"canary-{number}")
+        assert facts.token_digest == api.token_digest(f"canary-{number}")
     assert len(objects._KNOWN) <= 2
     assert "canary" not in repr(objects._KNOWN)
 
 
 def test_a_kubeconfig_is_known_under_any_key() -> None:
-    assert facts_of(observed(SECRET, secret(config=config())), key="config") == FACTS
+    assert api.kubeconfig_facts_of(observed(SECRET, secret(config=config())), key="config") == FACTS
 
 
 def test_no_token_is_never_the_same_token() -> None:
-    tokenless = KubeconfigFacts("https://cp.example", "", "", "s", "")
+    tokenless = api.KubeconfigFacts("https://cp.example", "", "", "s", "")
     assert not tokenless.same_token("")
     assert not tokenless.same_token(FACTS.token_digest)
-    assert FACTS.same_token(token_digest(TOKEN))
-    assert not FACTS.same_token(token_digest("other"))
+    assert FACTS.same_token(api.token_digest(TOKEN))
+    assert not FACTS.same_token(api.token_digest("other"))
 
 
-ACCOUNTS: Mapping[str, tuple[Manifest, ServiceAccountFacts | None]] = {
+ACCOUNTS: Mapping[str, tuple[Manifest, api.ServiceAccountFacts | None]] = {
     "filled": (
         secret(type="kubernetes.io/service-account-token", token=TOKEN, **{"ca.crt": CA}),
-        ServiceAccountFacts(ca_digest(CA), token_digest(TOKEN)),
+        api.ServiceAccountFacts(api.ca_digest(CA), api.token_digest(TOKEN)),
     ),
     "not filled yet": (secret(type="kubernetes.io/service-account-token"), None),
     "half filled": (secret(type="kubernetes.io/service-account-token", token=TOKEN), None),
@@ -137,15 +132,15 @@ ACCOUNTS: Mapping[str, tuple[Manifest, ServiceAccountFacts | None]] = {
 
 
 @pytest.mark.parametrize(("manifest", "facts"), ACCOUNTS.values(), ids=ACCOUNTS.keys())
-def test_a_service_account_token(manifest: Manifest, facts: ServiceAccountFacts | None) -> None:
+def test_a_service_account_token(manifest: Manifest, facts: api.ServiceAccountFacts | None) -> None:
     seen = observed(SECRET, manifest)
-    assert service_account_facts_of(seen) == facts
+    assert api.service_account_facts_of(seen) == facts
     assert "canary" not in repr(seen)
 
 
 def test_line_breaks_at_the_end_of_a_ca_mean_nothing() -> None:
-    assert ca_digest(CA) == ca_digest(CA.strip() + "\n\n")
-    assert ca_digest(CA) != ca_digest(CA.replace("QUJD", "QUJE"))
+    assert api.ca_digest(CA) == api.ca_digest(CA.strip() + "\n\n")
+    assert api.ca_digest(CA) != api.ca_digest(CA.replace("QUJD", "QUJE"))
 
 
 def test_other_values_are_digests_of_one_object() -> None:

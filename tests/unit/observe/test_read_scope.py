@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT
-from reconciler.api.kubeconfig import KubeconfigFacts, as_value
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
@@ -83,11 +81,15 @@ def app(*led_to):
     secrets: list[Manifest] = [
         {
             "metadata": {"name": f"k{number}", "namespace": bind},
-            "data": {"kubeconfig": as_value(KubeconfigFacts("https://x", "", "", there, "t"))},
+            "data": {
+                "kubeconfig": api.kubeconfig_value(
+                    api.KubeconfigFacts("https://x", "", "", there, "t")
+                )
+            },
         }
         for number, there in enumerate(led_to)
     ]
-    objects = {API_SERVICE_BINDING: bindings, SECRET: secrets}
+    objects = {api.API_SERVICE_BINDING: bindings, SECRET: secrets}
     return ClusterState("uid-shop", Address("https://x", ""), objects)
 
 
@@ -136,7 +138,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
         "u",
         Address("", ""),
         {
-            API_SERVICE_EXPORT: named("databases.shop.example", "caches.shop.example"),
+            api.API_SERVICE_EXPORT: named("databases.shop.example", "caches.shop.example"),
             NAMESPACE: (left,),
         },
     )
@@ -145,7 +147,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
         Address("", ""),
         {
             CRD: named("databases.shop.example", "queues.shop.example", "other.example"),
-            API_SERVICE_BINDING: named("queues.shop.example", "gone.shop.example"),
+            api.API_SERVICE_BINDING: named("queues.shop.example", "gone.shop.example"),
         },
     )
 
@@ -157,7 +159,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
             (cluster, kind) for cluster in ("shop", "old") for kind in (databases, queues)
         ),
         bodies=frozenset(
-            {Ref("control-plane/eu", API_SERVICE_EXPORT, "s", "databases.shop.example")}
+            {Ref("control-plane/eu", api.API_SERVICE_EXPORT, "s", "databases.shop.example")}
         ),
     )
 
@@ -209,7 +211,7 @@ FOUND: Mapping[
         RemovedCluster("old", "eu", Access(context="x")),
     ),
     "an AppClusterBinding without a document": (
-        {"eu": plane(left("old"), kind=APP_CLUSTER_BINDING)},
+        {"eu": plane(left("old"), kind=api.APP_CLUSTER_BINDING)},
         RemovedCluster("old", "eu", Access(context="x")),
     ),
     "a cluster that is in the files": ({"eu": plane(left("shop"))}, None),

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
 from reconciler.core.manifest import put, uid_of
 from reconciler.core.refs import CRD
 from reconciler.observe.objects import observed

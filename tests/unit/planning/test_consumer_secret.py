@@ -1,6 +1,6 @@
 """The kubeconfig of a konnector: it mirrors the source itself, for as long as it lives."""
 
-from reconciler.api.kubeconfig import token_digest
+from reconciler.api import token_digest
 from reconciler.core import names
 from reconciler.core.refs import SECRET
 from reconciler.planning.changes import Action

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.kubeconfig import KubeconfigFacts, note_of, noted, token_digest
+from reconciler.api import KubeconfigFacts, credential_note, noted_facts, token_digest
 from reconciler.apply import approval
 from reconciler.core import keys
 from reconciler.core.manifest import drop
@@ -43,14 +43,20 @@ def done(approved, fresh):
 
 
 def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_has():
-    note = note_of(FACTS, "uid-1")
-    told, other = noted(note), noted(note_of(FACTS, "uid-2"))
+    note = credential_note(FACTS, "uid-1")
+    told, other = noted_facts(note), noted_facts(credential_note(FACTS, "uid-2"))
     assert told is not None
     assert other is not None
     assert (told.server, told.ca_digest, told.namespace) == ("https://a:1", "ca", "space")
     assert FACTS.token_digest not in note
     assert other.token_digest != told.token_digest
-    assert noted("") is noted("[") is noted("{}") is noted("[" * 100_000) is None
+    assert (
+        noted_facts("")
+        is noted_facts("[")
+        is noted_facts("{}")
+        is noted_facts("[" * 100_000)
+        is None
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)

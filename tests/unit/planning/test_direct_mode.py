@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
     PLANE,
@@ -20,7 +19,7 @@ from tests.support.scenes import (
 from tests.support.worlds import POSTGRES, World, fleet_of, offering
 
 DB = "postgresqlinstances"
-REQUEST = API_SERVICE_EXPORT_REQUEST
+REQUEST = api.API_SERVICE_EXPORT_REQUEST
 SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
 
 
@@ -51,7 +50,7 @@ def without_export(status, key):
     """Return what leaves a request without its export, with a status."""
 
     def edit(here):
-        here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+        here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
         change(here, PLANE, REQUEST, POSTGRES, status, "status", key)
 
     return edit
@@ -79,7 +78,7 @@ LIVE = {
     "what was applied": (without(), []),
     "a request that the backend deleted, while its export is there": (without(REQUEST), []),
     "neither request nor export": (
-        without(REQUEST, API_SERVICE_EXPORT),
+        without(REQUEST, api.API_SERVICE_EXPORT),
         [("create", DB, "APIServiceExportRequest")],
     ),
     "a request that succeeded without an export": (
@@ -189,7 +188,7 @@ def test_claims_are_repaired_and_shown_where_they_widen():
     assert (widened.binding, widened.claim) == (DB, "secrets")
     assert (widened.before, widened.after) == ("names [creds]", "all")
     assert here.plan(shop(narrow)).widened == ()
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
+    change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
     assert lines(here.plan(shop(narrow))) == [("update", DB, "APIServiceBinding")]
 
 
@@ -225,7 +224,7 @@ def test_an_empty_desired_state_never_releases_anything():
 
 def test_a_suspended_cluster_is_left_alone():
     here = applied()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
     plan = here.plan(shop(more=", suspend: {reason: moving}"))
     assert lines(plan) == []
     assert [one.reason for one in plan.changes] == ["suspended: moving"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Guards, UnitKey
@@ -18,9 +17,9 @@ from tests.support.worlds import POSTGRES, World, crd, offering
 @pytest.mark.parametrize("guard", ["allow-empty", "report"])
 def test_guards_hold_a_cluster_that_leaves_without_any_unit(guard):
     here = scenes.applied()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove(scenes.PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     prune = "mode: report, allowEmpty: true" if guard == "report" else "allowEmpty: false"
     assert scenes.guards(here.plan(scenes.fleet(scenes.plane(), prune=prune))) == [guard]
 
@@ -41,7 +40,7 @@ BUDGETS = {
 )
 def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, released, held):
     limits = Guards(allow_empty=True, max_deletes=most, max_delete_percent=percent)
-    binding = Ref("shop", API_SERVICE_BINDING, "", POSTGRES)
+    binding = Ref("shop", api.API_SERVICE_BINDING, "", POSTGRES)
     pruned = [
         Change("shop", "postgres", binding, Action.RELEASE, "left", unit=UnitKey("shop", "", name))
         for name in map(str, range(released))
@@ -52,9 +51,9 @@ def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, releas
 
 def test_report_does_not_hold_what_did_not_leave():
     here = scenes.applied()
-    here.remove(scenes.PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     path = ("status", "phase")
-    scenes.change(here, scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
+    scenes.change(here, scenes.PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
     plan = here.plan(scenes.shop(scenes.binding(), prune="mode: report"))
     assert Action.REPLACE in scenes.actions(plan)
     assert scenes.guards(plan) == []

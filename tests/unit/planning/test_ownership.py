@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import get_map, get_text, name_of, namespace_of, put
@@ -104,10 +103,10 @@ def test_a_binding_of_another_that_leads_elsewhere_is_neither_replaced_nor_adopt
     assert of_unit(here.plan(shop())) == BLOCKED
 
 
-@pytest.mark.parametrize("kind", [API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST])
+@pytest.mark.parametrize("kind", [api.API_SERVICE_BINDING, api.API_SERVICE_EXPORT_REQUEST])
 def test_an_object_of_another_fleet_is_not_taken_from_it(kind):
     here = applied()
-    where = "shop" if kind == API_SERVICE_BINDING else PLANE
+    where = "shop" if kind == api.API_SERVICE_BINDING else PLANE
     change(here, where, kind, POSTGRES, "other", "metadata", "labels", keys.FLEET)
     assert of_unit(here.plan(shop())) == BLOCKED
 
@@ -147,7 +146,7 @@ def test_what_nobody_adopted_is_listed_and_left_alone():
 
 def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
     here = applied()
-    unmark(here, "shop", API_SERVICE_BINDING, POSTGRES, *MARKS)
+    unmark(here, "shop", api.API_SERVICE_BINDING, POSTGRES, *MARKS)
     first, second = acting(here.plan(shop()))
     assert first.action is Action.ADOPT
     assert {one.path.split("/")[2] for one in first.fields} == {"labels"}
@@ -164,9 +163,9 @@ def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
 
 def test_what_an_adopted_app_cluster_binding_lists_is_not_released():
     here = applied(binding(), binding("searches"), mode=ACB)
-    unmark(here, PLANE, APP_CLUSTER_BINDING, "shop", "managedFields", *MARKS)
+    unmark(here, PLANE, api.APP_CLUSTER_BINDING, "shop", "managedFields", *MARKS)
     here.apply(here.plan(shop(mode=ACB)))
-    change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "metadata", "managedFields")
+    change(here, PLANE, api.APP_CLUSTER_BINDING, "shop", [], "metadata", "managedFields")
     plan = here.plan(shop(mode=ACB))
     assert actions(plan) == {Action.NOOP}
     assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
@@ -189,7 +188,7 @@ def test_several_spaces_of_one_cluster_are_ambiguous(labelled):
 
 def test_several_app_cluster_bindings_of_one_cluster_are_ambiguous():
     here = applied(mode=ACB)
-    live = here.remove(PLANE, APP_CLUSTER_BINDING, "shop")
+    live = here.remove(PLANE, api.APP_CLUSTER_BINDING, "shop")
     here.control_plane += [live, put(live, "second", "metadata", "name")]
     assert guards(here.plan(shop(mode=ACB))) == ["ambiguous-space"]
 
@@ -228,7 +227,7 @@ def test_a_suspended_document_with_the_identity_of_another_blocks_that():
 def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it():
     here = applied(mode=ACB)
     other = keys.app_cluster_binding_labels("klutch", "fleet-shop")
-    change(here, PLANE, API_SERVICE_BINDING, POSTGRES, other, "metadata", "labels")
+    change(here, PLANE, api.API_SERVICE_BINDING, POSTGRES, other, "metadata", "labels")
     assert of_unit(here.plan(shop(mode=ACB))) == BLOCKED
 
 
@@ -239,13 +238,13 @@ def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it(
     ("where", "kind", "name"),
     [
         (PLANE, NAMESPACE, None),
-        (PLANE, CLUSTER_BINDING, names.CLUSTER_BINDING),
+        (PLANE, api.CLUSTER_BINDING, names.CLUSTER_BINDING),
         (PLANE, SECRET, names.BINDER),
         (PLANE, SECRET, names.KUBECONFIG),
-        (PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES),
-        (PLANE, API_SERVICE_EXPORT, POSTGRES),
+        (PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES),
+        (PLANE, api.API_SERVICE_EXPORT, POSTGRES),
         ("shop", NAMESPACE, names.KLUTCH_NAMESPACE),
-        ("shop", API_SERVICE_BINDING, POSTGRES),
+        ("shop", api.API_SERVICE_BINDING, POSTGRES),
     ],
     ids=str,
 )
@@ -265,7 +264,7 @@ SECRET_OF_BINDING = ("spec", "kubeconfigSecretRef", "name")
 def test_a_lost_consumer_secret_is_made_again_under_its_name():
     here = applied()
     here.remove("shop", SECRET, consumer_secret(here))
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, "odd", *SECRET_OF_BINDING)
+    change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, "odd", *SECRET_OF_BINDING)
     made = [(one.action, one.ref.name) for one in acting(here.plan(shop()))]
     assert made == [(Action.CREATE, "odd")]
 
@@ -274,8 +273,8 @@ def test_two_secrets_that_lead_to_the_space_cost_no_binding():
     here = applied(binding(), binding("searches"))
     space = space_of(here)
     here.clusters["shop"].append(secret_leading_to(space, space, "a-second"))
-    change(here, "shop", API_SERVICE_BINDING, SEARCH, "a-second", *SECRET_OF_BINDING)
-    change(here, "shop", API_SERVICE_BINDING, SEARCH, {}, "metadata", "labels")
+    change(here, "shop", api.API_SERVICE_BINDING, SEARCH, "a-second", *SECRET_OF_BINDING)
+    change(here, "shop", api.API_SERVICE_BINDING, SEARCH, {}, "metadata", "labels")
     plan = here.plan(shop(binding(), binding("searches")))
     assert not actions(plan) & PRUNING
     assert of_unit(plan) == {Action.NOOP, Action.ADOPT}
@@ -284,10 +283,10 @@ def test_two_secrets_that_lead_to_the_space_cost_no_binding():
 def test_a_secret_that_leads_to_such_a_space_elsewhere_is_not_used():
     here = applied()
     space = space_of(here)
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
     theirs = secret_leading_to(space, "another control plane", "theirs")
     here.clusters["shop"] += [foreign_binding(SEARCH, "theirs"), theirs]
-    (bound,) = [one for one in here.plan(shop()).changes if one.ref.kind == API_SERVICE_BINDING]
+    (bound,) = [one for one in here.plan(shop()).changes if one.ref.kind == api.API_SERVICE_BINDING]
     assert get_text(bound.after, *SECRET_OF_BINDING) == names.kubeconfig_secret(space)
 
 

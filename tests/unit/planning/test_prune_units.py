@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE
 from reconciler.planning.changes import Action
@@ -98,7 +97,7 @@ def test_a_cluster_that_is_not_the_one_that_left_is_not_touched(mode):
 
 def test_a_request_of_ours_under_a_binding_that_is_not_ours_takes_nothing_away():
     here = applied()
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
+    change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
     plan = here.plan(EMPTY)
     assert actions(plan) == {Action.NOOP}
     assert any("unmanaged" in warning for warning in plan.warnings)
@@ -106,17 +105,17 @@ def test_a_request_of_ours_under_a_binding_that_is_not_ours_takes_nothing_away()
 
 def test_an_export_that_only_we_can_have_asked_for_is_released_without_its_binding():
     here = applied()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
     (line,) = acting(here.plan(EMPTY))
     assert (line.action, str(line.unit)) == (Action.RELEASE, f"shop/{POSTGRES}")
 
 
 def test_a_release_that_was_cut_short_goes_on_and_ends():
     here = applied()
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     space, note = names.direct_space("acme", "shop"), ("metadata", "annotations", keys.LEAVING)
     change(here, PLANE, NAMESPACE, space, f"{POSTGRES}=Delete", *note)
     here.in_use["shop"] = {POSTGRES: 0}

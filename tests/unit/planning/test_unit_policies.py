@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_maps, get_texts
 from reconciler.core.refs import CLUSTER_ROLE

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
-from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
+from reconciler import api
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action
@@ -26,7 +25,9 @@ def found(here, wanted=IN_SYNC):
 def edited():
     here = scenes.applied()
     claims = [{"group": "", "resource": "secrets", "version": "v1", "state": "Accepted"}]
-    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, claims, "spec", "permissionClaims")
+    scenes.change(
+        here, "shop", api.API_SERVICE_BINDING, POSTGRES, claims, "spec", "permissionClaims"
+    )
     return here
 
 
@@ -48,16 +49,16 @@ def without(kind, name, where="shop"):
 
 
 def without_export(*, request):
-    here = without(API_SERVICE_EXPORT, POSTGRES, scenes.PLANE)
+    here = without(api.API_SERVICE_EXPORT, POSTGRES, scenes.PLANE)
     if not request:
-        here.remove(scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+        here.remove(scenes.PLANE, api.API_SERVICE_EXPORT_REQUEST, POSTGRES)
     return here
 
 
 def gone():
     """A unit of which nothing is left."""
     here = without_export(request=False)
-    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
     return here
 
 
@@ -65,7 +66,7 @@ REPAIRS = {
     "nothing differs": (scenes.applied, []),
     "a field of ours was changed": (edited, [("update", "APIServiceBinding")]),
     "a binding was lost": (
-        lambda: without(API_SERVICE_BINDING, POSTGRES),
+        lambda: without(api.API_SERVICE_BINDING, POSTGRES),
         [("create", "APIServiceBinding")],
     ),
     "export and request were lost": (
@@ -77,7 +78,7 @@ REPAIRS = {
         [("create", "Secret")],
     ),
     "what a space needs was lost": (
-        lambda: without(CLUSTER_BINDING, "cluster", scenes.PLANE),
+        lambda: without(api.CLUSTER_BINDING, "cluster", scenes.PLANE),
         [("create", "ClusterBinding")],
     ),
     "a unit of which nothing is left is as a new one": (gone, []),
@@ -126,10 +127,12 @@ def test_an_object_that_cannot_be_changed_is_replaced():
     here = scenes.applied()
     here.clusters["shop"].append(crd(POSTGRES))
     way = {"namespace": "elsewhere", "name": scenes.consumer_secret(here), "key": "kubeconfig"}
-    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, way, "spec", "kubeconfigSecretRef")
+    scenes.change(
+        here, "shop", api.API_SERVICE_BINDING, POSTGRES, way, "spec", "kubeconfigSecretRef"
+    )
     repairs = drift(here.plan(IN_SYNC))
     (replaced,) = [one for one in repairs.changes if one.action is Action.REPLACE]
-    assert replaced.ref.kind == API_SERVICE_BINDING
+    assert replaced.ref.kind == api.API_SERVICE_BINDING
     # Nobody has counted its instances, so a guard holds it: that belongs to the repair.
     assert replaced.held == ("in-use",)
     assert [one.guard for one in repairs.held] == ["in-use"]
@@ -149,9 +152,9 @@ def test_what_widens_a_claim_only_where_it_is_repaired():
     here = World(control_plane=offering(POSTGRES, claims=offered), clusters={"shop": []})
     wanted = scenes.shop(scenes.binding(more=claim))
     here.apply(here.plan(wanted))
-    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
+    scenes.change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
     assert [one.claim for one in drift(here.plan(wanted)).widened] == ["secrets"]
-    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
+    scenes.change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
     assert drift(here.plan(wanted)).widened == ()
 
 
@@ -171,9 +174,9 @@ def test_in_mode_app_cluster_binding():
     mode = "AppClusterBinding"
     here, wanted = scenes.applied(mode=mode), scenes.shop(mode=mode)
     assert found(here, wanted) == []
-    scenes.change(here, scenes.PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
+    scenes.change(here, scenes.PLANE, api.APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
     assert found(here, wanted) == [("update", "AppClusterBinding")]
-    scenes.change(here, scenes.PLANE, APP_CLUSTER_BINDING, "shop", None, "metadata", "labels")
+    scenes.change(here, scenes.PLANE, api.APP_CLUSTER_BINDING, "shop", None, "metadata", "labels")
     assert found(here, wanted) == []
 
 

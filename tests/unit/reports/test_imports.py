@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from klutchctl.render import manifests
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
 from reconciler.fleet.files import Snapshot
