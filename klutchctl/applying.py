@@ -86,7 +86,7 @@ async def apply(
 
     Raises Locked.
     """
-    from klutchctl.render.progress import progress
+    from klutchctl.render.apply_report import progress
     from reconciler import apply as applying
     from reconciler.controller.lease import holder_here
 
@@ -116,7 +116,7 @@ def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Setting
 
     On standard output, text leaves out what went well: each step was printed when it was done.
     """
-    from klutchctl.render import report as rendering
+    from klutchctl.render import apply_report as rendering
 
     def text(path: Path | None) -> str:
         watched = outputs.on_terminal(path)

@@ -16,7 +16,7 @@ import typer
 from klutchctl import repository
 from klutchctl.entry import ending
 from klutchctl.exit_codes import sentence
-from klutchctl.render import progress
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler import apply as applying
 from reconciler.apply import Report, Status
@@ -197,7 +197,7 @@ class Rounds:
             raise Stopped(self._why)
         fence = self._fence = WriteFence()
         observer = applying.Observer(
-            outcome=progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
+            outcome=apply_report.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
         try:
             return await applying.apply(
@@ -269,7 +269,7 @@ class Speaker:
 
     def unreadable(self, error: Exception) -> None:
         """Say so."""
-        said = progress.fleet_unreadable(sentence(error))
+        said = apply_report.fleet_unreadable(sentence(error))
         if said != self._of_source:
             self._of_source = said
             print(said, file=sys.stderr, flush=True)
@@ -278,16 +278,16 @@ class Speaker:
         """Say what is of use now."""
         if warnings is None and self._of_source.startswith("Fleet "):
             return
-        self._of_source = progress.fleet_read(fleet, warnings or ())
+        self._of_source = apply_report.fleet_read(fleet, warnings or ())
         print(self._of_source, file=sys.stderr, flush=True)
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
         """Say what was done, and what is in the way where that is something else."""
-        trouble = progress.trouble(report)
+        trouble = apply_report.trouble(report)
         news = any(one.status is Status.DONE for one in report.outcomes)
         if news or trouble != self._trouble:
             now = datetime.now(UTC)
-            print(progress.round_ended(task, report, seconds, now=now), flush=True)
+            print(apply_report.round_ended(task, report, seconds, now=now), flush=True)
         self._of_rounds, self._trouble = "", trouble
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
@@ -297,4 +297,4 @@ class Speaker:
         about = error.holder if isinstance(error, Locked) else said
         if about != self._of_rounds:
             self._of_rounds = about
-            print(progress.round_failed(said), file=sys.stderr, flush=True)
+            print(apply_report.round_failed(said), file=sys.stderr, flush=True)

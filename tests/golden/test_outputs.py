@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.render import (
-    doctor,
-    plan_formats,
-    plan_markdown,
-    problems,
-    report,
-    status,
-)
+from klutchctl.render import apply_report, doctor, plan_formats, plan_markdown, problems, status
 from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
@@ -44,11 +37,11 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "status.json": (values.board, status.as_json),
     "status.jsonl": (values.board, status.events),
     "status.changes.txt": (values.board, lambda made: status.changes(values.nothing(), made)),
-    "report.txt": (values.report, report.text),
-    "report.color.txt": (values.report, partial(report.text, color=True)),
-    "report.short.txt": (values.report, partial(report.text, whole=False)),
-    "report.json": (values.report, report.as_json),
-    "report.xml": (values.report, report.junit),
+    "report.txt": (values.report, apply_report.text),
+    "report.color.txt": (values.report, partial(apply_report.text, color=True)),
+    "report.short.txt": (values.report, partial(apply_report.text, whole=False)),
+    "report.json": (values.report, apply_report.as_json),
+    "report.xml": (values.report, apply_report.junit),
     "doctor.txt": (values.examinations, partial(doctor.text, **OF_PLANNER)),
     "doctor.color.txt": (values.examinations, partial(doctor.text, color=True, **OF_PLANNER)),
     "doctor.json": (values.examinations, partial(doctor.as_json, **OF_PLANNER)),

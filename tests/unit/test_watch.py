@@ -6,7 +6,7 @@ import pygit2
 import pytest
 
 from klutchctl.commands.watch import Options, Speaker, address, followed
-from klutchctl.render import progress
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked
@@ -66,7 +66,7 @@ def test_a_round_in_words():
         held=[TRIPPED],
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
-    assert progress.round_ended(ALL, output, 1.24, now=NOW).splitlines() == [
+    assert apply_report.round_ended(ALL, output, 1.24, now=NOW).splitlines() == [
         "2026-11-20T09:30:00+00:00 a look at everything (1.2 s). Applied: 1 done, 2 failed.",
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 from klutchctl import applying, outputs
-from klutchctl.render import progress, report
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply.outcomes import Report
 from reconciler.planning.changes import Plan
@@ -19,8 +19,8 @@ def read(*options):
 
 def test_a_run_that_went_well_is_one_line():
     good = Report(Plan("acme", "", "", (), {}), REPORT.outcomes[:2])
-    assert report.text(good, whole=False) == "Applied: 1 done, 1 unchanged.\n"
-    assert report.text(replace(good, outcomes=())) == "Applied: nothing to do.\n"
+    assert apply_report.text(good, whole=False) == "Applied: 1 done, 1 unchanged.\n"
+    assert apply_report.text(replace(good, outcomes=())) == "Applied: nothing to do.\n"
 
 
 def test_more_with_v_and_in_files(capsys, tmp_path):
@@ -39,7 +39,7 @@ class Terminal(io.StringIO):
 
 def test_each_step_stays_on_a_terminal_too():
     stream = Terminal()
-    with progress.progress(stream) as shown:
+    with apply_report.progress(stream) as shown:
         shown.stage("writing")
         for one in REPORT.outcomes:
             shown.outcome(one)
@@ -50,7 +50,7 @@ def test_each_step_stays_on_a_terminal_too():
 
 def test_each_step_is_a_line_of_a_log():
     stream = io.StringIO()
-    with progress.progress(stream) as shown:
+    with apply_report.progress(stream) as shown:
         for one in REPORT.outcomes:
             shown.outcome(one)
     assert stream.getvalue().splitlines()[0] == "shop: done: create orders Secret went-well"
