@@ -239,7 +239,7 @@ def _print(
     against: "Against | None" = None,
 ) -> None:
     """Print a plan in the formats asked for. `seconds` is how long reading took."""
-    from klutchctl.render import plan_formats, plan_markdown
+    from klutchctl.render import plan_formats
 
     def text(path: Path | None) -> str:
         # In a file or pipe, the same plan is the same bytes.
@@ -256,6 +256,6 @@ def _print(
         {
             "text": text,
             "json": lambda _: plan_formats.as_json(plan, against=against),
-            "markdown": lambda _: plan_markdown.render(plan, against=against),
+            "markdown": lambda _: plan_formats.as_markdown(plan, against=against),
         },
     )

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from klutchctl import main, repository
-from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render import plan_formats
 from reconciler.core import livefile
 from reconciler.core.live import Live
 from reconciler.core.refs import CONFIG_MAP, Ref
@@ -34,7 +34,7 @@ FORMATS = {
     "text": ([], plan_formats.text(PLAN)),
     "text by name": (["-o", "text"], plan_formats.text(PLAN)),
     "json": (["-o", "json"], plan_formats.as_json(PLAN)),
-    "markdown": (["--output", "markdown"], plan_markdown.render(PLAN)),
+    "markdown": (["--output", "markdown"], plan_formats.as_markdown(PLAN)),
 }
 
 

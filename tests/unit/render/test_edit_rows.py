@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render import plan_formats
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.planning import planfile
@@ -54,18 +54,18 @@ def test_no_text_acts():
     against = Against("<b>@all", "", (HOSTILE,))
     for shown in (
         plan_formats.text(PLAN, against=against),
-        plan_markdown.render(PLAN, against=against),
+        plan_formats.as_markdown(PLAN, against=against),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert "<b>" not in plan_markdown.render(PLAN, against=against)
-    assert "`" * 10 + "text" in plan_markdown.render(PLAN, against=against)
+    assert "<b>" not in plan_formats.as_markdown(PLAN, against=against)
+    assert "`" * 10 + "text" in plan_formats.as_markdown(PLAN, against=against)
 
 
 def test_a_comment_stays_in_its_limit_and_keeps_the_gravest():
     many = [Edit(Effect.ADD, "Cluster", f"c-{n}", Origin("語" * 100)) for n in range(5_000)]
-    shown = plan_markdown.render(
+    shown = plan_formats.as_markdown(
         PLAN, against=replace(values.against(), edits=(*values.against().edits, *many))
     )
-    assert len(shown.encode()) <= plan_markdown.MAX_BYTES
+    assert len(shown.encode()) <= plan_formats.MAX_BYTES
     assert "- delete" in shown
     assert "more lines" in shown
