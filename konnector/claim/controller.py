@@ -10,8 +10,7 @@ from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen
 from konnector.context import SyncContext, is_refusal
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss import losses
-from konnector.mass_loss.losses import Deletions, Losses
+from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from reconciler.core import manifest
 from reconciler.core.decision import Apply, Decision, Delete, Note
@@ -48,12 +47,11 @@ class Claims(PairedSync):
     ) -> None:
         self.pair, self._moved, self._say_of_binding = pair, moved, say
         names = name if pair.kind.namespaced else self._claim_name
-        leaving = {losses.BOUND: losses.bound, losses.LEAVING: losses.leaving}
         copies_of = {NAME: names, _BOUND: self._bound(names)}
         super().__init__(
             "instances",
             link,
-            InformerSpec(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
+            InformerSpec(pair.kind, copies.trimmed_claim, {**CLAIM_INDEXES, _LIVING: _living}),
             InformerSpec(pair.kind, copies.trimmed_copy, copies_of, on_deleted=self._copy_deleted),
             unmapped=True,
         )
