@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from konnector.informers import Homes
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.decide import is_reserved
-from konnector.namespace.mapping import Homes
 from reconciler.controller.clock import Clock
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics

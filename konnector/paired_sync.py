@@ -14,7 +14,7 @@ from typing import Final
 
 from konnector.claim.orphans import Terms
 from konnector.context import SyncContext
-from konnector.namespace.mapping import Homes
+from konnector.informers import Homes
 from reconciler.controller.controller import Controller
 from reconciler.controller.informers import InformerSet
 from reconciler.controller.metrics import Metrics

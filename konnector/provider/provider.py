@@ -10,11 +10,10 @@ from konnector.cluster_binding.controller import ClusterBindings
 from konnector.context import AgentContext, SyncContext, Troubles
 from konnector.export import decide as export_decide
 from konnector.export.controller import Exports
-from konnector.informers import SpaceInformers
+from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.probe import Probed, Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
-from konnector.namespace.mapping import Homes
 from konnector.permission_claim.ways import Rival
 from konnector.provider.sync_manager import Syncs, Wanted
 from reconciler.controller.controller import Controller

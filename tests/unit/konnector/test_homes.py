@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from konnector.namespace.mapping import Homes
+from konnector.informers import Homes
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.kube.store import Store
 from tests.support.space_objects import SPACE, live_like, mapping
