@@ -16,7 +16,7 @@ from konnector.binding.release import Leftovers
 from konnector.context import AgentContext, Connect
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
-from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.kubeconfig.connections import RotatingCluster
 from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.controller import health_server, program

@@ -12,7 +12,7 @@ from konnector.cluster_binding.decide import Seen
 from konnector.context import AgentContext
 from konnector.informers import SpaceInformers
 from konnector.kubeconfig import judge
-from konnector.kubeconfig.probe import Probed
+from konnector.kubeconfig.connections import Probed
 from konnector.mass_loss.guard import Guardian
 from reconciler.controller.executor import Executor, observed
 from reconciler.core import names

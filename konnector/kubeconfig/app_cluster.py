@@ -14,8 +14,8 @@ from typing import Final
 from konnector import APP_CLUSTER
 from konnector.context import AgentContext, Connect
 from konnector.informers import SingleObjectInformers
-from konnector.kubeconfig import judge, probe
-from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.kubeconfig import connections, judge
+from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode
 from reconciler.api import kubeconfig_content
 from reconciler.controller.clock import Clock
@@ -71,7 +71,7 @@ async def working(
         cluster = connect(tried, APP_CLUSTER)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(cluster.close)
-            found = await probe.namespace_of(cluster, names.KUBE_SYSTEM)
+            found = await connections.namespace_of(cluster, names.KUBE_SYSTEM)
             if not found.fault:
                 opened.pop_all()
                 return cluster, InUse(judge.fingerprint(tried), found.uid)
@@ -143,12 +143,13 @@ class AppKubeconfig:
         fingerprint = judge.fingerprint(found)
         if fingerprint == self._in_use.fingerprint or not isinstance(app, RotatingCluster):
             return ""
-        probed = await probe.probe(self._context.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
+        connect = self._context.connect
+        probed = await connections.probe(connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
         if probed.fault:
             return probed.fault
         if probed.uid != self._in_use.uid:
             return "it leads to another cluster; restart the konnector if it shall serve that one"
-        app.rotate(self._context.connect(found, APP_CLUSTER))
+        app.rotate(connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
         fields = {"secret": str(self._place)}
         log.info("the app cluster is reached with a new kubeconfig", extra=fields)

@@ -11,7 +11,7 @@ from konnector.context import AgentContext, SyncContext, Troubles
 from konnector.export import decide as export_decide
 from konnector.export.controller import Exports
 from konnector.informers import Homes, SpaceInformers
-from konnector.kubeconfig.probe import Probed, Reach
+from konnector.kubeconfig.connections import Probed, Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
 from konnector.permission_claim.ways import Rival

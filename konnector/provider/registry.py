@@ -15,10 +15,9 @@ from weakref import WeakValueDictionary
 from konnector import CONTROL_PLANE
 from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
-from konnector.kubeconfig import judge, probe
+from konnector.kubeconfig import connections, judge
+from konnector.kubeconfig.connections import Probed, RotatingCluster
 from konnector.kubeconfig.judge import Judged
-from konnector.kubeconfig.probe import Probed
-from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider, Surroundings
 from reconciler.api import API_SERVICE_BINDING
@@ -238,15 +237,12 @@ class Providers(TaskSupervisor):
         bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 
-        async def probe(content: bytes) -> Probed:
-            return await self._probe(content, judged.namespace)
-
         around = Surroundings(
             targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._binding(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
-            probe=probe,
+            probe=lambda content: self._probe(content, judged.namespace),
             changed=lambda name: self._changed(set(bindings), name),
             notify=lambda note: _notify(
                 self._context, self._context.app, bindings, self._binding, note
@@ -300,7 +296,7 @@ class Providers(TaskSupervisor):
         return next((one for one in _GRAVEST if one in found), "alone")
 
     async def _probe(self, content: bytes, space: str) -> Probed:
-        return await probe.probe(self._context.connect, content, CONTROL_PLANE, space)
+        return await connections.probe(self._context.connect, content, CONTROL_PLANE, space)
 
 
 class OneProvider(TaskSupervisor):

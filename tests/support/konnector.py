@@ -12,7 +12,7 @@ from typing import Final
 
 from konnector import APP_CLUSTER, CONTROL_PLANE, crd_bootstrap, program
 from konnector.kubeconfig import app_cluster
-from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.fence import WriteFence

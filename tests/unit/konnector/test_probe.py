@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from konnector.kubeconfig import probe
+from konnector.kubeconfig import connections
 from reconciler.core.errors import ClusterError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.kube.cluster import Connectivity
@@ -38,13 +38,13 @@ class Plane:
 @pytest.fixture
 def quick(monkeypatch):
     for name, seconds in (("SILENCE", 0.2), ("PAUSE", 0.05), ("AGAIN", 0.02), ("TIMEOUT", 0.05)):
-        monkeypatch.setattr(probe, f"_{name}", seconds)
+        monkeypatch.setattr(connections, f"_{name}", seconds)
 
 
 @contextlib.asynccontextmanager
 async def asking(plane: Any):
     told: list[bool] = []
-    made = probe.Reach(
+    made = connections.Reach(
         plane, "cluster-a1", now=lambda: NOW, changed=lambda: told.append(made.since is not None)
     )
     task = asyncio.create_task(made.run())
@@ -100,7 +100,7 @@ async def test_silence_is_told_once_and_so_is_its_end(quick, silence):
 
 
 async def test_it_is_asked_at_once_when_somebody_else_had_an_answer(monkeypatch):
-    monkeypatch.setattr(probe, "_PAUSE", 1000.0)
+    monkeypatch.setattr(connections, "_PAUSE", 1000.0)
     plane = Plane()
     async with asking(plane):
         await become(plane, 1)

@@ -4,7 +4,7 @@ import asyncio
 import weakref
 from typing import Any
 
-from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.kubeconfig.connections import RotatingCluster
 from reconciler.core.errors import Missing
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import EVERYTHING, Connectivity, Listing
