@@ -178,6 +178,7 @@ def _reconcilers(
             konnector_image=settings.konnector_image,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,
             all_overrides=settings.all_overrides,
+            networks=settings.networks,
             drain_deadline=settings.drain_deadline,
         )
         reconcilers["appclusterbinding"] = AppClusterBindings(informers, executor, terms=terms)

@@ -15,6 +15,8 @@ from reconciler.controller import flags
 from reconciler.controller.flags import LogFormat
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
+from reconciler.kube import networks
+from reconciler.kube.networks import ANYWHERE, Networks
 
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 # Which fields spec.konnector.overrides of an AppClusterBinding may set.
@@ -60,6 +62,7 @@ class Settings:
     konnector_image: str = DEFAULT_IMAGE
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
+    networks: Networks = ANYWHERE  # where kubeconfigs of app clusters may lead
     space_quota: int = 5_000
     service_namespace_quota: int = 20_000
     export_grace: timedelta = timedelta(minutes=10)
@@ -107,6 +110,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
         all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
         == "All",
+        # Where the backend runs says nothing of where konnectors do.
+        networks=networks.of_flags(given.allow_networks, given.deny_networks, in_cluster=False),
         space_quota=flags.at_least(0, given.space_quota, "--space-quota"),
         service_namespace_quota=flags.at_least(
             0, given.service_namespace_quota, "--service-namespace-quota"
@@ -150,6 +155,8 @@ def _parser() -> flags.Parser:
         default="Restricted",
         help="Restricted, or All: whoever may create an AppClusterBinding runs any container here",
     )
+    for name, meaning in _NETWORKS.items():
+        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
     text("--space-quota", type=int, default=5_000, metavar="NUMBER", help=_SPACE_QUOTA)
     text("--service-namespace-quota", type=int, default=20_000, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
@@ -176,6 +183,10 @@ def _parser() -> flags.Parser:
 _NEW_NAMES: Final = (
     "of new ones: Plain, as the original's, or Hashed, which no other app cluster can take first"
 )
+_NETWORKS: Final = {
+    "--deny-networks": "kubeconfigs of AppClusterBindings may not lead there",
+    "--allow-networks": "and there they may all the same",
+}
 _SPACE_QUOTA: Final = "objects of each of our kinds, and Secrets, in a binding space; 0: any number"
 _QUOTA: Final = "objects of each exported or claimed kind in a service namespace; 0: any number"
 _GRACE: Final = "an export outlives its CRD by so long"

@@ -5,7 +5,7 @@ The original's flags keep their names and defaults, so that its manifests start 
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -81,7 +81,8 @@ class Settings:
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Return the settings that these arguments say, and the environment beside them.
 
-    Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count, and whether it is that of a pod.
+    Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count, what klutch-bind says of networks,
+    and whether it is that of a pod.
 
     Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
     """
@@ -107,11 +108,16 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         orphan_grace=_grace(given.orphan_grace),
         verbosity=given.v,
         log_format=given.logging_format,
-        networks=networks.of_flags(
-            given.allow_networks, given.deny_networks, in_cluster=networks.IN_CLUSTER in environ
-        ),
+        networks=_networks(given, environ),
         unserved=flags.given_of(idle, given),
     )
+
+
+def _networks(given: argparse.Namespace, environ: Mapping[str, str]) -> Networks:
+    said = networks.of_flags(
+        given.allow_networks, given.deny_networks, in_cluster=networks.IN_CLUSTER in environ
+    )
+    return replace(said, beside=networks.of_environment(environ))
 
 
 _OF_THE_MODE: Final = (_SECRET_NAME, _SECRET_NAMESPACE, _SECRET_KEY, _SPACE)

@@ -90,6 +90,10 @@ def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Conditio
         if not seen.deploys:
             parts.append(konnector.removed(here, terms))
             judged.add(reasons.KONNECTOR_DEPLOYED)
+        elif here.deployment is not None and terms.networks.deny:
+            # One that runs already still has to learn where its kubeconfig may not lead.
+            parts.append(konnector.deployed(seen, here, terms))
+            judged.add(reasons.KONNECTOR_DEPLOYED)
     part = Decision.merge(parts)
     types = [each for each in _JUDGED if each in judged | _types(part)]
     return facts.summed_up(seen.app_cluster_binding, part, judged=types, beside=beside)

@@ -16,6 +16,7 @@ from reconciler.core.decision import Decision, Delete, Patch, deletion, modifica
 from reconciler.core.manifest import JSON, Manifest, get_list
 from reconciler.core.reasons import EXPORTS_READY, KONNECTOR_DEPLOYED, SECRET_VALID
 from reconciler.core.refs import GroupResource, Kind
+from reconciler.kube.networks import ANYWHERE, Networks
 
 DELETE: Final = "Delete"
 RELEASE: Final = "Release"
@@ -147,14 +148,15 @@ class Terms:
 
     `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
     without an image of their own; "" for none. `all_overrides` lets spec.konnector.overrides say
-    anything, as the original does. After `drain_deadline` a deletion that does not
-    get on is an error in the conditions, and still waits.
+    anything, as the original does. `networks` bounds where kubeconfigs of app clusters lead. After
+    `drain_deadline` a deletion that does not get on is an error in the conditions, and still waits.
     """
 
     control_plane: str
     konnector_image: str
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
+    networks: Networks = ANYWHERE
     drain_deadline: timedelta = timedelta(minutes=10)
 
     def change(self, kind: Kind, live: Manifest, /, **parts: JSON) -> Patch:

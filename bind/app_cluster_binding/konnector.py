@@ -121,6 +121,7 @@ def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None
         overrides=overrides,
         replicas=konnector.REPLICAS if scaled is None else scaled,
         confined=not terms.all_overrides,
+        forced=terms.networks.environment,
     )
 
 

@@ -41,7 +41,7 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
         message = f"Kubeconfig secret {place} not found."
         return conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message)
     content = kubeconfig_content(seen.source, key)
-    fault = content if isinstance(content, str) else _fault(content)
+    fault = content if isinstance(content, str) else _fault(content, terms)
     if fault:
         message = f"Kubeconfig secret {place} {fault}"
         return conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message)
@@ -145,8 +145,8 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     return (terms.change(SECRET, live, metadata={"labels": seen.labels}, data=content),)
 
 
-def _fault(content: bytes) -> str:
-    connection = kubeconfig.from_content(content, name="the app cluster")
+def _fault(content: bytes, terms: Terms) -> str:
+    connection = kubeconfig.from_content(content, name="the app cluster", networks=terms.networks)
     return connection if isinstance(connection, str) else ""
 
 

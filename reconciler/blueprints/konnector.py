@@ -7,6 +7,7 @@ Refuses to know which rights are needed and what is live.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
@@ -99,11 +100,12 @@ def space_deployment(
     overrides: Manifest,
     replicas: int = REPLICAS,
     confined: bool = True,
+    forced: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
     """Return the Deployment in a binding space. `image` is for overrides without one.
 
     `confined` is with the security context, limits and probes of konnector/deploy; without, it is
-    the original's, and what overrides name is theirs.
+    the original's, and what overrides name is theirs. `forced` are variables that no overrides set.
 
     Overrides with `args` replace all arguments, also those without which a konnector does not
     know its place.
@@ -111,6 +113,8 @@ def space_deployment(
     said = {key: value for key, value in overrides.items() if value is not None}
     container = {"args": _arguments(served), **said, "image": image_of(said, image)}
     pod = _pod(image, container, beside=_confinement_of_space(said) if confined else {})
+    if forced:
+        pod = {**pod, "containers": [_with_variables(get_maps(pod, "containers")[0], forced)]}
     return build(
         DEPLOYMENT,
         names.konnector_deployment(served.name),
@@ -119,6 +123,11 @@ def space_deployment(
         # The account of the space, not that of a konnector in an app cluster.
         spec=_spec(served.labels, {**pod, "serviceAccountName": names.BINDER}, replicas),
     )
+
+
+def _with_variables(container: Manifest, forced: Mapping[str, str]) -> Manifest:
+    others = [each for each in get_maps(container, "env") if get_text(each, "name") not in forced]
+    return {**container, "env": [*others, *({"name": k, "value": v} for k, v in forced.items())]}
 
 
 def image_of(overrides: Manifest, default: str) -> str:

@@ -51,10 +51,14 @@ _PORTS: Final = {"https": 443, "http": 80}
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """What is refused beside what always is; what is in `allow` is not refused by `deny`."""
+    """What is refused beside what always is; what is in `allow` is not refused by `deny`.
+
+    What `beside` refuses is refused as well, whatever is in `allow`.
+    """
 
     allow: tuple[Network, ...] = ()
     deny: tuple[Network, ...] = ()
+    beside: "Networks | None" = None
 
     def fault(self, host: str) -> str:
         """Say why an address is refused; "" where it is not, and where the host is a name."""
@@ -68,11 +72,23 @@ class Networks:
             return f"{address} is in a network where kubeconfigs in Secrets may not lead: see " + (
                 "--allow-networks and --deny-networks"
             )
-        return ""
+        return "" if self.beside is None else self.beside.fault(host)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables by which a konnector refuses the same, whatever its own flags say."""
+        said = {_DENIED: self.deny, _ALLOWED: self.allow}
+        return (
+            {name: ",".join(map(str, cidrs)) for name, cidrs in said.items()} if self.deny else {}
+        )
 
 
 ANYWHERE: Final = Networks()
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it in every pod
+# Set by klutch-bind for the konnectors that it deploys. An argument would not do: overrides name
+# others, and one that comes from a variable of theirs is not seen before the Pod starts.
+_DENIED: Final = "KLUTCH_DENY_NETWORKS"
+_ALLOWED: Final = "KLUTCH_ALLOW_NETWORKS"
 
 
 def of_flags(allow: Iterable[str], deny: Iterable[str], *, in_cluster: bool) -> Networks:
@@ -82,6 +98,14 @@ def of_flags(allow: Iterable[str], deny: Iterable[str], *, in_cluster: bool) -> 
     """
     own = LOOPBACK if in_cluster else ()
     return Networks(_parsed(allow, "--allow-networks"), (*own, *_parsed(deny, "--deny-networks")))
+
+
+def of_environment(environ: Mapping[str, str]) -> Networks | None:
+    """Return what the operator of the control plane says, or None. Raises ConfigError."""
+    if not environ.get(_DENIED):
+        return None
+    allow, deny = ([environ.get(name, "")] for name in (_ALLOWED, _DENIED))
+    return Networks(_parsed(allow, _ALLOWED), _parsed(deny, _DENIED))
 
 
 def _parsed(lists: Iterable[str], flag: str) -> tuple[Network, ...]:

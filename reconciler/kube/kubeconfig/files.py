@@ -226,13 +226,13 @@ def from_secret(
     return replace(connection, networks=networks)
 
 
-def from_content(content: bytes, *, name: str) -> Connection | str:
+def from_content(content: bytes, *, name: str, networks: Networks = ANYWHERE) -> Connection | str:
     """Return the connection as `from_secret` does without exceptions, or why there is none.
 
     The reason goes on a sentence that begins with the Secret's name.
     """
     try:
-        return from_secret(content, name=name, environ={})
+        return from_secret(content, name=name, environ={}, networks=networks)
     except ConfigError as error:
         return f"has an invalid kubeconfig: {error}"
 

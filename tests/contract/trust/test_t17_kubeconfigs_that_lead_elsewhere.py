@@ -3,18 +3,24 @@
 import contextlib
 import uuid
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from konnector import settings as konnector_settings
+from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, Unreachable
 from reconciler.core.live import Unavailable
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.manifest import get_map, get_maps, get_text, get_texts, name_of
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.networks import ANYWHERE, of_flags
+from tests.support.backend import USUAL
+from tests.support.bound_scenes import MANAGER, Managed, until
 from tests.support.clusters import LiveCluster
 from tests.support.observing import BIND, Hand, b64, context, seen_by
 
@@ -70,3 +76,33 @@ async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
     verdict = live.clusters["shop"]
     assert isinstance(verdict, Unavailable)
     assert SERVERS[server] in verdict.reason
+
+
+async def test_no_override_of_a_tenant_leads_where_the_operator_of_klutch_bind_denies(
+    managed: Managed,
+) -> None:
+    """The tenant's Secret leads by a name, which only who connects can judge."""
+    denied = of_flags([], ["127.0.0.0/8,::1/128"], in_cluster=False)
+    theirs: dict[str, Any] = {
+        "args": ["--allow-networks=0.0.0.0/0,::/0"],
+        "env": [{"name": name, "value": ""} for name in denied.environment],
+    }
+    name = "konnector-shop"
+    async with managed.backend(settings=replace(USUAL, networks=denied)):
+        content = context(managed.app, "x", cluster={"server": named(managed.app)})
+        await managed.make_secret(content.decode())
+        await managed.apply(managed.offer.resource)
+        ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        spec: dict[str, Any] = {"konnector": {"deploy": True, "overrides": theirs}}
+        await managed.plane.cluster.merge_patch(ref, {"spec": spec}, manager=MANAGER)
+        live = await until(lambda: managed.read(DEPLOYMENT, name))
+    container = get_map(live, "spec", "template", "spec", "containers", 0)
+    variables = get_maps(container, "env")
+    environ = {name_of({"metadata": one}): get_text(one, "value") for one in variables}
+    deployed = konnector_settings.parse(get_texts(container, "args"), environ)
+    mark = managed.app.audit.mark()
+    way = replace(managed.app.connection, server=named(managed.app), networks=deployed.networks)
+    async with KubeCluster(way, agent="led-by-a-tenant") as refused:
+        with pytest.raises(Unreachable, match="is in a network"):
+            await refused.get(Ref(managed.app.name, NAMESPACE, "", names.KUBE_SYSTEM))
+    assert managed.app.audit.answers_since(mark, "led-by-a-tenant") == []

@@ -11,9 +11,11 @@ from bind.app_cluster_binding.decide import decide
 from bind.app_cluster_binding.facts import Terms
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core.decision import Apply, Patch
-from reconciler.core.manifest import get, get_map, get_maps
-from reconciler.core.refs import DEPLOYMENT
-from tests.unit.bind.app_cluster_world import IMAGE, NOW, World
+from reconciler.core.manifest import get, get_map, get_maps, get_text
+from reconciler.core.refs import DEPLOYMENT, SECRET
+from reconciler.kube.networks import of_environment, of_flags
+from tests.support import kubeconfigs
+from tests.unit.bind.app_cluster_world import IMAGE, NOW, World, b64
 
 RECORDED = Path(__file__).parents[1].joinpath("blueprints/data/space_konnector.yaml").read_text()
 ORIGINAL, OVERRIDDEN = yaml.safe_load_all(RECORDED)
@@ -124,6 +126,30 @@ def test_overrides_that_are_not_allowed_change_nothing():
     assert "spec.konnector.overrides.securityContext, spec.konnector.overrides.workingDir." in told
     assert "image," in told
     assert "spec.konnector.overrides.image" not in told
+
+
+def test_what_runs_learns_where_it_may_not_lead_also_where_its_kubeconfig_leads_there():
+    world = deployed(args=["--allow-networks=0.0.0.0/0"])
+    denied = of_flags([], ["0.0.0.0/0"], in_cluster=False)
+    world.terms = replace(world.terms, networks=denied)
+    world.change(
+        SECRET, "shop-kubeconfig", {"data": {"kubeconfig": leading_to("10.0.0.1")}}, "team-a"
+    )
+    world.serve()
+    assert world.conditions()["SecretValid"] == "Error KubeconfigSecretInvalid"
+    assert "10.0.0.1 is in a network" in world.message("SecretValid")
+    container = get_map(world.get(DEPLOYMENT, NAME), "spec", "template", "spec", "containers", 0)
+    variables = {
+        get_text(one, "name"): get_text(one, "value") for one in get_maps(container, "env")
+    }
+    assert of_environment(variables) == denied
+    assert world.serve() == 0
+
+
+def leading_to(host: str) -> str:
+    return b64(
+        kubeconfigs.document(cluster={"server": f"https://{host}:6443"}, user={"token": "t"})
+    )
 
 
 def test_of_many_that_are_not_allowed_some_are_named():

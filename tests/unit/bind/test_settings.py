@@ -8,6 +8,7 @@ from bind import settings
 from bind.__main__ import run
 from bind.settings import DEFAULT_IMAGE, Settings
 from reconciler.core.errors import ConfigError
+from reconciler.kube.networks import of_flags
 
 GIVEN = {
     "nothing": ((), Settings()),
@@ -26,6 +27,10 @@ GIVEN = {
     "where probes are served": (
         ("--probe-address=[::1]:8081",),
         Settings(probes=("::1", 8081)),
+    ),
+    "where kubeconfigs may not lead, but for": (
+        ("--deny-networks=10.0.0.0/8", "--allow-networks=10.1.0.0/16,10.2.0.0/16"),
+        Settings(networks=of_flags(["10.1.0.0/16,10.2.0.0/16"], ["10.0.0.0/8"], in_cluster=False)),
     ),
     "verbosity as the original has it": (("-v=4",), Settings(verbosity=4)),
     "the manifests of the original": (
@@ -54,6 +59,7 @@ WRONG = {
     "no time at all": (("--drain-deadline=nan",), "--drain-deadline: nan is not a number"),
     "nobody who works": (("--workers=0",), "--workers: 0 is less than 1"),
     "no calls at all": (("--qps=0",), "--qps: 0.0 is not more than 0"),
+    "no network": (("--deny-networks=10.0.0.1/8",), "'10.0.0.1/8' is not a network such as"),
     "no port": (("--probe-address=localhost",), "'localhost' is not ADDR:PORT"),
 }
 

@@ -224,6 +224,22 @@ def test_a_probe_that_asks_more_seldom_stays_where_it_is():
     assert {made[one]["httpGet"]["port"] for one in PROBES} == {8080}
 
 
+@pytest.mark.parametrize("confined", [True, False])
+def test_no_override_sets_or_drops_a_variable_that_is_forced(confined):
+    theirs = [{"name": "DENIED", "value": ""}, {"name": "A", "value": "1"}]
+    made = konnector.space_deployment(
+        HOME,
+        image=SPACE_IMAGE,
+        overrides={"env": theirs, "args": ["-v=4"]},
+        confined=confined,
+        forced={"DENIED": "10.0.0.0/8", "ALLOWED": ""},
+    )
+    variables = manifest.get_maps(container_of(made), "env")
+    assert [one["name"] for one in variables].count("DENIED") == 1
+    values = {one["name"]: one.get("value") for one in variables}
+    assert (values["DENIED"], values["ALLOWED"], values["A"]) == ("10.0.0.0/8", "", "1")
+
+
 LIMIT = {"memory": "512Mi"}
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 RESOURCES = {

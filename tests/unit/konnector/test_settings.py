@@ -11,6 +11,7 @@ from reconciler.blueprints import konnector
 from reconciler.blueprints.objects import UNMARKED
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import get_map, get_maps, get_texts, name_of
+from reconciler.kube.networks import of_flags
 
 ENVIRON = {"POD_NAME": "konnector-7d9-x2b"}
 PLAIN = Settings(lease_identity="konnector-7d9-x2b")
@@ -130,6 +131,13 @@ def test_without_a_pod_each_process_has_an_identity_of_its_own(environ):
     made = {settings.parse((), environ).lease_identity for _ in range(3)}
     assert len(made) == 3
     assert "" not in made
+
+
+def test_what_the_operator_of_the_control_plane_denies_no_flag_allows():
+    said = of_flags([], ["10.0.0.0/8"], in_cluster=False)
+    parsed = settings.parse(["--allow-networks=0.0.0.0/0"], dict(said.environment))
+    assert parsed.networks.fault("10.0.0.1")
+    assert not parsed.networks.fault("192.168.0.1")
 
 
 WRONG = {

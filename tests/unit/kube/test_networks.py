@@ -1,9 +1,11 @@
 """Where a kubeconfig from a Secret may lead, address by address."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.core.errors import ConfigError
-from reconciler.kube.networks import ANYWHERE, of_flags
+from reconciler.kube.networks import ANYWHERE, of_environment, of_flags
 
 NEVER = [
     "169.254.169.254",
@@ -61,6 +63,25 @@ def test_flags_say_the_rest(allow, deny, pod, host, may):
     fault = of_flags(allow, deny, in_cluster=pod).fault(host)
     assert (fault == "") is may
     assert may or "--allow-networks" in fault
+
+
+def test_no_flag_of_a_konnector_leads_where_the_operator_of_the_control_plane_does_not():
+    operator = of_flags(["10.1.0.0/16"], ["10.0.0.0/8, fd00::/8"], in_cluster=False)
+    environ = operator.environment
+    assert environ == {
+        "KLUTCH_DENY_NETWORKS": "10.0.0.0/8,fd00::/8",
+        "KLUTCH_ALLOW_NETWORKS": "10.1.0.0/16",
+    }
+    assert of_environment(environ) == operator
+    flags = of_flags(["0.0.0.0/0,::/0"], ["10.1.2.0/24,192.168.0.0/16"], in_cluster=True)
+    both = replace(flags, beside=of_environment(environ))
+    denied = {host: bool(both.fault(host)) for host in ("10.2.0.1", "fd00::1", "10.1.0.1")}
+    assert denied == {"10.2.0.1": True, "fd00::1": True, "10.1.0.1": False}
+
+
+def test_an_operator_who_denies_nothing_says_nothing():
+    assert of_flags(["10.0.0.0/8"], [], in_cluster=False).environment == {}
+    assert of_environment({"KLUTCH_ALLOW_NETWORKS": "10.0.0.0/8"}) is None
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/33", "10.0.0.1/8", "a.example", "10.0.0.0/8;"])
