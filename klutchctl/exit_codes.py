@@ -122,8 +122,7 @@ def sentence(error: BaseException) -> str:
 
 def code_of(error: BaseException) -> ExitCode:
     """Return the exit code that `error` stands for."""
-    from reconciler.core.errors import ConfigError, Locked, StalePlan
-    from reconciler.core.problems import InvalidRepository
+    from reconciler.core.errors import ConfigError, InvalidRepository, Locked, StalePlan
 
     if isinstance(error, StalePlan):
         return ExitCode.STALE

@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 from klutchctl.render.terminal import visible
 from klutchctl.settings import Settings
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository, Problem, Severity
+from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
 from reconciler.fleet import reference_index, review
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, load, load_valid_part

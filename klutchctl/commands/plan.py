@@ -64,7 +64,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 
     from klutchctl import files, repository
     from klutchctl.exit_codes import exit_code
-    from reconciler.core import livefile
+    from reconciler.core.live import parse_live
     from reconciler.planning import planfile, planner
 
     settings = of(context)
@@ -74,7 +74,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     if snapshot is None:
         planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     else:
-        live = livefile.parse(snapshot.read_bytes(), str(snapshot))
+        live = parse_live(snapshot.read_bytes(), str(snapshot))
         planned = planner.plan(subject.fleet, live, only=chosen)
     if out is not None:
         planned = planfile.identified(replace(planned, repository=str(path.resolve())))

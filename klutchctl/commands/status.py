@@ -187,12 +187,12 @@ def snapshot(
     import asyncio
 
     from klutchctl import files, repository
-    from reconciler.core import livefile
+    from reconciler.core.live import dump_live
 
     settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     live = asyncio.run(_observe(fleet, settings, repository.chosen(fleet, settings)))
-    files.write(out, livefile.dump(live))
+    files.write(out, dump_live(live))
     return _report(fleet, live, out, allow_unreachable=settings.allow_unreachable)
 
 

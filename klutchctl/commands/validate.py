@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from klutchctl.render.problems import Findings
-    from reconciler.core.problems import Problem
+    from reconciler.core.errors import Problem
     from reconciler.fleet.files import Snapshot
     from reconciler.fleet.review import Base
     from reconciler.fleet.values import Fleet
@@ -57,7 +57,7 @@ def _findings(
     """Return what was found, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl import repository
     from klutchctl.render.problems import Findings
-    from reconciler.core.problems import InvalidRepository
+    from reconciler.core.errors import InvalidRepository
 
     here = _prefix(path)
     judge = None if base is None else repository.base_in(path, base, check_owner=check_owner)
@@ -120,7 +120,7 @@ def _renderers(
 
 
 def _exit_code(found: "Findings") -> ExitCode:
-    from reconciler.core.problems import Severity
+    from reconciler.core.errors import Severity
 
     severities = {problem.severity for problem in found.problems}
     if Severity.INVALID in severities:

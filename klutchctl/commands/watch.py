@@ -25,8 +25,7 @@ from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import unless
-from reconciler.core.errors import ConfigError, Locked
-from reconciler.core.problems import Problem
+from reconciler.core.errors import ConfigError, Locked, Problem
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry

@@ -61,11 +61,11 @@ def why(
 
 
 def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
-    from reconciler.core import livefile
+    from reconciler.core.live import parse_live
     from reconciler.planning import planner
     from reconciler.reports import why
 
-    live = livefile.parse(path.read_bytes(), str(path))
+    live = parse_live(path.read_bytes(), str(path))
     plan = planner.plan(why.watching(loaded.fleet), live)
     return why.explained(loaded, live, plan, target)
 

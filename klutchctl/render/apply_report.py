@@ -17,7 +17,7 @@ from klutchctl.render import plan_rows, terminal
 from klutchctl.render.terminal import Style, visible, visible_lines
 from reconciler.apply import Outcome, Report, Status
 from reconciler.apply.outcomes import GOOD
-from reconciler.core.problems import Problem
+from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
 from reconciler.watch import Task, Trigger

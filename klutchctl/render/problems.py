@@ -11,8 +11,8 @@ from typing import Final
 from urllib.parse import quote
 
 from klutchctl.render.terminal import Style, line, plural, styled, visible
+from reconciler.core.errors import Problem, Severity
 from reconciler.core.manifest import JSON
-from reconciler.core.problems import Problem, Severity
 from reconciler.fleet.documents import excerpts
 from reconciler.fleet.wording import CODES
 

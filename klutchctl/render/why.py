@@ -11,8 +11,8 @@ from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import column_widths, named_lines, section_lines
 from klutchctl.render.status import health_json
 from klutchctl.render.terminal import visible
+from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
-from reconciler.core.problems import Origin
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health import UnitHealth
 from reconciler.planning.planfile import document

@@ -13,7 +13,7 @@ from typing import Final
 
 from klutchctl.sandbox.state import Role
 from klutchctl.sandbox.suite import Written
-from reconciler.core.errors import ClusterError, HostError, NotServed, Rejected
+from reconciler.core.errors import ClusterError, HostError, NotServed, Origin, Rejected
 from reconciler.core.manifest import (
     Manifest,
     get_maps,
@@ -23,7 +23,6 @@ from reconciler.core.manifest import (
     put,
     ref_of,
 )
-from reconciler.core.problems import Origin
 from reconciler.core.refs import CRD, EVENT, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster

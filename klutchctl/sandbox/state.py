@@ -10,8 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from reconciler.core.errors import HostError
-from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.core.errors import HostError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
 # With services it is another one: a klutchctl that does not know them would leave them running.

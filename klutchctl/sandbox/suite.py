@@ -10,9 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from klutchctl.sandbox.state import Component
 from reconciler.core import yaml_text
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.problems import InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
 from reconciler.fleet import files, wording
 from reconciler.fleet.documents import parsing

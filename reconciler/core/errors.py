@@ -2,9 +2,10 @@
 
 KlutchError                    a sentence: what, where, what to do next
 ├─ ConfigError        NEVER    what a person wrote is wrong (a kubeconfig, a file, an option)
+│  └─ InvalidRepository        a fleet repository, with all that is wrong in it as Problems
 ├─ StalePlan          NEVER    a saved plan does not fit the files or the clusters any more
 ├─ Locked             NEVER    another run works on this fleet
-├─ HostError         NEVER    the machine lacks something (a port, disk space, a toolchain)
+├─ HostError          NEVER    the machine lacks something (a port, disk space, a toolchain)
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
    ├─ Unauthorized    LATER    401, also with renewed credentials
@@ -20,6 +21,8 @@ KlutchError                    a sentence: what, where, what to do next
 Absence is None, not an exception: only writes raise Missing.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
@@ -156,3 +159,58 @@ class Expired(ClusterError):
 
 class Rejected(ClusterError):
     """The API server will refuse this input until it changes."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Where something is written. Lines and columns count from 1; 0 is "the whole file"."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+class Severity(Enum):
+    """What a problem stops. Only warnings let a plan go on."""
+
+    INVALID = "error"
+    DENIED = "denied"  # well-formed, but a Policy says no
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend. `code` is stable and for machines; `hint` says what to do, or is ""."""
+
+    origin: Origin
+    code: str
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.INVALID
+
+    def __str__(self) -> str:
+        hint = f". {self.hint}" if self.hint else ""
+        return f"{self.origin}: {self.message}{hint} [{self.code}]"
+
+
+class InvalidRepository(ConfigError):
+    """A fleet repository that cannot be used, with everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = in_order(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    @property
+    def invalid(self) -> bool:
+        """Tell whether anything is wrong beside what a Policy denies."""
+        return any(problem.severity is Severity.INVALID for problem in self.problems)
+
+
+def in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems by place, each once."""
+    return tuple(
+        sorted(set(problems), key=lambda one: (one.origin, one.code, one.message, one.hint))
+    )

@@ -1,14 +1,23 @@
 """What is live, per cluster: seen completely, or unseen. There is nothing in between.
 
-`observe` makes these from API servers, `livefile` from a snapshot; planning reads only these.
+`observe` makes these from API servers, `parse_live` from a snapshot; planning reads only these.
 """
 
+import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Annotated, Final, NoReturn, TypeAlias
 
-from reconciler.core.manifest import Manifest
+from pydantic import Field
+
+from reconciler.core import typed_json
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import resource_name
 from reconciler.core.refs import Kind, Ref
+from reconciler.core.typed_json import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +101,187 @@ def instances(group: str, resource: str) -> Kind:
     It has no version: that is for the live CRD to say.
     """
     return Kind(group, "", resource_name(resource, group), resource)
+
+
+# A snapshot as a file: for planning without the clusters, and for reports of defects. The same
+# state gives the same bytes. The file holds no time, no credentials and no value of a Secret,
+# because `Live` has none.
+
+FORMAT: Final = "klutchctl.dev/live"
+VERSION: Final = 1
+
+
+def dump_live(live: Live) -> bytes:
+    """Return the snapshot as JSON, with sorted keys and a line break at the end."""
+    document: JSON = {
+        "format": FORMAT,
+        "version": VERSION,
+        "controlPlanes": _dump_part(live.control_planes),
+        "clusters": _dump_part(live.clusters),
+        "leaving": _dump_part(live.leaving),
+    }
+    return canonical(document) + b"\n"
+
+
+def parse_live(content: bytes, source: str) -> Live:
+    """Read what `dump_live` wrote; `source` names it in errors.
+
+    Raises ConfigError for anything else, and for a version that is not ours.
+    """
+    document = _json(content, source)
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+        raise ConfigError("not a snapshot", where=source, hint="`klutchctl snapshot` writes one")
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ConfigError("must be a number", where=f"{source}: /version")
+    if version != VERSION:
+        message = f"a snapshot of format version {version}, and this klutchctl reads {VERSION}"
+        hint = "Upgrade klutchctl" if version > VERSION else "Take a new snapshot"
+        raise ConfigError(message, where=source, hint=hint)
+    try:
+        snapshot = _reader().read(document)
+    except typed_json.Mismatch as error:
+        raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
+    return Live(
+        control_planes=_part(snapshot.control_planes, f"{source}: /controlPlanes"),
+        clusters=_part(snapshot.clusters, f"{source}: /clusters"),
+        leaving=_part(snapshot.leaving, f"{source}: /leaving"),
+    )
+
+
+def _dump_part(part: Mapping[str, ClusterState | Unavailable]) -> JSON:
+    return {name: _dump_verdict(verdict) for name, verdict in part.items()}
+
+
+def _dump_verdict(verdict: ClusterState | Unavailable) -> JSON:
+    match verdict:
+        case Unavailable():
+            return {"unseen": {"reason": verdict.reason, "remedy": verdict.remedy}}
+        case ClusterState():
+            return {"seen": _dump_seen(verdict)}
+
+
+def _dump_seen(seen: ClusterState) -> JSON:
+    return {
+        "uid": seen.uid,
+        "address": {
+            "server": seen.address.server,
+            "ca": seen.address.ca,
+            "tlsServerName": seen.address.tls_server_name,
+        },
+        "bindingsClusterScoped": seen.bindings_cluster_scoped,
+        "objects": [
+            {"kind": asdict(kind), "items": seen.objects[kind]} for kind in sorted(seen.objects)
+        ],
+        "unserved": [asdict(kind) for kind in sorted(seen.unserved)],
+        "silent": sorted(seen.silent),
+        "inUse": [
+            {"kind": asdict(kind), "count": seen.in_use[kind]} for kind in sorted(seen.in_use)
+        ],
+        "bodies": [{"ref": asdict(ref), "object": seen.bodies[ref]} for ref in sorted(seen.bodies)],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    server: str
+    ca: str
+    tls_server_name: Annotated[str, Field(alias="tlsServerName")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    kind: Kind
+    items: tuple[JSONObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _InUse:
+    kind: Kind
+    count: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    ref: Ref
+    object: JSONObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    uid: str
+    address: _Address
+    cluster_scoped: Annotated[bool, Field(alias="bindingsClusterScoped")]
+    objects: tuple[_Objects, ...]
+    unserved: frozenset[Kind]
+    silent: frozenset[str]
+    in_use: Annotated[tuple[_InUse, ...], Field(alias="inUse")]
+    bodies: tuple[_Body, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """One of the two is there."""
+
+    seen: _State | None = None
+    unseen: Unavailable | None = None
+
+
+_Part: TypeAlias = dict[str, _Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    control_planes: Annotated[_Part, Field(alias="controlPlanes")]
+    clusters: _Part
+    leaving: _Part
+
+
+@cache
+def _reader() -> typed_json.Reader[_Snapshot]:
+    return typed_json.Reader(_Snapshot)
+
+
+def _json(content: bytes, source: str) -> JSON:
+    try:
+        value: JSON = json.loads(content, parse_constant=_not_json, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ConfigError(
+            "not a JSON document", where=source, hint="`klutchctl snapshot` writes one"
+        ) from None
+    return value
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(constant)  # NaN, the infinities, and what is too large for a number
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _not_json(text)
+
+
+def _part(part: _Part, where: str) -> dict[str, ClusterState | Unavailable]:
+    states: dict[str, ClusterState | Unavailable] = {}
+    for name, verdict in part.items():
+        if verdict.seen is not None and verdict.unseen is None:
+            states[name] = _state(verdict.seen)
+        elif verdict.unseen is not None and verdict.seen is None:
+            states[name] = verdict.unseen
+        else:
+            raise ConfigError("must be either seen or unseen", where=f"{where}/{name}")
+    return states
+
+
+def _state(state: _State) -> ClusterState:
+    address = state.address
+    return ClusterState(
+        uid=state.uid,
+        address=Address(address.server, address.ca, address.tls_server_name),
+        objects={entry.kind: entry.items for entry in state.objects},
+        unserved=state.unserved,
+        silent=state.silent,
+        in_use={entry.kind: entry.count for entry in state.in_use},
+        bodies={entry.ref: entry.object for entry in state.bodies},
+        bindings_cluster_scoped=state.cluster_scoped,
+    )

@@ -16,9 +16,8 @@ from typing import Final
 
 import yaml
 
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import JSON
-from reconciler.core.problems import Origin
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64

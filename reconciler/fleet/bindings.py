@@ -6,8 +6,8 @@ from graphlib import CycleError, TopologicalSorter
 from operator import attrgetter
 from typing import Final
 
+from reconciler.core.errors import Problem, Severity
 from reconciler.core.manifest import Manifest, get_map
-from reconciler.core.problems import Problem, Severity
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.documents import substitution
 from reconciler.fleet.documents.models import BindingDocument, TemplateDocument

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.core import names
+from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.core.manifest import fill
-from reconciler.core.problems import Origin, Problem, Severity
 from reconciler.fleet.documents import models, parsing, substitution
 from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from reconciler.core import yaml_text
-from reconciler.core.problems import Origin, Problem
+from reconciler.core.errors import Origin, Problem
 from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
 from reconciler.fleet import globs
 from reconciler.fleet.documents import parsing

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from reconciler.core.errors import Problem, Severity, in_order
 from reconciler.core.manifest import digest
-from reconciler.core.problems import Problem, Severity, in_order
 from reconciler.fleet import bindings, clusters, policies
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles

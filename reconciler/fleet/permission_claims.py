@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.core.problems import Problem
+from reconciler.core.errors import Problem
 from reconciler.core.yaml_text import Items, Node
 from reconciler.fleet.documents import parsing, service_models, substitution
 from reconciler.fleet.documents.models import BindingDocument, TemplateDocument

@@ -9,7 +9,7 @@ matching Policy. A wildcard of a Policy matches names that begin with a dot too.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reconciler.core.problems import Origin, Problem, Severity
+from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.documents.models import FleetDocument, PolicyDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument

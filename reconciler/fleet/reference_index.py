@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Origin, Problem
+from reconciler.core.errors import ConfigError, Origin, Problem
 from reconciler.fleet import wording
 from reconciler.fleet.documents import base_model
 from reconciler.fleet.documents.parsing import RawDocument

@@ -14,8 +14,7 @@ the base, come:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Problem, Severity, in_order
+from reconciler.core.errors import ConfigError, Problem, Severity, in_order
 from reconciler.fleet import policies
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, allowed, load_valid_part

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from reconciler.core import names
+from reconciler.core.errors import Origin
 from reconciler.core.manifest import Manifest
-from reconciler.core.problems import Origin
 from reconciler.core.refs import GroupResource
 
 

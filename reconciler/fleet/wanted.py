@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from reconciler.core import names
+from reconciler.core.errors import Origin
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, name_of, namespace_of
-from reconciler.core.problems import Origin
 from reconciler.core.refs import GroupResource, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Mode, Unit, UnitKey

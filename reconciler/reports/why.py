@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reconciler.blueprints.objects import parameters_digest
+from reconciler.core.errors import Origin
 from reconciler.core.live import Live, control_plane_ref_name
-from reconciler.core.problems import Origin
 from reconciler.fleet import policies, reference_index
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.documents.models import PolicyDocument

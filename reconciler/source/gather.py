@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import islice
 from typing import Final, Protocol
 
-from reconciler.core.problems import InvalidRepository, Origin, Problem
+from reconciler.core.errors import InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import files, globs
 from reconciler.fleet.globs import Patterns

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar
 
 from reconciler.apply import Report, Status
+from reconciler.core.errors import Origin
 from reconciler.core.live import control_plane_ref_name
-from reconciler.core.problems import Origin
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet, Unit
 from reconciler.planning.changes import Action
 

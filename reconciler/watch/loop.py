@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 from reconciler.apply import Report
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import unless
-from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.core.errors import InvalidRepository, Problem
 from reconciler.fleet.files import LoadCache
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet

@@ -11,9 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from reconciler.apply import Report, Status
 from reconciler.apply.outcomes import GOOD
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Locked, Problem
 from reconciler.core.live import control_plane_ref_name
-from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.watch.agenda import Task
 

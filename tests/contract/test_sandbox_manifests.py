@@ -6,8 +6,7 @@ import pytest
 
 from klutchctl.sandbox import manifests
 from klutchctl.sandbox.suite import Written
-from reconciler.core.errors import HostError
-from reconciler.core.problems import Origin
+from reconciler.core.errors import HostError, Origin
 from reconciler.core.refs import CONFIG_MAP, EVENT, Kind, Ref
 
 

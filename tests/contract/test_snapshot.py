@@ -11,8 +11,8 @@ import yaml
 
 from klutchctl.main import run
 from reconciler.api import API_SERVICE_EXPORT
-from reconciler.core import livefile, names
-from reconciler.core.live import ClusterState, instances
+from reconciler.core import names
+from reconciler.core.live import ClusterState, instances, parse_live
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from tests.support.clusters import LiveCluster
@@ -107,7 +107,7 @@ async def test_a_snapshot_holds_all_that_a_plan_may_ask_and_no_secret(  # noqa: 
     content = out.read_bytes()
     for hidden in ("canary", b64(CANARY), "PRIVATE KEY"):
         assert hidden.encode() not in content
-    live = livefile.parse(content, str(out))
+    live = parse_live(content, str(out))
     plane, app = live.control_planes["eu"], live.clusters["shop"]
     assert isinstance(plane, ClusterState)
     assert isinstance(app, ClusterState)
@@ -138,7 +138,7 @@ async def test_a_cluster_that_is_missing_is_named_and_the_rest_is_written(
     told = await eventually(taken)
     assert told.startswith("Unseen: cluster lost: cannot be reached by context/nowhere: ")
     assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 0
-    assert list(livefile.parse(out.read_bytes(), "x").clusters) == ["lost", "shop"]
+    assert list(parse_live(out.read_bytes(), "x").clusters) == ["lost", "shop"]
 
 
 async def test_a_cluster_that_is_not_chosen_is_not_read(
@@ -154,7 +154,7 @@ async def test_a_cluster_that_is_not_chosen_is_not_read(
         return True
 
     await eventually(taken)
-    assert list(livefile.parse(out.read_bytes(), "x").clusters) == ["shop"]
+    assert list(parse_live(out.read_bytes(), "x").clusters) == ["shop"]
 
 
 async def test_nothing_to_be_seen_is_a_failure(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl.sandbox import state
-from reconciler.core.problems import Severity
+from reconciler.core.errors import Severity
 from reconciler.fleet.compile import desired
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load

@@ -3,7 +3,7 @@
 import pytest
 
 from klutchctl import main
-from reconciler.core import livefile
+from reconciler.core.live import dump_live
 from tests.support.scenes import applied, binding, cluster, fleet, fleet_head, plane
 from tests.support.worlds import POSTGRES
 
@@ -17,7 +17,7 @@ def test_an_output(golden, tmp_path, monkeypatch, capsys, *, name, form, extensi
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fleet.yaml").write_text(FILES[name])
     live = applied().live(fleet(plane(), cluster(), binding()))
-    (tmp_path / "live.json").write_bytes(livefile.dump(live))
+    (tmp_path / "live.json").write_bytes(dump_live(live))
     target = f"shop/{POSTGRES}"
     assert main.run(["why", target, "--snapshot", "live.json", "-o", form]) == 0
     golden(capsys.readouterr().out, f"{name}.{extension}")

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from reconciler import api
-from reconciler.core import livefile, manifest, names, refs
+from reconciler.core import manifest, names, refs
 from reconciler.core.live import (
     ClusterState,
     Live,
     Questions,
     Unavailable,
     control_plane_ref_name,
+    dump_live,
     instances,
+    parse_live,
 )
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube import registry
@@ -84,11 +86,11 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
     assert here is not None
     assert here == there
     assert (here.server, here.namespace) == ("https://cp.example:6443", namespace)
-    shown = repr(live) + livefile.dump(live).decode()
+    shown = repr(live) + dump_live(live).decode()
     assert CANARY not in shown
     assert b64(CANARY) not in shown
     assert "canary" not in shown
-    assert livefile.parse(livefile.dump(live), "x") == live
+    assert parse_live(dump_live(live), "x") == live
     assert control_plane.audit.writes_since(marks[0], namespace=namespace) == []
     assert [w for w in in_app.live.audit.writes_since(marks[1]) if w.verb != "delete"] == []
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from reconciler.core.problems import Origin
+from reconciler.core.errors import Origin
 from reconciler.fleet.values import (
     Access,
     AppCluster,

@@ -7,8 +7,7 @@ import pygit2
 import pytest
 
 from klutchctl import main
-from reconciler.core import livefile
-from reconciler.core.live import Live
+from reconciler.core.live import Live, dump_live
 from tests.support.checkouts import PERSON, Checkout
 from tests.support.fleet_texts import (
     BINDING,
@@ -121,7 +120,7 @@ def test_a_pull_request_is_judged_by_the_base(checkout, capsys):
 def snapshot(tmp_path):
     """A snapshot in which no cluster was read."""
     file = tmp_path / "live.json"
-    file.write_bytes(livefile.dump(Live({}, {}, {})))
+    file.write_bytes(dump_live(Live({}, {}, {})))
     return ["--snapshot", str(file)]
 
 

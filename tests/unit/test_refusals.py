@@ -5,8 +5,7 @@ import shlex
 import pytest
 
 from klutchctl import main
-from reconciler.core import livefile
-from reconciler.core.live import Live
+from reconciler.core.live import Live, dump_live
 from tests.support.fleet_texts import GOOD
 
 # The fleet that stands in this folder has one cluster, shop, with one binding, db of pgs.g.io.
@@ -122,7 +121,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "saved.plan").write_text("{}")
-    (tmp_path / "live.json").write_bytes(livefile.dump(Live({}, {}, {})))
+    (tmp_path / "live.json").write_bytes(dump_live(Live({}, {}, {})))
     return tmp_path
 
 

@@ -12,8 +12,7 @@ import yaml
 
 from klutchctl import main, repository
 from klutchctl.render import plan_formats
-from reconciler.core import livefile
-from reconciler.core.live import Live
+from reconciler.core.live import Live, dump_live
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action, Change, Plan
@@ -130,7 +129,7 @@ def planned(checkout, monkeypatch):
     """A commit of a fleet, and a plan of it in which no cluster was read."""
     monkeypatch.setenv("KUBECONFIG", "nowhere")
     checkout.commit()
-    Path("live.json").write_bytes(livefile.dump(Live({}, {}, {})))
+    Path("live.json").write_bytes(dump_live(Live({}, {}, {})))
     main.run(["plan", str(checkout.folder), "--snapshot", "live.json", "--out", "a.plan"])
     return checkout
 

@@ -10,7 +10,7 @@ import pytest
 
 from klutchctl import main
 from klutchctl.exit_codes import code_of
-from reconciler.core.problems import InvalidRepository, Origin, Problem, Severity
+from reconciler.core.errors import InvalidRepository, Origin, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
 
 SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"

@@ -9,8 +9,7 @@ from klutchctl.commands.watch import Options, Speaker, address, followed
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Status
-from reconciler.core.errors import ConfigError, Locked
-from reconciler.core.problems import Origin, Problem
+from reconciler.core.errors import ConfigError, Locked, Origin, Problem
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.watch import Task, Trigger
 from tests.support import fleets

@@ -3,7 +3,7 @@
 import pytest
 
 from klutchctl import main
-from reconciler.core import livefile
+from reconciler.core.live import dump_live
 from tests.support.scenes import applied, binding, cluster, fleet, fleet_head, plane
 
 FLEET = fleet_head() + plane() + cluster() + binding()
@@ -15,7 +15,7 @@ def repository(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fleet.yaml").write_text(FLEET)
     read = fleet(plane(), cluster(), binding())
-    (tmp_path / "live.json").write_bytes(livefile.dump(applied().live(read)))
+    (tmp_path / "live.json").write_bytes(dump_live(applied().live(read)))
     return tmp_path
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from reconciler.core.problems import Origin
+from reconciler.core.errors import Origin
 
 MAX_WIDTH: Final = 120
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from reconciler.core import yaml_text
+from reconciler.core.errors import Origin, Problem
 from reconciler.core.manifest import JSON
-from reconciler.core.problems import Origin, Problem
 from reconciler.core.yaml_text import (
     Fields,
     Items,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from reconciler.core.errors import Origin, Problem
 from reconciler.core.manifest import JSON
-from reconciler.core.problems import Origin, Problem
 from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape
 from reconciler.fleet import wording
 

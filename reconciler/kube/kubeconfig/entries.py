@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.core import yaml_text
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Origin
+from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.kubeconfig.credential_text import (
     certificates_fault,

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core import livefile
 from reconciler.core.errors import ConfigError
-from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
+from reconciler.core.live import (
+    Address,
+    ClusterState,
+    Live,
+    Unavailable,
+    dump_live,
+    instances,
+    parse_live,
+)
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 
 _JSON = st.recursive(
@@ -59,7 +66,7 @@ LIVE = Live(
 
 @given(_LIVES)
 def test_what_is_written_is_read(live: Live) -> None:
-    assert livefile.parse(livefile.dump(live), "x") == live
+    assert parse_live(dump_live(live), "x") == live
 
 
 @given(_LIVES)
@@ -69,13 +76,13 @@ def test_the_bytes_do_not_depend_on_order(live: Live) -> None:
         dict(reversed(list(live.clusters.items()))),
         dict(reversed(list(live.leaving.items()))),
     )
-    assert livefile.dump(shuffled) == livefile.dump(live)
+    assert dump_live(shuffled) == dump_live(live)
 
 
 @given(st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()))
 def test_garbage_is_refused(content: bytes) -> None:
     with pytest.raises(ConfigError, match="some-file"):
-        livefile.parse(content, "some-file")
+        parse_live(content, "some-file")
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -84,13 +91,13 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
 
 
-_DOCUMENT = json.loads(livefile.dump(LIVE))
+_DOCUMENT = json.loads(dump_live(LIVE))
 _PLACES = [path for path in _paths(_DOCUMENT) if path and "items" not in path]
 
 
 @given(st.sampled_from(_PLACES), _JSON | st.just("absent"))
 def test_a_damaged_snapshot_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
-    document = json.loads(livefile.dump(LIVE))
+    document = json.loads(dump_live(LIVE))
     holder = document
     for step in path[:-1]:
         holder = holder[step]
@@ -99,8 +106,8 @@ def test_a_damaged_snapshot_is_read_or_refused(path: tuple[Any, ...], value: Any
     else:
         holder[path[-1]] = value
     with contextlib.suppress(ConfigError):
-        read = livefile.parse(json.dumps(document).encode(), "f")
-        assert livefile.parse(livefile.dump(read), "f") == read
+        read = parse_live(json.dumps(document).encode(), "f")
+        assert parse_live(dump_live(read), "f") == read
 
 
 def _at(document: Any, path: tuple[Any, ...]) -> Any:
@@ -117,7 +124,7 @@ def test_a_number_or_flag_is_not_read_from_text_or_from_the_other(path: tuple[An
         document = copy.deepcopy(_DOCUMENT)
         _at(document, path[:-1])[path[-1]] = other
         with pytest.raises(ConfigError, match="must be"):
-            livefile.parse(json.dumps(document).encode(), "f")
+            parse_live(json.dumps(document).encode(), "f")
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
@@ -149,5 +156,5 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_wrong_is_said(content: bytes, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        livefile.parse(content, "f")
+        parse_live(content, "f")
     assert str(caught.value).startswith(sentence)

@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.core import yaml_text
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Origin
+from reconciler.core.errors import ConfigError, Origin
 from tests.support.kubeconfigs import leaks
 
 # What sigs.k8s.io/yaml 1.6.0 makes of `v: <text>`.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.problems import Origin, Problem, Severity
+from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES

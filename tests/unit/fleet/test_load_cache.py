@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.problems import Origin, Problem
+from reconciler.core.errors import Origin, Problem
 from reconciler.fleet.files import LoadCache
 from reconciler.fleet.load import load, load_valid_part
 from tests.support.bad_fleets import INVALID

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Severity
+from reconciler.core.errors import ConfigError, Severity
 from reconciler.fleet import review
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, PruneMode

@@ -3,7 +3,7 @@
 import pytest
 
 from klutchctl import main, scaffold
-from reconciler.core.problems import Severity
+from reconciler.core.errors import Severity
 from reconciler.fleet import review
 from reconciler.fleet.load import load, load_valid_part
 from reconciler.reports.pr_diff import Effect, edits

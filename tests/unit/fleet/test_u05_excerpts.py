@@ -4,7 +4,7 @@ import pytest
 
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
-from reconciler.core.problems import Origin
+from reconciler.core.errors import Origin
 from reconciler.fleet.documents.excerpts import Excerpt, excerpt
 from reconciler.fleet.load import load
 from tests.support.bad_fleets import CANARY, INVALID

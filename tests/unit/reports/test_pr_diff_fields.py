@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.problems import Origin
+from reconciler.core.errors import Origin
 from reconciler.fleet.load import load_valid_part
 from reconciler.fleet.values import (
     Access,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import Problem
+from reconciler.core.errors import ConfigError, Problem
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
 from reconciler.planning import planner

@@ -4,8 +4,7 @@ import pytest
 
 from klutchctl.sandbox import suite
 from klutchctl.sandbox.state import Component
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository
+from reconciler.core.errors import ConfigError, InvalidRepository
 
 WHOLE = """\
 apiVersion: sandbox.klutchctl.dev/v1alpha1

@@ -6,8 +6,7 @@ import socket
 import pygit2
 import pytest
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository
+from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import folder, gather

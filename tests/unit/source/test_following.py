@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 import pygit2
 import pytest
 
-from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository
+from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.source import folder
 from reconciler.source.following import Folder, GitRef
 from tests.support.checkouts import commit_work_tree, write_files

@@ -6,8 +6,7 @@ import pygit2
 import pytest
 from pygit2.enums import FileMode
 
-from reconciler.core.errors import ConfigError, HostError
-from reconciler.core.problems import InvalidRepository
+from reconciler.core.errors import ConfigError, HostError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import gather, git

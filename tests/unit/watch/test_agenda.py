@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply import Status
-from reconciler.core.problems import Origin
+from reconciler.core.errors import Origin
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch import agenda
