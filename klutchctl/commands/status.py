@@ -103,7 +103,7 @@ async def _look(
     """Look at the clusters and show what was seen; again and again where `every` says so."""
     from asyncio import sleep
 
-    from reconciler.health.memory import remembering
+    from reconciler.health.board import remembering
     from reconciler.health.survey import survey
     from reconciler.kube import registry
 

@@ -149,7 +149,7 @@ async def followed(options: Options, settings: Settings) -> AsyncIterator[Source
 def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
     """Serve metrics and health, and yield who counts."""
     from reconciler.controller import health_server
-    from reconciler.watch.metrics import Metrics
+    from reconciler.watch.loop import Metrics
 
     meters = Metrics(time.time)
     with health_server.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (

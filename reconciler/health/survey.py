@@ -17,8 +17,14 @@ from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
 from reconciler.health.board import Board, Definitions, FleetView, board, view_of
-from reconciler.health.live_units import LiveUnits, Location
-from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
+from reconciler.health.verdict import (
+    LiveUnits,
+    Location,
+    State,
+    UnitHealth,
+    awaits_definition,
+    judge,
+)
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters

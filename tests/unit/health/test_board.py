@@ -11,8 +11,7 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
-from reconciler.health.board import board, view_of
-from reconciler.health.memory import remembering
+from reconciler.health.board import board, remembering, view_of
 from reconciler.health.verdict import State
 from tests.support.scenes import (
     SEARCH,

@@ -9,7 +9,7 @@ from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.watch import Task, Trigger
-from reconciler.watch.metrics import Metrics, result_of
+from reconciler.watch.loop import Metrics, result_of
 from tests.support import fleets
 from tests.support.reports import report
 
