@@ -6,16 +6,15 @@ from functools import partial
 from typing import Final
 
 from konnector.binding import decide as binding_decide
-from konnector.cluster_binding.controller import ClusterBindings
 from konnector.context import AgentContext, SyncContext, Troubles
-from konnector.export import decide as export_decide
-from konnector.export.controller import Exports
 from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Probed, Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
 from konnector.permission_claim.ways import Rival
 from konnector.provider.sync_manager import Syncs, Wanted
+from konnector.space import decide as space_decide
+from konnector.space.controller import ClusterBindings, Exports
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor
 from reconciler.controller.reconciler import Reconciler
@@ -134,7 +133,7 @@ class Provider(TaskSupervisor):
 
         klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
         """
-        return self._serving is None or not export_decide.says_connected(self.views.export(name))
+        return self._serving is None or not space_decide.says_connected(self.views.export(name))
 
     def look_at_export(self, name: str) -> None:
         """Have the status of an export written again, if need be."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from konnector.cluster_binding.decide import PULSE
+from konnector.space.decide import PULSE
 from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term

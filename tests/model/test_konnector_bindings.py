@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from konnector.cluster_binding.decide import PULSE
+from konnector.space.decide import PULSE
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, CLUSTER_BINDING
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys

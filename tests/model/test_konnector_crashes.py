@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from konnector.cluster_binding.decide import PULSE
+from konnector.space.decide import PULSE
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, name_of

@@ -13,7 +13,7 @@ import pytest
 
 from konnector import APP_CLUSTER
 from konnector.binding import controller as binding_controller
-from konnector.cluster_binding.decide import PULSE
+from konnector.space.decide import PULSE
 from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks, build

@@ -17,9 +17,8 @@ from konnector.binding import crd
 from konnector.binding import decide as binding_decide
 from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider
-from konnector.cluster_binding import decide as cluster_binding_decide
-from konnector.export import decide as export_decide
 from konnector.kubeconfig import judge
+from konnector.space import decide as space_decide
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core import conditions
@@ -192,17 +191,17 @@ def test_their_crds_are_those_of_the_original(capture, live):
 @every(CLUSTER_BINDING)
 def test_cluster_bindings_are_taken_over_without_a_write(capture, live):
     """Steps 02/61 and 03/22: between two beats there is nothing to say."""
-    look = cluster_binding_decide.Seen(
+    look = space_decide.ClusterBindingView(
         cluster_binding=live,
         control_plane_mode=capture in CONTROL_PLANE_MODE,
         source=kubeconfig_secret(capture, live),
     )
-    decision = cluster_binding_decide.decide(look, now=NOW, version=VERSION)
+    decision = space_decide.beat(look, now=NOW, version=VERSION)
     if not get_text(live, "status", "lastHeartbeatTime"):  # recorded before its konnector ran
         assert "lastHeartbeatTime" in decision.fields
         return
     assert patched(CONTROL_PLANE, CLUSTER_BINDING, live, decision) == {}
-    later = cluster_binding_decide.decide(look, now=NOW + timedelta(minutes=3), version=VERSION)
+    later = space_decide.beat(look, now=NOW + timedelta(minutes=3), version=VERSION)
     status = patched(CONTROL_PLANE, CLUSTER_BINDING, live, later)
     assert set(status) == {"lastHeartbeatTime"}
     assert told(live["status"]).keys() >= {one.type for one in decision.conditions}
@@ -218,13 +217,15 @@ def test_exports_become_ready(capture, live):
         and name == name_of(live)
         and space_of(capture, held) == namespace_of(live)
     )
-    look = export_decide.Seen(
+    look = space_decide.ExportView(
         export=live,
         binding={"metadata": bound["metadata"], "status": {"conditions": [
             {"type": "SchemaInSync", "status": "True"}]}},
         crd=installed(capture, bound),
     )  # fmt: skip
-    status = patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW))
+    status = patched(
+        CONTROL_PLANE, API_SERVICE_EXPORT, live, space_decide.export_status(look, now=NOW)
+    )
     assert told(status) == told(live["status"]) | true("Ready", "ConsumerInSync")
     assert set(status) <= {"conditions"}
 
@@ -233,9 +234,9 @@ def test_exports_become_ready(capture, live):
 def test_exports_that_nobody_binds_say_so_as_the_original_did(capture, live):
     """Step 03/80: the CRD stays in the app cluster."""
     status = {**live["status"], "conditions": of_crd(live)}
-    look = export_decide.Seen(export=live, crd={"status": status})
+    look = space_decide.ExportView(export=live, crd={"status": status})
     told_now = told(
-        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW))
+        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, space_decide.export_status(look, now=NOW))
     )
     common = {
         "status": "False",
@@ -253,13 +254,14 @@ def test_exports_that_nobody_binds_say_so_as_the_original_did(capture, live):
 @every(API_SERVICE_EXPORT)
 def test_exports_say_what_the_original_said_of_its_own_bindings(capture, live):
     """To the byte, where the binding does not tell of its schema."""
-    look = export_decide.Seen(
+    look = space_decide.ExportView(
         export=live,
         binding={"metadata": live["metadata"]},
         crd={"status": {**live["status"], "conditions": of_crd(live)}},
     )
     assert (
-        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW)) == {}
+        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, space_decide.export_status(look, now=NOW))
+        == {}
     )
 
 
@@ -283,7 +285,7 @@ def test_a_deleted_secret_is_told_as_the_original_told_it():
     }
     held = kubeconfig_secret(capture, live)
     content = base64.b64decode(held["data"]["kubeconfig"])
-    look = cluster_binding_decide.Seen(
+    look = space_decide.ClusterBindingView(
         cluster_binding=recorded(capture)[
             "control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"
         ],
@@ -291,7 +293,7 @@ def test_a_deleted_secret_is_told_as_the_original_told_it():
         targets={judge.place(live): None},
         in_use=judge.fingerprint(content),
     )
-    step = only_step(cluster_binding_decide.mirror(look))
+    step = only_step(space_decide.mirror(look))
     assert identity_of(step.manifest) == ("klutch-bind", "kubeconfig-9hk4v")
     assert step.manifest["data"] == held["data"]
 
@@ -326,16 +328,16 @@ def test_h20_a_broken_kubeconfig_is_not_mirrored():
     capture, live = broken()
     held = recorded(capture)["control-plane", CLUSTER_BINDING, "cluster-space", "cluster"]
     good = kubeconfig_secret(capture, live)
-    look = cluster_binding_decide.Seen(
+    look = space_decide.ClusterBindingView(
         cluster_binding=held,
         source=kubeconfig_secret(capture, live, b"this is no kubeconfig"),
         targets={ObjectKey("klutch-bind", "kubeconfig-a"): {**good, "metadata": {}}},
         in_use=judge.fingerprint(base64.b64decode(good["data"]["kubeconfig"])),
         verdict="",
     )
-    assert cluster_binding_decide.mirror(look).tasks == ()
-    assert cluster_binding_decide.to_probe(look) is None
-    decision = cluster_binding_decide.decide(look, now=NOW, version=VERSION)
+    assert space_decide.mirror(look).tasks == ()
+    assert space_decide.to_probe(look) is None
+    decision = space_decide.beat(look, now=NOW, version=VERSION)
     found = told(patched(CONTROL_PLANE, CLUSTER_BINDING, held, decision))["SecretValid"]
     assert (found["status"], found["severity"], found["reason"]) == (
         "False",
@@ -372,5 +374,5 @@ def test_the_mirrored_secret_is_the_one_that_the_binding_names():
     ]
     assert ("app-cluster", SECRET, *judge.place(live)) in recorded(capture)
     held = recorded(capture)["control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"]
-    place = cluster_binding_decide.source_place(held)
+    place = space_decide.source_place(held)
     assert ("control-plane", SECRET, *place) in recorded(capture)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
-from konnector.cluster_binding.decide import (
+from konnector.kubeconfig import judge
+from konnector.space.decide import (
     PULSE,
-    Seen,
-    decide,
+    ClusterBindingView,
+    beat,
     konnector_version,
     mirror,
     source_place,
     to_probe,
 )
-from konnector.kubeconfig import judge
 from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
@@ -78,7 +78,7 @@ def seen(held=LAST, **more):
         "in_use": judge.fingerprint(LAST),
         "space_uid": "uid-of-space",
     }
-    return Seen(**{**facts, **more})
+    return ClusterBindingView(**{**facts, **more})
 
 
 def steps_of(look) -> list[Any]:
@@ -90,7 +90,7 @@ def steps_of(look) -> list[Any]:
 
 def written(look, *, now=NOW, version="v0.1.0"):
     ref = ref_of(CONTROL_PLANE, CLUSTER_BINDING, look.cluster_binding)
-    decision = decide(look, now=now, version=version)
+    decision = beat(look, now=now, version=version)
     patch = status_patch(look.cluster_binding, ref, decision, failed=(), now=now)
     return None if patch is None else patch.body["status"]
 
@@ -109,7 +109,7 @@ BEATS = {
 
 @pytest.mark.parametrize(("status", "beats", "again"), BEATS.values(), ids=BEATS.keys())
 def test_beats(status, beats, again):
-    decision = decide(seen(cluster_binding=cluster_binding(**status)), now=NOW, version="v0.1.0")
+    decision = beat(seen(cluster_binding=cluster_binding(**status)), now=NOW, version="v0.1.0")
     assert decision.fields.get("lastHeartbeatTime") == (format_time(NOW) if beats else None)
     assert decision.again == again
 
@@ -155,7 +155,7 @@ def test_a_build_without_a_version():
 
 def test_in_control_plane_mode_nothing_is_told_or_done_about_secrets():
     look = seen(None, control_plane_mode=True, source=source(NEW))
-    assert [one.type for one in decide(look, now=NOW, version="v0.1.0").conditions] == [
+    assert [one.type for one in beat(look, now=NOW, version="v0.1.0").conditions] == [
         "ValidVersion"
     ]
     assert mirror(look) == Decision()
@@ -202,7 +202,7 @@ STATES = {
 
 @pytest.mark.parametrize(("look", "status", "reason", "probe"), STATES.values(), ids=STATES.keys())
 def test_secret_valid_and_what_has_to_be_tried(look, status, reason, probe):
-    told = {one.type: one for one in decide(look, now=NOW, version="v0.1.0").conditions}
+    told = {one.type: one for one in beat(look, now=NOW, version="v0.1.0").conditions}
     found = told.get("SecretValid")
     assert (found.status if found else "") == status
     assert (found.reason if found else "") == reason
@@ -306,7 +306,7 @@ def test_odd_values_never_raise(odd):
         {"cluster_binding": live_like(cluster_binding(conditions=odd))},
     ):
         look = seen(**facts)
-        decide(look, now=NOW, version="v0.1.0")
+        beat(look, now=NOW, version="v0.1.0")
         mirror(look)
         to_probe(look)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from konnector import CONTROL_PLANE
-from konnector.export.decide import Seen, decide, says_connected
+from konnector.space.decide import ExportView, export_status, says_connected
 from reconciler.api import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of
@@ -51,9 +51,9 @@ IN_SYNC = binding(condition("SchemaInSync", "True"))
 
 
 def written(now=NOW, **facts):
-    look = Seen(**{"export": export(SYNCED), **facts})
+    look = ExportView(**{"export": export(SYNCED), **facts})
     ref = ref_of(CONTROL_PLANE, API_SERVICE_EXPORT, look.export)
-    patch = status_patch(look.export, ref, decide(look, now=now), failed=(), now=now)
+    patch = status_patch(look.export, ref, export_status(look, now=now), failed=(), now=now)
     return None if patch is None else patch.body["status"]
 
 
@@ -162,8 +162,8 @@ def test_g27_a_severity_alone_is_cleared_too():
         for one in first["conditions"]
     ]
     held = export(*stale, acceptedNames=NAMES, storedVersions=["v1"])
-    look = Seen(export=held, binding=IN_SYNC, crd=crd(ESTABLISHED))
-    assert decide(look, now=NOW).fields["conditions"] == first["conditions"]
+    look = ExportView(export=held, binding=IN_SYNC, crd=crd(ESTABLISHED))
+    assert export_status(look, now=NOW).fields["conditions"] == first["conditions"]
 
 
 def test_ready_stays_without_a_crd():
@@ -206,7 +206,7 @@ def test_the_second_look_writes_nothing(facts):
 
 
 def test_one_that_goes_is_left_alone():
-    assert decide(Seen(export=deleting(export())), now=NOW) == NOTHING
+    assert export_status(ExportView(export=deleting(export())), now=NOW) == NOTHING
 
 
 HOSTILE: list[Any] = [

@@ -1,24 +1,25 @@
-"""Keeps the ClusterBinding: heartbeat, version, guards; and the kubeconfig that it brings along."""
+"""Writes what a space is to say: ClusterBinding, which also brings a kubeconfig, and exports."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from typing import Final
 
-from konnector.cluster_binding import decide
-from konnector.cluster_binding.decide import Seen
 from konnector.context import AgentContext
 from konnector.informers import SpaceInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.connections import Probed
 from konnector.mass_loss.guard import Guardian
-from reconciler.controller.executor import Executor, observed
+from konnector.space import decide
+from konnector.space.decide import ClusterBindingView, ExportView
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import Conflict, KlutchError
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import ObjectKey
 
 log = logging.getLogger(__name__)
@@ -100,11 +101,11 @@ class ClusterBindings:
         except KlutchError as error:
             log.warning("the app cluster does not say which it is", extra={"error": str(error)})
 
-    def _look(self, live: Manifest) -> Seen:
+    def _look(self, live: Manifest) -> ClusterBindingView:
         place = decide.source_place(live)
         mode = self._context.control_plane_mode
         self._views.secrets.need("source", () if mode else (place,))
-        return Seen(
+        return ClusterBindingView(
             cluster_binding=live,
             control_plane_mode=mode,
             source=None if mode else self._views.secrets.object(place),
@@ -114,7 +115,7 @@ class ClusterBindings:
             space_uid=self._guardian.space_uid,
         )
 
-    async def _still_wanted(self, seen: Seen) -> Seen:
+    async def _still_wanted(self, seen: ClusterBindingView) -> ClusterBindingView:
         """Leave out Secrets that are gone with the last binding that referred to them.
 
         A binding that is gone is remembered here until all that it left is released.
@@ -136,9 +137,9 @@ class ClusterBindings:
             self._verdict = (fingerprint, fault)
         return self._verdict[1]
 
-    def _decided(self, seen: Seen, live: Manifest) -> Decision:
+    def _decided(self, seen: ClusterBindingView, live: Manifest) -> Decision:
         """Unite what is said of the beat with what is said of the guards."""
-        beat = decide.decide(seen, now=self._context.clock.now(), version=_VERSION)
+        beat = decide.beat(seen, now=self._context.clock.now(), version=_VERSION)
         guards = self._guardian.report(live)
         times = [one for one in (beat.again, guards.again) if one is not None]
         return replace(
@@ -148,3 +149,44 @@ class ClusterBindings:
             notes=(*beat.notes, *guards.notes),
             again=min(times, default=None),
         )
+
+
+class Exports(ObjectReconciler[str, ExportView]):
+    """The controller of a space's exports, by name.
+
+    `binding` is that of the same name, if any; `syncs` tells whether something is synced for it.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        views: SpaceInformers,
+        executor: Executor,
+        *,
+        binding: Callable[[str], Manifest | None],
+        syncs: Callable[[str], bool],
+    ) -> None:
+        super().__init__(executor, views.recent_exports)
+        self._context, self._views = context, views
+        self._binding, self._syncs = binding, syncs
+
+    def subscribe(self, queue: Queue[str]) -> None:
+        """Have the names enqueued of exports that change."""
+        self._views.exports.subscribe_keys(lambda key: queue.enqueue(key.name))
+
+    async def look(self, key: str) -> tuple[Observed, ExportView] | None:
+        """Return one export, and what stands for it in the app cluster. Raises ClusterErrors."""
+        live = self._views.export(key)
+        if live is None:
+            return None
+        crd = await self._context.bodies.get("", key)
+        binding = self._binding(key)
+        # One that is on its way out is synced for as long as somebody has to carry deletions.
+        ending = binding is not None and is_deleting(binding)
+        syncing = not ending or self._syncs(key)
+        seen = ExportView(export=live, binding=binding, crd=crd, syncing=syncing)
+        return observed(self._views.recent_exports, live), seen
+
+    def decide(self, view: ExportView, now: datetime) -> Decision:
+        """Return what follows."""
+        return decide.export_status(view, now=now)

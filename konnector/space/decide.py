@@ -1,30 +1,35 @@
-"""What the konnector says in its space's ClusterBinding, and the kubeconfig that it brings along.
+"""What the konnector says in its space, and the kubeconfig that it brings along from there. Pure.
 
-Of protocol-konnector.md B. A kubeconfig that the provider renews comes into the app cluster when
-it was seen to work, and never before: one that does not would shut the konnector out for good
-(H20). Refuses to know how a kubeconfig is tried. What Secrets hold gets into no sentence.
+ClusterBinding (protocol-konnector.md B): a kubeconfig that the provider renews comes into the app
+cluster when it was seen to work, and never before: one that does not would shut the konnector out
+for good (H20). Refuses to know how a kubeconfig is tried. What Secrets hold gets into no sentence.
+
+APIServiceExport (C.5): Connected and ConsumerInSync, and beside them all that the app cluster says
+of its CRD. Refuses to know what becomes of claims; ProviderInSync is the backend's.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
-from reconciler.api import INTERVAL, kubeconfig_content
+from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import NOTHING, Apply, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
+    get_list,
     get_map,
     get_text,
     is_deleting,
+    name_of,
     namespace_of,
     ref_of,
 )
@@ -47,7 +52,7 @@ _Standing: TypeAlias = Literal["missing", "same", "old", "rerouted", "elsewhere"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ClusterBindingView:
     """A ClusterBinding and the Secrets that belong together; each object whole, None if absent.
 
     `source` is the Secret in the space that the ClusterBinding names; `source_read`: whether it
@@ -69,7 +74,7 @@ class Seen:
     space_uid: str = ""
 
 
-def decide(seen: Seen, *, now: datetime, version: str | None) -> Decision:
+def beat(seen: ClusterBindingView, *, now: datetime, version: str | None) -> Decision:
     """Return what the status says; `again` is when the next beat is due.
 
     `version` is what `version.konnector_version` returned. Nothing about Secrets in the app
@@ -91,7 +96,7 @@ def decide(seen: Seen, *, now: datetime, version: str | None) -> Decision:
     return Decision(conditions=tuple(_conditions(seen, version)), fields=new, again=again)
 
 
-def mirror(seen: Seen) -> Decision:
+def mirror(seen: ClusterBindingView) -> Decision:
     """Return the writes to the Secrets in the app cluster, each a task of its own.
 
     Only data is ever changed, and the annotation of ours added; a Secret that is missing is made.
@@ -110,7 +115,7 @@ def mirror(seen: Seen) -> Decision:
     return Decision(tuple(Task((step,)) for step in steps if step is not None))
 
 
-def to_probe(seen: Seen) -> bytes | None:
+def to_probe(seen: ClusterBindingView) -> bytes | None:
     """Return the kubeconfig that has to be tried before it may be mirrored; None for none.
 
     One that is in use, or that would be written nowhere, needs no trial.
@@ -130,7 +135,7 @@ def source_place(cluster_binding: Manifest) -> ObjectKey:
     return ObjectKey(namespace_of(cluster_binding), name)
 
 
-def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
+def _conditions(seen: ClusterBindingView, version: str | None) -> Iterator[Condition]:
     if version:
         yield conditions.true(reasons.VALID_VERSION)
     else:
@@ -140,7 +145,7 @@ def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
         yield from _secret_valid(seen)
 
 
-def _secret_valid(seen: Seen) -> Iterator[Condition]:
+def _secret_valid(seen: ClusterBindingView) -> Iterator[Condition]:
     subject = f"Provider secret {'/'.join(source_place(seen.cluster_binding))}"
     if seen.source is None:
         yield conditions.false(reasons.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
@@ -161,7 +166,7 @@ def _secret_valid(seen: Seen) -> Iterator[Condition]:
         yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
 
 
-def _content(seen: Seen) -> bytes | str:
+def _content(seen: ClusterBindingView) -> bytes | str:
     """Return the provider's kubeconfig, or why there is none."""
     if seen.control_plane_mode or seen.source is None:
         return "is not there"
@@ -169,11 +174,11 @@ def _content(seen: Seen) -> bytes | str:
     return kubeconfig_content(seen.source, key)
 
 
-def _fault(seen: Seen, content: bytes) -> str:
+def _fault(seen: ClusterBindingView, content: bytes) -> str:
     return judge.fault(content, namespace=namespace_of(seen.cluster_binding))
 
 
-def _standing(seen: Seen, content: bytes, target: Manifest | None) -> _Standing:
+def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None) -> _Standing:
     """Return how a Secret in the app cluster relates to the provider's kubeconfig."""
     if target is None:
         return "missing"
@@ -189,7 +194,11 @@ def _standing(seen: Seen, content: bytes, target: Manifest | None) -> _Standing:
 
 
 def _step(
-    seen: Seen, source: Manifest, content: bytes, place: ObjectKey, live: Manifest | None
+    seen: ClusterBindingView,
+    source: Manifest,
+    content: bytes,
+    place: ObjectKey,
+    live: Manifest | None,
 ) -> Step | None:
     marks = {keys.SPACE_UID: seen.space_uid} if seen.space_uid else {}
     data = get_map(source, "data")
@@ -232,3 +241,81 @@ def konnector_version(build: str) -> str | None:
             return found[1]
     found = _OF_A_DISTRIBUTION.fullmatch(build)
     return None if found is None else f"v{found[1]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportView:
+    """One APIServiceExport, whole, and what there is of its name; None where there is none.
+
+    `binding` is the APIServiceBinding that belongs to this provider, `crd` the one in the app
+    cluster, with its status. `syncing`: objects are synced for that binding, or will be.
+    """
+
+    export: Manifest = field(repr=False)
+    binding: Manifest | None = field(default=None, repr=False)
+    crd: Manifest | None = field(default=None, repr=False)
+    syncing: bool = True
+
+
+def export_status(seen: ExportView, *, now: datetime) -> Decision:
+    """Return the status.
+
+    The conditions of the CRD are somebody else's, so they come with their reasons and times; and
+    without a CRD the last ones stay, and Ready is not summed up. So the whole list is a field.
+    """
+    if is_deleting(seen.export):
+        return NOTHING
+    held = conditions.parse(get_list(seen.export, "status", "conditions"))
+    after = held
+    for one in _own(seen):
+        after = conditions.set_condition(after, one, now=now)
+    fields: dict[str, JSON] = {}
+    if seen.crd is not None:
+        after = conditions.copy_conditions(after, _of_crd(seen.crd))
+        after = conditions.summarize(after, now=now)
+        fields = _names_and_versions(seen.export, seen.crd)
+    if after != held:
+        fields["conditions"] = conditions.dump(after)
+    return Decision(fields=fields)
+
+
+def says_connected(export: Manifest | None) -> bool:
+    """Tell whether an export that stays says that its objects are synced."""
+    return export is not None and not is_deleting(export) and reports_sync(export)
+
+
+def _own(seen: ExportView) -> Iterable[Condition]:
+    if seen.binding is None or not seen.syncing:
+        message = "No APIServiceBinding exists."
+        yield conditions.false(reasons.BINDING_NOT_FOUND, message)
+        yield conditions.false(reasons.CONSUMER_SYNC_NOT_APPLICABLE, message)
+        return
+    yield conditions.true(reasons.CONNECTED)
+    told = conditions.parse(get_list(seen.binding, "status", "conditions"))
+    in_sync = conditions.find(told, reasons.SCHEMA_IN_SYNC)
+    if in_sync is None:
+        message = (
+            f"APIServiceBinding {name_of(seen.binding)} in the consumer cluster does not have a "
+            "SchemaInSync condition."
+        )
+        yield conditions.false(reasons.CONSUMER_SYNC_UNKNOWN, message)
+    else:
+        yield replace(in_sync, type=reasons.CONSUMER_IN_SYNC, last_transition_time="", extra={})
+
+
+def _of_crd(crd: Manifest) -> Iterable[Condition]:
+    for one in conditions.parse(get_list(crd, "status", "conditions")):
+        if one.type != conditions.READY:
+            true = one.status == conditions.TRUE
+            yield replace(one, severity="" if true else conditions.ERROR)
+
+
+def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
+    """Return what of it is new: what the app cluster serves, once it says so."""
+    wanted: dict[str, JSON] = {
+        "acceptedNames": get_map(crd, "status", "acceptedNames"),
+        "storedVersions": get_list(crd, "status", "storedVersions"),
+    }
+    told = {key: value for key, value in wanted.items() if value}
+    held = get_map(export, "status")
+    return merge_diff({key: held.get(key) for key in told}, told)

@@ -1,1 +1,0 @@
-"""ClusterBindings: the heartbeat that the konnector writes, and what it was given."""

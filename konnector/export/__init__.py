@@ -1,1 +1,0 @@
-"""APIServiceExports: what a control plane offers, and how the konnector answers."""
