@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from klutchctl import outputs
-from klutchctl.entry import ending
-from klutchctl.exit_codes import ExitCode, apply_code
+from klutchctl.entry import ExitCode, apply_code, ending
 from klutchctl.settings import Settings
 
 if TYPE_CHECKING:

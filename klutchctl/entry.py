@@ -1,14 +1,43 @@
-"""Where `klutchctl` begins, before its imports, which take a good part of a second; and signals."""
+"""How a run of `klutchctl` begins, before its imports, and how it ends.
+
+Signals; the exit code, which is what a run tells a script; the sentence of a failure. The one place
+that knows the numbers. Imports take a good part of a second: heavy ones are where they are needed.
+"""
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from klutchctl.exit_codes import ExitCode
+if TYPE_CHECKING:
+    from reconciler.apply.outcomes import Report
+    from reconciler.planning.changes import Plan
 
+
+class ExitCode(IntEnum):
+    """Where several hold, the first in this order wins."""
+
+    TERMINATED = 143
+    INTERRUPTED = 130
+    USAGE = 64
+    INVALID = 3  # what a person wrote is wrong; nothing was contacted
+    DENIED = 4  # by policy
+    STALE = 7  # the plan does not match what is there
+    LOCKED = 8  # by another run
+    HELD_BACK = 6  # needs approval, or a guard tripped
+    FAILED = 1  # unexpected error, I/O, every cluster unreachable
+    PARTIAL = 5  # some clusters done, some not
+    UNHEALTHY = 9  # applied, but not healthy in time
+    CHANGES = 2  # success, and there are changes; only with --detailed-exitcode
+    SUCCESS = 0
+
+
+PRECEDENCE: Final = tuple(ExitCode)
+# The files say so themselves: what is meant is no failure.
+_MEANT: Final = frozenset({"report", "suspended"})
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
@@ -63,3 +92,125 @@ def ending(end: Callable[[str], None]) -> Iterator[list[ExitCode]]:
     finally:
         for number in _CODES:
             loop.remove_signal_handler(number)
+
+
+def first(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the code that wins where several hold; SUCCESS where none does."""
+    return min(codes, key=PRECEDENCE.index, default=ExitCode.SUCCESS)
+
+
+def exit_code(plan: "Plan", *, detailed: bool, allow_unreachable: bool) -> ExitCode:
+    """Return the exit code of a plan that was made. `detailed` tells changes from none.
+
+    A plan that does not know every cluster is never a success, unless `allow_unreachable`; one
+    that knows none never is.
+    """
+    from reconciler.planning.changes import Action
+
+    actions = {change.action for change in plan.changes}
+    codes = [
+        reading_code(
+            partial=bool(plan.unseen) or Action.UNKNOWN in actions,
+            nothing=_knows_nothing(plan),
+            allow_unreachable=allow_unreachable,
+        )
+    ]
+    if Action.BLOCKED in actions or any(one.guard not in _MEANT for one in plan.held):
+        codes.append(ExitCode.HELD_BACK)
+    if detailed and actions - {Action.NOOP}:
+        codes.append(ExitCode.CHANGES)
+    return first(codes)
+
+
+def reading_code(*, partial: bool, nothing: bool, allow_unreachable: bool) -> ExitCode:
+    """Return the exit code of a reading. `partial` may be allowed, `nothing` never is."""
+    if nothing:
+        return ExitCode.FAILED
+    return ExitCode.PARTIAL if partial and not allow_unreachable else ExitCode.SUCCESS
+
+
+def apply_code(
+    report: "Report", *, allow_unreachable: bool, signalled: ExitCode | None
+) -> ExitCode:
+    """Return the exit code of an apply: what its plan could not do counts as well."""
+    from reconciler.apply.outcomes import GOOD, Status
+
+    # What was skipped or cut short is explained by what caused it.
+    codes_of = {
+        Status.STALE: ExitCode.STALE,
+        Status.HELD: ExitCode.HELD_BACK,
+        Status.FAILED: ExitCode.PARTIAL,
+        Status.UNCONFIRMED: ExitCode.UNHEALTHY,
+    }
+    planned = exit_code(report.plan, detailed=False, allow_unreachable=allow_unreachable)
+    codes = {
+        codes_of.get(one.status, ExitCode.SUCCESS)
+        for one in report.outcomes
+        if not (one.change.held and _MEANT.issuperset(one.change.held))
+    }
+    failed = {one.change.cluster for one in report.outcomes if one.status is Status.FAILED}
+    done = any(one.status in GOOD for one in report.outcomes)
+    if failed and not done and failed >= report.plan.sections.keys():
+        codes.add(ExitCode.FAILED)
+    if report.not_ready:
+        codes.add(ExitCode.UNHEALTHY)
+    if report.lock_lost:
+        codes.add(ExitCode.LOCKED)
+    if signalled is not None:
+        codes.add(signalled)
+    return first({planned, *codes})
+
+
+def _knows_nothing(plan: "Plan") -> bool:
+    """Tell whether there are clusters and none was read; those behind control planes count."""
+    unseen = {one.name for one in plan.unseen}
+    if plan.sections:
+        return plan.sections.keys() <= unseen
+    return bool(unseen) and len(unseen) >= plan.clusters_total
+
+
+def sentence(error: BaseException) -> str:
+    """Return what a person is told about `error`."""
+    from reconciler.core.errors import KlutchError
+
+    if isinstance(error, KlutchError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}"
+    # Its text may hold anything, so only its type and origin are shown.
+    return (
+        f"unexpected {type(error).__name__} at {_origin(error)}. This is a defect of klutchctl;"
+        " run the command again as `klutchctl -v ...` for the details that a report needs"
+    )
+
+
+def code_of(error: BaseException) -> ExitCode:
+    """Return the exit code that `error` stands for."""
+    from reconciler.core.errors import ConfigError, InvalidRepository, Locked, StalePlan
+
+    if isinstance(error, StalePlan):
+        return ExitCode.STALE
+    if isinstance(error, Locked):
+        return ExitCode.LOCKED
+    if isinstance(error, InvalidRepository) and not error.invalid:
+        return ExitCode.DENIED
+    return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors of a group, or the one."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def _origin(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "an unknown place"
+    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"

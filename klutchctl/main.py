@@ -25,7 +25,7 @@ from klutchctl.commands import (
     validate,
     why,
 )
-from klutchctl.exit_codes import ExitCode, code_of, first, leaves, sentence
+from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from klutchctl import outputs
 from klutchctl.applying import FORMATS, WriteOptions
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """`klutchctl doctor`: can this machine, with these credentials, plan and apply this fleet?"""
 
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -9,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import outputs
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode, first, reading_code
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reconciler.core.manifest import Manifest
     from reconciler.doctor.diagnosis import Examination
     from reconciler.doctor.rights import Side, Task
@@ -87,21 +88,16 @@ def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Exi
     """Return what a plan or an apply would come to: 5 where it could not read a cluster, 1 where
     none, 6 where something would stop it.
     """
-    from klutchctl.exit_codes import first
-
-    return first(_holding(found, allow_unreachable=allow_unreachable))
-
-
-def _holding(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Iterator[ExitCode]:
     from reconciler.doctor.diagnosis import Level
 
     unreadable = [one for one in found if not one.readable]
-    if found and len(unreadable) == len(found):
-        yield ExitCode.FAILED
-    elif unreadable and not allow_unreachable:
-        yield ExitCode.PARTIAL
-    if any(one.readable and one.level is Level.PROBLEM for one in found):
-        yield ExitCode.HELD_BACK
+    read = reading_code(
+        partial=bool(unreadable),
+        nothing=bool(found) and len(unreadable) == len(found),
+        allow_unreachable=allow_unreachable,
+    )
+    stopped = any(one.readable and one.level is Level.PROBLEM for one in found)
+    return first([read, *([ExitCode.HELD_BACK] if stopped else [])])
 
 
 async def _examined(

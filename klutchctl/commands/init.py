@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode, reading_code
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -185,9 +185,8 @@ def _imported(path: Path, out: Path | None, settings: Settings) -> int:
     if made.imports.found:
         files.write_new(job.folder / target, made.text.encode())
     typer.echo(_summary(made, job.folder / target, whole=not unread), nl=False)
-    if made.blind:
-        return ExitCode.FAILED
-    return ExitCode.PARTIAL if unread and not settings.allow_unreachable else ExitCode.SUCCESS
+    allowed = settings.allow_unreachable
+    return reading_code(partial=bool(unread), nothing=made.blind, allow_unreachable=allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import outputs
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode, exit_code
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     import uvloop
 
     from klutchctl import files, repository
-    from klutchctl.exit_codes import exit_code
     from reconciler.core.live import parse_live
     from reconciler.planning import planfile, planner
 
@@ -105,7 +104,6 @@ def drift(
     import uvloop
 
     from klutchctl import repository
-    from klutchctl.exit_codes import exit_code
     from reconciler.reports import partial_plans
 
     settings = of(context)

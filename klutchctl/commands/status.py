@@ -5,7 +5,6 @@ Neither writes to any cluster.
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import outputs
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode, first, reading_code
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from reconciler.core.live import ClusterState, Live
     from reconciler.fleet.values import Fleet
     from reconciler.health.board import Board
@@ -67,20 +68,16 @@ def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
     What is Progressing may still become Ready in time. `allow_unreachable` forgives what was not
     read, unless that is everything (1).
     """
-    from klutchctl.exit_codes import first
-
-    return first(_holding(board, allow_unreachable=allow_unreachable))
-
-
-def _holding(board: "Board", *, allow_unreachable: bool) -> Iterator[ExitCode]:
     from reconciler.health.verdict import State
 
     not_read = (State.UNKNOWN, State.SUSPENDED)
-    if board.unread and all(cluster.state in not_read for cluster in board.clusters):
-        yield ExitCode.FAILED
-    if board.unread and not allow_unreachable:
-        yield ExitCode.PARTIAL
-    silent = {
+    nothing = all(cluster.state in not_read for cluster in board.clusters)
+    read = reading_code(
+        partial=bool(board.unread),
+        nothing=bool(board.unread) and nothing,
+        allow_unreachable=allow_unreachable,
+    )
+    units = {
         one.health.state
         for cluster in board.clusters
         if cluster.state is not State.UNKNOWN
@@ -88,8 +85,8 @@ def _holding(board: "Board", *, allow_unreachable: bool) -> Iterator[ExitCode]:
         if not one.leaving
     }
     whole = {cluster.state for cluster in board.clusters} & {State.DEGRADED}
-    if (silent | whole) & {State.DEGRADED, State.UNKNOWN}:
-        yield ExitCode.UNHEALTHY
+    ill = (units | whole) & {State.DEGRADED, State.UNKNOWN}
+    return first([read, *([ExitCode.UNHEALTHY] if ill else [])])
 
 
 async def _look(
@@ -225,6 +222,8 @@ def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool)
         print(f"Unseen: {name}: {each.reason}. {each.remedy}", file=sys.stderr)
     seen = len(verdicts) - len(unseen)
     typer.echo(f"Snapshot of {seen} of {len(verdicts)} clusters: {out}")
-    if unseen and not seen:
-        return ExitCode.FAILED
-    return ExitCode.PARTIAL if unseen and not allow_unreachable else ExitCode.SUCCESS
+    return reading_code(
+        partial=bool(unseen),
+        nothing=bool(unseen) and not seen,
+        allow_unreachable=allow_unreachable,
+    )

@@ -14,8 +14,7 @@ from typing import Final
 import typer
 
 from klutchctl import repository
-from klutchctl.entry import ending
-from klutchctl.exit_codes import sentence
+from klutchctl.entry import ending, sentence
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler import apply as applying

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import outputs
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import psycopg
 import uvloop
 
 from klutchctl import files
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.report import Lines
 from klutchctl.settings import Settings

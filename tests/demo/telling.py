@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 

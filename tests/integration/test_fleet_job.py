@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from klutchctl import repository
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from reconciler.core.manifest import Manifest, get_list, get_maps, get_text, name_of
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.fleet.values import Mode

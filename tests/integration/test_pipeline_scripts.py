@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from tests.support.forge import Forge, on_github, on_gitlab, serving
 
 PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"

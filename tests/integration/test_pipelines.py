@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from reconciler.fleet.values import Mode
 from tests.support.apply_runs import staged
 from tests.support.applying import Scene

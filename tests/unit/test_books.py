@@ -7,8 +7,8 @@ import tomllib
 import pytest
 import yaml
 
-from klutchctl import exit_codes, main
-from klutchctl.exit_codes import ExitCode
+from klutchctl import entry, main
+from klutchctl.entry import ExitCode
 from tests.support import books
 
 KLUTCHCTL = "klutchctl/README.md"
@@ -92,7 +92,7 @@ def test_the_table_of_exit_codes_names_real_ones():
 
 def test_the_order_of_exit_codes_is_the_programs():
     (listed,) = re.findall(r"the first of ([0-9, ]+) counts", books.text(KLUTCHCTL))
-    assert [int(code) for code in listed.split(",")] == list(exit_codes.PRECEDENCE)
+    assert [int(code) for code in listed.split(",")] == list(entry.PRECEDENCE)
 
 
 def test_what_the_demo_is_said_to_print_is_what_it_does():

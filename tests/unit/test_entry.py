@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from klutchctl.entry import ending_quietly
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode, ending_quietly
 
 INTERRUPTED_AT = """
 import runpy

@@ -9,7 +9,7 @@ import pygit2
 import pytest
 
 from klutchctl import main
-from klutchctl.exit_codes import code_of
+from klutchctl.entry import code_of
 from reconciler.core.errors import InvalidRepository, Origin, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl import main
-from klutchctl.exit_codes import ExitCode
+from klutchctl.entry import ExitCode
 from klutchctl.sandbox import lifecycle, postgresql, processes
 from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
