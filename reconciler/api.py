@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from reconciler.core import conditions, field_set, keys, manifest, names, reasons
+from reconciler.core import conditions, field_set, keys, manifest, names
 from reconciler.core.conditions import Condition
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP, TEMPLATE_GROUP
 from reconciler.core.refs import GroupResource, Kind
@@ -132,7 +132,7 @@ def permission_claims_of(offer: manifest.Manifest) -> Sequence[manifest.Manifest
 def connected_of(export: manifest.Manifest | None) -> Condition | None:
     """Return the condition in which a konnector reports its sync; None where none ever came."""
     present = conditions.parse(manifest.get_list(export, "status", "conditions"))
-    return conditions.find(present, reasons.CONNECTED)
+    return conditions.find(present, conditions.CONNECTED)
 
 
 def reports_sync(export: manifest.Manifest | None) -> bool:
@@ -144,7 +144,7 @@ def reports_sync(export: manifest.Manifest | None) -> bool:
 def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
     """Tell whether a konnector reports that it has stopped, because the binding is gone."""
     connected = connected_of(export)
-    reason = reasons.BINDING_NOT_FOUND.reason
+    reason = conditions.BINDING_NOT_FOUND.reason
     return connected is not None and (connected.status, connected.reason) == (
         conditions.FALSE,
         reason,

@@ -19,20 +19,20 @@ from bind.app_cluster_binding import (
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
 from reconciler.api import APP_CLUSTER_BINDING
-from reconciler.core import keys, reasons
+from reconciler.core import conditions, keys
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Decision, Task
 from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
 
 _JUDGED: Final = (
-    reasons.SECRET_VALID,
+    conditions.SECRET_VALID,
     facts.SPACE_READY,
     facts.BINDINGS_READY,
-    reasons.EXPORTS_READY,
-    reasons.KONNECTOR_DEPLOYED,
+    conditions.EXPORTS_READY,
+    conditions.KONNECTOR_DEPLOYED,
 )
 _RETIRED: Final = Condition(
-    reasons.SECRET_VALID, UNKNOWN, reason="Released", message="Nothing is bound any more."
+    conditions.SECRET_VALID, UNKNOWN, reason="Released", message="Nothing is bound any more."
 )
 
 
@@ -63,11 +63,11 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
     if wrong is not None:
         return _without_kubeconfig(seen, terms, now, wrong)
     if unusable is not None:
-        return facts.summed_up(live, unusable, judged=(reasons.SECRET_VALID, facts.SPACE_READY))
+        return facts.summed_up(live, unusable, judged=(conditions.SECRET_VALID, facts.SPACE_READY))
     here = _proven(seen)
     if here is None or here.cluster_binding is None:
         made = space.claim(seen, terms)
-        return facts.summed_up(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
+        return facts.summed_up(live, made, judged=(conditions.SECRET_VALID, *_types(made)))
     parts = (
         space.content(seen, here, terms),
         services.bound(seen, here, terms),
@@ -89,11 +89,11 @@ def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Conditio
         parts.append(services.pruned(seen, here, terms, now))
         if not seen.deploys:
             parts.append(konnector.removed(here, terms))
-            judged.add(reasons.KONNECTOR_DEPLOYED)
+            judged.add(conditions.KONNECTOR_DEPLOYED)
         elif here.deployment is not None and terms.networks.deny:
             # One that runs already still has to learn where its kubeconfig may not lead.
             parts.append(konnector.deployed(seen, here, terms))
-            judged.add(reasons.KONNECTOR_DEPLOYED)
+            judged.add(conditions.KONNECTOR_DEPLOYED)
     part = Decision.merge(parts)
     types = [each for each in _JUDGED if each in judged | _types(part)]
     return facts.summed_up(seen.app_cluster_binding, part, judged=types, beside=beside)

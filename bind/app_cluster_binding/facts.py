@@ -11,10 +11,18 @@ from typing import Final
 
 from reconciler.api import listed_resources
 from reconciler.core import conditions, keys, manifest, names
-from reconciler.core.conditions import ERROR, INFO, WARNING, Cause, Condition
+from reconciler.core.conditions import (
+    ERROR,
+    EXPORTS_READY,
+    INFO,
+    KONNECTOR_DEPLOYED,
+    SECRET_VALID,
+    WARNING,
+    Cause,
+    Condition,
+)
 from reconciler.core.decision import Decision, Delete, Patch, deletion, modification
 from reconciler.core.manifest import JSON, Manifest, get_list
-from reconciler.core.reasons import EXPORTS_READY, KONNECTOR_DEPLOYED, SECRET_VALID
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.kube.networks import ANYWHERE, Networks
 

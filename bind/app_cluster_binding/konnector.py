@@ -12,7 +12,7 @@ from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints.server_defaults import with_defaults
-from reconciler.core import conditions, field_set, keys, manifest, reasons
+from reconciler.core import conditions, field_set, keys, manifest
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Apply, Decision, Step, Task, preconditions_of
 from reconciler.core.field_set import created_to_applied
@@ -21,7 +21,7 @@ from reconciler.core.normalize import normalize
 from reconciler.core.refs import DEPLOYMENT
 from reconciler.core.server_side_apply import unstated
 
-_FAILED: Final = reasons.KONNECTOR_DEPLOYMENT_FAILED
+_FAILED: Final = conditions.KONNECTOR_DEPLOYMENT_FAILED
 _FEW: Final = 5  # fields that a message names
 _PROGRESSING: Final = facts.KONNECTOR_PROGRESSING
 

@@ -14,7 +14,7 @@ from bind.app_cluster_binding.facts import RELEASE, Seen, Space, Terms
 from bind.app_cluster_binding.ownership import is_ours
 from reconciler import api
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import conditions, keys, manifest, names, reasons
+from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.decision import NOTHING, Create, Decision, Step, Task
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
@@ -202,7 +202,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         Create(api.API_SERVICE_EXPORT_REQUEST, made),
     )
     held = conditions.parse(manifest.get_list(live, "status", "conditions"))
-    ready = conditions.find(held, reasons.EXPORTS_READY)
+    ready = conditions.find(held, conditions.EXPORTS_READY)
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):

@@ -11,7 +11,7 @@ from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api import CLUSTER_BINDING, kubeconfig_content
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, manifest, names, reasons
+from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Create, Decision, Step, Task
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
@@ -39,12 +39,12 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
         return conditions.false(facts.SECRET_NOT_GRANTED, message)
     if seen.source is None:
         message = f"Kubeconfig secret {place} not found."
-        return conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message)
+        return conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, message)
     content = kubeconfig_content(seen.source, key)
     fault = content if isinstance(content, str) else _fault(content, terms)
     if fault:
         message = f"Kubeconfig secret {place} {fault}"
-        return conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message)
+        return conditions.false(conditions.KUBECONFIG_SECRET_INVALID, message)
     return None
 
 
@@ -66,7 +66,7 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     steps.append(Create(CLUSTER_BINDING, made))
     held = conditions.parse(manifest.get_list(seen.app_cluster_binding, "status", "conditions"))
     waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
-    said = conditions.find(held, reasons.KONNECTOR_DEPLOYED) is not None
+    said = conditions.find(held, conditions.KONNECTOR_DEPLOYED) is not None
     return Decision(
         tasks=(Task(tuple(steps), facts.SPACE_FAILED),), conditions=() if said else (waiting,)
     )

@@ -25,7 +25,7 @@ from bind.bounds import (
 from reconciler.api import Liveness, heartbeat_of, liveness
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
 from reconciler.core.manifest import Manifest, get_list, is_deleting, name_of
@@ -77,7 +77,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     said = [
         healthy,
         *_permissions(seen),
-        *_mended(seen.binding, reasons.SPACE_BOUNDED),
+        *_mended(seen.binding, conditions.SPACE_BOUNDED),
         *_service_namespaces(seen),
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
@@ -88,11 +88,13 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
     beat = heartbeat_of(binding)
     if beat is None:
-        pending = conditions.false(reasons.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
+        pending = conditions.false(
+            conditions.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat"
+        )
         return pending, None
     if beat.interval is None:
         message = "The konnector does not say how often it beats"
-        return conditions.false(reasons.HEARTBEAT_INTERVAL_MISSING, message), None
+        return conditions.false(conditions.HEARTBEAT_INTERVAL_MISSING, message), None
     said, age = format_time(beat.time), now - beat.time
     longest = beat.timeout - timedelta.resolution  # to the second, it is too old already (F3)
     match liveness(beat, now, timeout=longest, ahead=DRIFT):
@@ -101,12 +103,12 @@ def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | No
                 f"The last heartbeat is of {said}, which is more than "
                 f"{format_duration(DRIFT)} ahead of the control plane's clock"
             )
-            return conditions.false(reasons.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
+            return conditions.false(conditions.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
         case Liveness.SILENT:
             due = format_duration(beat.interval)
             message = f"No heartbeat since {said}; one is due every {due}"
-            return conditions.false(reasons.HEARTBEAT_TIMEOUT, message), None
-    return conditions.true(reasons.HEALTHY), beat.timeout - age
+            return conditions.false(conditions.HEARTBEAT_TIMEOUT, message), None
+    return conditions.true(conditions.HEALTHY), beat.timeout - age
 
 
 def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
@@ -120,7 +122,7 @@ def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
             rbac_changes.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)
         )
         plans.append(_granted(seen, space, scope))
-    return tuple(Task(steps, reasons.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
+    return tuple(Task(steps, conditions.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
@@ -131,7 +133,7 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
         pod_security(seen.cluster, space) if bounds.restricted else (),
         quota(seen.cluster, seen.quota, name_of(space), hard(bounds.in_space, seen.counted)),
     ]
-    return tuple(Task(steps, reasons.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
+    return tuple(Task(steps, conditions.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
 
 
 def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:
@@ -165,13 +167,13 @@ def _permissions(seen: Seen) -> Sequence[Condition]:
                 f"{kind} {name_of(live)} does not belong to this Namespace, so it is left alone; "
                 "the rights of the konnector need its name"
             )
-            return [conditions.false(reasons.PERMISSIONS_FOREIGN, message)]
-    return _mended(seen.binding, reasons.PERMISSIONS_GRANTED)
+            return [conditions.false(conditions.PERMISSIONS_FOREIGN, message)]
+    return _mended(seen.binding, conditions.PERMISSIONS_GRANTED)
 
 
 def _service_namespaces(seen: Seen) -> Sequence[Condition]:
     if not seen.obstacles:
-        return _mended(seen.binding, reasons.SERVICE_NAMESPACES_READY)
+        return _mended(seen.binding, conditions.SERVICE_NAMESPACES_READY)
     cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
     more = len(seen.obstacles) - 1
     others = f" (and {more} more)" if more else ""

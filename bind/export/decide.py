@@ -24,7 +24,7 @@ from bind.bounds import MOST_RESOURCES
 from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Terms, Unexportable
-from reconciler.core import conditions, keys, manifest, reasons
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import (
     NOTHING,
@@ -80,7 +80,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
     if isinstance(target, Condition):
         synced = target
     else:
-        synced = conditions.true(reasons.PROVIDER_IN_SYNC)
+        synced = conditions.true(conditions.PROVIDER_IN_SYNC)
         change = _difference(manifest.get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
@@ -94,8 +94,8 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
     present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
-    last = conditions.find(present, reasons.PROVIDER_IN_SYNC)
-    cause = reasons.PROVIDER_CRD_NOT_FOUND
+    last = conditions.find(present, conditions.PROVIDER_IN_SYNC)
+    cause = conditions.PROVIDER_CRD_NOT_FOUND
     since = None
     if last is not None and (last.status, last.reason) == (conditions.FALSE, cause.reason):
         since = moment(last.last_transition_time)
@@ -118,10 +118,10 @@ def _target(export: Manifest, crd: Manifest) -> Manifest | Condition:
     """Return what of the spec follows from the CRD, or why the export cannot follow it."""
     scope = manifest.get_text(export, "spec", "informerScope")  # immutable
     if problem := exports_of.scope_problem(crd, scope):
-        return conditions.false(reasons.PROVIDER_CRD_INVALID, problem)
+        return conditions.false(conditions.PROVIDER_CRD_INVALID, problem)
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
-        return conditions.false(reasons.PROVIDER_CRD_INVALID, spec.why)
+        return conditions.false(conditions.PROVIDER_CRD_INVALID, spec.why)
     return spec
 
 
@@ -185,7 +185,7 @@ def _written(
         notes.append(Note("OfferChanged", _sentence(offer)))
     ref = manifest.ref_of(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
     step = Patch(ref, {"metadata": metadata, **({"spec": spec} if spec else {})})
-    return (Task((step,), reasons.EXPORT_UPDATE_FAILED),), tuple(notes)
+    return (Task((step,), conditions.EXPORT_UPDATE_FAILED),), tuple(notes)
 
 
 def _sentence(offer: Sequence[Manifest]) -> str:
@@ -198,15 +198,15 @@ def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
     present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
     if seen.template is not None:
-        was_said = conditions.find(present, reasons.OFFERED) is not None
-        return [conditions.true(reasons.OFFERED)] if was_said else []
+        was_said = conditions.find(present, conditions.OFFERED) is not None
+        return [conditions.true(conditions.OFFERED)] if was_said else []
     if seen.unsure:
         return []
     message = (
         f"No APIServiceExportTemplate offers {manifest.name_of(seen.export)} any more; "
         "this export and its claims stay as they are"
     )
-    return [conditions.false(reasons.OFFER_WITHDRAWN, message)]
+    return [conditions.false(conditions.OFFER_WITHDRAWN, message)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
         message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"
-        return _unanswered(seen, steps, conditions.false(reasons.TOO_MANY, message), age)
+        return _unanswered(seen, steps, conditions.false(conditions.TOO_MANY, message), age)
     for name in resources(request):
         step = _export(seen, name, terms)
         if isinstance(step, Condition):
@@ -267,7 +267,7 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
             steps.append(step)
     if steps:
         return _unanswered(seen, steps, _refusal(seen), age)
-    done = (conditions.true(reasons.EXPORTS_READY),)
+    done = (conditions.true(conditions.EXPORTS_READY),)
     fields: dict[str, JSON] = {"phase": "Succeeded"}
     return Decision(conditions=done, fields=fields, again=_until(LIFETIME, age))
 
@@ -286,7 +286,7 @@ def _unanswered(
         fields: dict[str, JSON] = {"phase": "Failed", "terminalMessage": problem.message}
         return Decision(conditions=(problem,), fields=fields, again=_until(LIFETIME, age))
     return Decision(
-        tasks=tuple(Task((step,), reasons.EXPORT_CREATE_FAILED) for step in steps),
+        tasks=tuple(Task((step,), conditions.EXPORT_CREATE_FAILED) for step in steps),
         conditions=() if problem is None else (problem,),
         again=_until(TIMEOUT, age),
     )
@@ -301,18 +301,18 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
     crd, live = seen.crds.get(name), seen.exports.get(name)
     if crd is None:
         message = f"CustomResourceDefinition {name} in the service provider cluster not found"
-        return conditions.false(reasons.CRD_NOT_FOUND, message)
+        return conditions.false(conditions.CRD_NOT_FOUND, message)
     if live is not None and not manifest.is_deleting(live):
         return None  # whoever made it: neither its claims nor its spec are compared here
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
-        return conditions.false(reasons.EXPORT_CREATE_FAILED, message)
+        return conditions.false(conditions.EXPORT_CREATE_FAILED, message)
     if seen.listed is not None and name not in seen.listed:
         message = f"No AppClusterBinding of this app cluster lists {name} in apiExports"
-        return conditions.false(reasons.NOT_LISTED, message)
+        return conditions.false(conditions.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:
-        return conditions.false(reasons.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
+        return conditions.false(conditions.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
     return _new_export(seen, crd, template, terms)
 
 
@@ -320,10 +320,10 @@ def _new_export(
     seen: RequestView, crd: Manifest, template: Manifest, terms: Terms
 ) -> Create | Condition:
     if problem := exports_of.scope_problem(crd, terms.informer_scope):
-        return conditions.false(reasons.SCOPE_NOT_SUPPORTED, problem)
+        return conditions.false(conditions.SCOPE_NOT_SUPPORTED, problem)
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
-        return conditions.false(reasons.CRD_INVALID, spec.why)
+        return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
     return Create(api.API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
 
@@ -336,8 +336,8 @@ def _not_offered(name: str, offered: Sequence[str]) -> str:
 def _refusal(seen: RequestView) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
     present = conditions.parse(manifest.get_list(seen.request, "status", "conditions"))
-    last = conditions.find(present, reasons.EXPORTS_READY)
-    cause = reasons.EXPORT_CREATE_FAILED
+    last = conditions.find(present, conditions.EXPORTS_READY)
+    cause = conditions.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
         return None
     return conditions.false(cause, last.message)

@@ -20,7 +20,7 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys, manifest, names, reasons
+from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -190,9 +190,9 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     app, name, live = seen.home.name, chosen(seen), target(seen)
     if live is not None and not _is_ours(live, seen.home):
         message = f"Namespace {name} is there already and does not belong to app namespace {app}"
-        return reasons.NAMESPACE_COLLISION, message
+        return conditions.NAMESPACE_COLLISION, message
     if live is None and (problem := names.label_problem(name)):
-        return reasons.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
+        return conditions.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
     return None
 
 

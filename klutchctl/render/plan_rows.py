@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from klutchctl.render.terminal import plural, visible
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
-from reconciler.core.patches import FieldChange
 from reconciler.planning.changes import Action, Change, Plan, Step, UnseenCluster
 from reconciler.reports.pr_diff import Against, Edit, Effect
 

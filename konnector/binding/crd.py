@@ -14,7 +14,7 @@ from konnector.binding import crd_form
 from reconciler import api
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys
-from reconciler.core.decision import Create, Patch, preconditions_of
+from reconciler.core.decision import Create, Patch, merge_diff, preconditions_of
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -33,7 +33,6 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.names import resource_name
-from reconciler.core.patches import merge_diff
 from reconciler.core.refs import CRD, Kind
 
 _OF_SPEC: Final = ("group", "scope")

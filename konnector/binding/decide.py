@@ -15,7 +15,7 @@ from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
 from konnector.kubeconfig.judge import Judged
 from reconciler.api import is_established
-from reconciler.core import conditions, keys, reasons
+from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
 from reconciler.core.manifest import JSON, Manifest, get_list, get_text, is_deleting, name_of
@@ -25,10 +25,10 @@ from reconciler.core.times import format_time
 # So many of one sort of trouble are told in a condition.
 _LISTED: Final = 5
 _OF_THE_PROVIDER: Final = (
-    reasons.CONNECTED,
-    reasons.HEARTBEATING,
-    reasons.INFORMERS_SYNCED,
-    reasons.SCHEMA_IN_SYNC,
+    conditions.CONNECTED,
+    conditions.HEARTBEATING,
+    conditions.INFORMERS_SYNCED,
+    conditions.SCHEMA_IN_SYNC,
 )
 
 _UNREAD: Final = "The service provider cluster could not be read yet."
@@ -151,9 +151,9 @@ def synced_kind(seen: Seen) -> Kind | None:
 def _refusal(export: Manifest) -> Problem | None:
     """Return why an export is not brought into the app cluster, if so."""
     if sentence := crd.problem(export):
-        return reasons.EXPORT_INVALID, sentence
+        return conditions.EXPORT_INVALID, sentence
     if sentence := crd.isolation_problem(export):
-        return reasons.ISOLATION_UNSUPPORTED, sentence
+        return conditions.ISOLATION_UNSUPPORTED, sentence
     return None
 
 
@@ -161,7 +161,7 @@ def _tasks(plan: Plan | None) -> tuple[Task, ...]:
     if plan is None or plan.step is None:
         return ()
     created = isinstance(plan.step, Create)
-    failure = reasons.CRD_CREATE_FAILED if created else reasons.CRD_UPDATE_FAILED
+    failure = conditions.CRD_CREATE_FAILED if created else conditions.CRD_UPDATE_FAILED
     return (Task((plan.step,), failure),)
 
 
@@ -179,8 +179,8 @@ def _conditions(
     yield seen.judged.condition
     judged = {one.type: one for one in _of_provider(seen, plan, held)}
     yield from judged.values()
-    if _is_starting(seen) and reasons.CONNECTED not in held:
-        yield conditions.false(reasons.NOT_YET_CONNECTED, _UNREAD)
+    if _is_starting(seen) and conditions.CONNECTED not in held:
+        yield conditions.false(conditions.NOT_YET_CONNECTED, _UNREAD)
     unknown, why = _not_known(seen)
     for condition_type in unknown:
         if condition_type in held and condition_type not in judged:
@@ -195,13 +195,13 @@ def _of_provider(
     if provider is None:
         return
     if provider.late:
-        yield conditions.false(reasons.INFORMER_SYNC_TIMEOUT, provider.late)
+        yield conditions.false(conditions.INFORMER_SYNC_TIMEOUT, provider.late)
     elif provider.synced:
-        yield conditions.true(reasons.INFORMERS_SYNCED)
+        yield conditions.true(conditions.INFORMERS_SYNCED)
     if provider.heartbeat:
-        yield conditions.false(reasons.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
+        yield conditions.false(conditions.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
     elif provider.heartbeat is not None:
-        yield conditions.true(reasons.HEARTBEATING)
+        yield conditions.true(conditions.HEARTBEATING)
     silent = _silent(seen, provider, held)
     if silent is not None:
         yield silent
@@ -216,9 +216,9 @@ def _silent(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Co
     """Return what is told of a control plane that was there, and does not answer any more."""
     if provider.silent_since is None:
         return None
-    told = held.get(reasons.CONNECTED)
+    told = held.get(conditions.CONNECTED)
     was_there = told is not None and (
-        told.status == conditions.TRUE or told.reason == reasons.CONTROL_PLANE_UNREACHABLE.reason
+        told.status == conditions.TRUE or told.reason == conditions.CONTROL_PLANE_UNREACHABLE.reason
     )
     if not seen.synced and not was_there:
         return None
@@ -226,7 +226,7 @@ def _silent(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Co
         f"The service provider cluster has not answered since {format_time(provider.silent_since)}."
         " Nothing is synced until it does; what is here stays as it is."
     )
-    return conditions.false(reasons.CONTROL_PLANE_UNREACHABLE, message)
+    return conditions.false(conditions.CONTROL_PLANE_UNREACHABLE, message)
 
 
 def _is_starting(seen: Seen) -> bool:
@@ -243,53 +243,53 @@ def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
     if not seen.synced:
         types = _OF_THE_PROVIDER if seen.provider.late else ()
         return types, _UNREAD
-    return (reasons.SCHEMA_IN_SYNC,), "There is no CustomResourceDefinition to compare."
+    return (conditions.SCHEMA_IN_SYNC,), "There is no CustomResourceDefinition to compare."
 
 
 def _connected(seen: Seen, plan: Plan | None) -> Condition:
     name = name_of(seen.binding)
     if seen.stranger:
-        return conditions.false(reasons.NOT_OF_THIS_SPACE, seen.stranger)
+        return conditions.false(conditions.NOT_OF_THIS_SPACE, seen.stranger)
     if seen.export is None:
         message = f"APIServiceExport {name} not found on the service provider cluster."
-        return conditions.false(reasons.EXPORT_NOT_FOUND, message)
+        return conditions.false(conditions.EXPORT_NOT_FOUND, message)
     if problem := _refusal(seen.export):
         return conditions.false(*problem)
     if plan is not None and plan.standing == "foreign":
         message = f"CustomResourceDefinition {name} is not owned by {keys.KLUTCH_GROUP}."
-        return conditions.false(reasons.CRD_FOREIGN, message)
-    return conditions.true(reasons.CONNECTED)
+        return conditions.false(conditions.CRD_FOREIGN, message)
+    return conditions.true(conditions.CONNECTED)
 
 
 def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
     subject = f"CustomResourceDefinition {name_of(seen.binding)}"
     if seen.crd is None:
-        return conditions.false(reasons.CRD_NOT_ESTABLISHED, f"{subject} is not there yet.")
+        return conditions.false(conditions.CRD_NOT_ESTABLISHED, f"{subject} is not there yet.")
     if is_deleting(seen.crd):
         message = f"{subject} is being deleted; it is made again when it is gone."
-        return conditions.false(reasons.CRD_TERMINATING, message)
+        return conditions.false(conditions.CRD_TERMINATING, message)
     if not plan.same_spec:
         message = f"{subject} does not yet say what the APIServiceExport says."
-        return conditions.false(reasons.CRD_OUTDATED, message)
+        return conditions.false(conditions.CRD_OUTDATED, message)
     if conflict := crd.name_conflict(seen.crd):
         message = f"The app cluster does not accept the names of {subject}: {conflict}"
-        return conditions.false(reasons.CRD_NAMES_NOT_ACCEPTED, message)
+        return conditions.false(conditions.CRD_NAMES_NOT_ACCEPTED, message)
     if not is_established(seen.crd):
         message = f"{subject} is not served by the app cluster yet."
-        return conditions.false(reasons.CRD_NOT_ESTABLISHED, message)
-    return conditions.true(reasons.SCHEMA_IN_SYNC)
+        return conditions.false(conditions.CRD_NOT_ESTABLISHED, message)
+    return conditions.true(conditions.SCHEMA_IN_SYNC)
 
 
 def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
     """Tell of what only we tell of, each from its first trouble on."""
     troubles: list[tuple[Cause, Sequence[str]]] = [
-        (reasons.CLAIMS_DEGRADED, seen.claim_problems),
-        (reasons.ORPHANED, [seen.orphans, *seen.refusals])
+        (conditions.CLAIMS_DEGRADED, seen.claim_problems),
+        (conditions.ORPHANED, [seen.orphans, *seen.refusals])
         if seen.orphans
-        else (reasons.INSTANCES_REFUSED, seen.refusals),
+        else (conditions.INSTANCES_REFUSED, seen.refusals),
     ]
     if seen.export is not None:
-        troubles.append((reasons.VERSIONS_DIFFER, _lossy(seen.export)))
+        troubles.append((conditions.VERSIONS_DIFFER, _lossy(seen.export)))
     for cause, sentences in troubles:
         if sentences:
             yield conditions.false(cause, _listed(sentences))

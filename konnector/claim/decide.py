@@ -29,12 +29,13 @@ from reconciler.core.decision import (
     Step,
     Task,
     deletion,
+    merge_diff,
     modification,
     preconditions_of,
+    unchanged,
 )
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.patches import merge_diff, unchanged
 from reconciler.core.refs import ObjectKey
 
 NAME_TAKEN: Final = "NameTaken"

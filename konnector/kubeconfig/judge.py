@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api import kubeconfig_content
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions
 from reconciler.core.conditions import Condition
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import ObjectKey
@@ -58,7 +58,7 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
     namespace, name = place(binding)
     if not name:
         message = "spec.kubeconfigSecretRef names no kubeconfig secret."
-        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message))
+        return Judged(conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, message))
     if secret is None:
         advice = (
             "The backend makes it from the AppClusterBinding's."
@@ -66,15 +66,15 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
             else "Rerun kubectl bind for repair."
         )
         message = f"Kubeconfig secret {namespace}/{name} not found. {advice}"
-        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message))
+        return Judged(conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, message))
     content = kubeconfig_content(secret, get_text(binding, "spec", "kubeconfigSecretRef", "key"))
     found = content if isinstance(content, str) else _read(content)
     if isinstance(found, Connection) and not (found.namespace or control_plane_mode):
         found = "has an invalid kubeconfig: its current context names no namespace"
     if isinstance(content, str) or isinstance(found, str):
         message = f"Kubeconfig secret {namespace}/{name} {found}"
-        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))
-    valid = conditions.true(reasons.SECRET_VALID)
+        return Judged(conditions.false(conditions.KUBECONFIG_SECRET_INVALID, message))
+    valid = conditions.true(conditions.SECRET_VALID)
     return Judged(valid, fingerprint(content), found.namespace, content)
 
 

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from reconciler.api import CLUSTER_BINDING
-from reconciler.core import conditions, field_set, keys, manifest, names, reasons
+from reconciler.core import conditions, field_set, keys, manifest, names
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, modification
 from reconciler.core.manifest import JSON, Manifest
@@ -165,11 +165,11 @@ def stranger(identity: Identity, confirmed: str) -> Problem | None:
     if not others or (live and confirmed == live):
         return None
     if not live:
-        return reasons.APP_CLUSTER_UNKNOWN, (
+        return conditions.APP_CLUSTER_UNKNOWN, (
             "Nothing is written on either side: the uid of Namespace kube-system in the app"
             " cluster is not known. Let the konnector read that Namespace"
         )
-    return reasons.APP_CLUSTER_CHANGED, (
+    return conditions.APP_CLUSTER_CHANGED, (
         "Nothing is written on either side: this app cluster (uid"
         f" {live} of its Namespace kube-system) is not the one whose services are in the space"
         f" ({orphans.listed(others)}). Correct the kubeconfig; or, if this one is to have them from"
@@ -185,10 +185,10 @@ def other_space(identity: Identity) -> Problem | None:
     if not others:
         return None
     if not live:
-        return reasons.SPACE_UNKNOWN, _lost(
+        return conditions.SPACE_UNKNOWN, _lost(
             "the uid of the space's Namespace is not known", identity
         )
-    return reasons.SPACE_CHANGED, _lost(
+    return conditions.SPACE_CHANGED, _lost(
         f"this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
         f" ({orphans.listed(others)})",
         identity,
@@ -237,9 +237,10 @@ def report(seen: Seen, *, now: datetime) -> Decision:
     """
     confirmed = confirmations_of(seen.cluster_binding)
     found = {
-        reasons.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster) or _deletions(seen),
-        reasons.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
-        reasons.INSTANCES_IN_SYNC: _orphans(seen),
+        conditions.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster)
+        or _deletions(seen),
+        conditions.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
+        conditions.INSTANCES_IN_SYNC: _orphans(seen),
     }
     before = conditions.parse(manifest.get_list(seen.cluster_binding, "status", "conditions"))
     said: list[Condition] = []
@@ -292,7 +293,7 @@ def _recreation(cluster_binding: Manifest, value: str) -> Recreation:
 
 def _deletions(seen: Seen) -> Problem | None:
     found = sorted(one.deletion for one in seen.held if one.deletion)
-    return (reasons.MASS_DELETION, ". ".join(found)) if found else None
+    return (conditions.MASS_DELETION, ". ".join(found)) if found else None
 
 
 def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem | None:
@@ -306,7 +307,7 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     some = orphans.listed(
         "/".join(filter(None, one)) for one in sorted(set().union(*held.values()))
     )
-    return reasons.RECREATION_HELD, _lost(
+    return conditions.RECREATION_HELD, _lost(
         f"of {orphans.listed(figures)} the copies are gone ({some})",
         seen.identity,
         ",".join(sorted(held)),
@@ -321,7 +322,7 @@ def _orphans(seen: Seen) -> Problem | None:
         orphans.sentence(resource, places, seen.identity.space)
         for resource, places in sorted(found.items())
     ]
-    return reasons.ORPHANED, ". ".join(said)
+    return conditions.ORPHANED, ". ".join(said)
 
 
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:

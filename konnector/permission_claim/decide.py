@@ -25,10 +25,10 @@ from reconciler.core.decision import (
     Step,
     Task,
     deletion,
+    merge_diff,
     preconditions_of,
 )
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.patches import merge_diff
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, ObjectKey, Ref
 
 CONFLICT: Final = "ClaimConflict"

@@ -22,7 +22,7 @@ from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider, Surroundings
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions
 from reconciler.core.decision import Note
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
@@ -380,4 +380,4 @@ def _refused(place: ObjectKey, fault: str) -> Judged:
         f"Kubeconfig secret {place} has a kubeconfig that does not work: "
         f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
     )
-    return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))
+    return Judged(conditions.false(conditions.KUBECONFIG_SECRET_INVALID, message))

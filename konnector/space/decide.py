@@ -18,9 +18,18 @@ from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
 from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, reasons
+from reconciler.core import conditions, keys
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import NOTHING, Apply, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import (
+    NOTHING,
+    Apply,
+    Decision,
+    Patch,
+    Step,
+    Task,
+    merge_diff,
+    preconditions_of,
+)
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -33,7 +42,6 @@ from reconciler.core.manifest import (
     namespace_of,
     ref_of,
 )
-from reconciler.core.patches import merge_diff
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import format_duration, format_time, moment
 
@@ -137,10 +145,10 @@ def source_place(cluster_binding: Manifest) -> ObjectKey:
 
 def _conditions(seen: ClusterBindingView, version: str | None) -> Iterator[Condition]:
     if version:
-        yield conditions.true(reasons.VALID_VERSION)
+        yield conditions.true(conditions.VALID_VERSION)
     else:
         message = "This build of the konnector does not say its version."
-        yield conditions.false(reasons.VERSION_PARSE_ERROR, message)
+        yield conditions.false(conditions.VERSION_PARSE_ERROR, message)
     if not seen.control_plane_mode and seen.source_read:
         yield from _secret_valid(seen)
 
@@ -148,22 +156,22 @@ def _conditions(seen: ClusterBindingView, version: str | None) -> Iterator[Condi
 def _secret_valid(seen: ClusterBindingView) -> Iterator[Condition]:
     subject = f"Provider secret {'/'.join(source_place(seen.cluster_binding))}"
     if seen.source is None:
-        yield conditions.false(reasons.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
+        yield conditions.false(conditions.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
         return
     content = _content(seen)
     fault = content if isinstance(content, str) else _fault(seen, content)
     if fault:
         kept = "the app cluster keeps the last one that was valid."
         message = f"{subject} {fault.rstrip('.')}; {kept}"
-        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
+        yield conditions.false(conditions.PROVIDER_SECRET_INVALID, message)
     elif to_probe(seen) is None or seen.verdict == "":
-        yield conditions.true(reasons.SECRET_VALID)
+        yield conditions.true(conditions.SECRET_VALID)
     elif seen.verdict is not None:
         message = (
             f"{subject} has a kubeconfig that does not work from here: "
             f"{seen.verdict.rstrip('.')}; the app cluster keeps the last one that did."
         )
-        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
+        yield conditions.false(conditions.PROVIDER_SECRET_INVALID, message)
 
 
 def _content(seen: ClusterBindingView) -> bytes | str:
@@ -287,20 +295,20 @@ def says_connected(export: Manifest | None) -> bool:
 def _own(seen: ExportView) -> Iterable[Condition]:
     if seen.binding is None or not seen.syncing:
         message = "No APIServiceBinding exists."
-        yield conditions.false(reasons.BINDING_NOT_FOUND, message)
-        yield conditions.false(reasons.CONSUMER_SYNC_NOT_APPLICABLE, message)
+        yield conditions.false(conditions.BINDING_NOT_FOUND, message)
+        yield conditions.false(conditions.CONSUMER_SYNC_NOT_APPLICABLE, message)
         return
-    yield conditions.true(reasons.CONNECTED)
+    yield conditions.true(conditions.CONNECTED)
     told = conditions.parse(get_list(seen.binding, "status", "conditions"))
-    in_sync = conditions.find(told, reasons.SCHEMA_IN_SYNC)
+    in_sync = conditions.find(told, conditions.SCHEMA_IN_SYNC)
     if in_sync is None:
         message = (
             f"APIServiceBinding {name_of(seen.binding)} in the consumer cluster does not have a "
             "SchemaInSync condition."
         )
-        yield conditions.false(reasons.CONSUMER_SYNC_UNKNOWN, message)
+        yield conditions.false(conditions.CONSUMER_SYNC_UNKNOWN, message)
     else:
-        yield replace(in_sync, type=reasons.CONSUMER_IN_SYNC, last_transition_time="", extra={})
+        yield replace(in_sync, type=conditions.CONSUMER_IN_SYNC, last_transition_time="", extra={})
 
 
 def _of_crd(crd: Manifest) -> Iterable[Condition]:

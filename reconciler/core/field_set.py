@@ -11,8 +11,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+from reconciler.core.decision import unchanged
 from reconciler.core.manifest import JSON, Manifest, canonical, get, get_map, get_maps, get_text
-from reconciler.core.patches import unchanged
 
 FieldSet: TypeAlias = Manifest
 Path: TypeAlias = tuple[str, ...]  # the steps from the root to a field

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from reconciler.core import field_set
-from reconciler.core.decision import preconditions_of
+from reconciler.core.decision import are_equal, pointer, preconditions_of
 from reconciler.core.field_set import ITSELF, FieldSet, Indexes, Path, value_at
 from reconciler.core.manifest import (
     JSON,
@@ -21,7 +21,6 @@ from reconciler.core.manifest import (
     put,
 )
 from reconciler.core.normalize import normalize
-from reconciler.core.patches import are_equal, pointer
 
 _NULL: Final[tuple[JSON, ...]] = (None,)
 _EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from reconciler import api
-from reconciler.core import conditions, names, reasons, times
+from reconciler.core import conditions, names, times
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind
@@ -24,8 +24,12 @@ PROGRESSING_FOR: Final = timedelta(minutes=2)
 
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
-_RESTLESS: Final = frozenset({reasons.EXPORT_NOT_FOUND.reason, reasons.CRD_FOREIGN.reason})
-_HELD: Final = (reasons.RECREATION_ALLOWED, reasons.DELETES_ALLOWED, reasons.INSTANCES_IN_SYNC)
+_RESTLESS: Final = frozenset({conditions.EXPORT_NOT_FOUND.reason, conditions.CRD_FOREIGN.reason})
+_HELD: Final = (
+    conditions.RECREATION_ALLOWED,
+    conditions.DELETES_ALLOWED,
+    conditions.INSTANCES_IN_SYNC,
+)
 _ESTABLISHED: Final = "Established"
 
 
@@ -185,21 +189,21 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
 def _reported_fault(facts: UnitFacts) -> _Fault | None:
     """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
     reported = _conditions(facts.binding)
-    for needed in (reasons.SECRET_VALID, reasons.CONNECTED):
+    for needed in (conditions.SECRET_VALID, conditions.CONNECTED):
         condition = conditions.find(reported, needed)
         if condition is None:
             silent = f"the konnector has not reported {needed} yet"
             return _Fault(f"{needed}Missing", silent, _made(facts.binding))
         if condition.status != TRUE:
             return _fault_of(condition)
-    beating = conditions.find(reported, reasons.HEARTBEATING)
+    beating = conditions.find(reported, conditions.HEARTBEATING)
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
 
 
 def _held(facts: UnitFacts) -> Condition | None:
     """Return what the konnector holds until a person decides; the rest goes on."""
-    orphaned = conditions.find(_conditions(facts.binding), reasons.INSTANCES_IN_SYNC)
-    if orphaned is not None and orphaned.reason == reasons.ORPHANED.reason:
+    orphaned = conditions.find(_conditions(facts.binding), conditions.INSTANCES_IN_SYNC)
+    if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
     reported = _conditions(facts.cluster_binding)
     held = (conditions.find(reported, condition) for condition in _HELD)

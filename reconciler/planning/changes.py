@@ -9,8 +9,8 @@ import pydantic
 from pydantic import GetPydanticSchema
 from pydantic_core import core_schema
 
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import CLUSTER_ROLE, Kind, Ref
 from reconciler.core.typed_json import AnyJSON, JSONObject
 from reconciler.fleet.values import UnitKey

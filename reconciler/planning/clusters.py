@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 from reconciler import api
 from reconciler.core import keys, manifest, names, refs
+from reconciler.core.decision import FieldChange
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
-from reconciler.core.patches import FieldChange
 from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Unit
 from reconciler.fleet.wanted import Rule, Wanted

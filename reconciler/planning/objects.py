@@ -10,9 +10,9 @@ from typing import Final
 
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import field_set, keys, manifest
+from reconciler.core.decision import FieldChange, field_changes, pointer
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize
-from reconciler.core.patches import FieldChange, field_changes, pointer
 from reconciler.core.server_side_apply import unstated
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Final
 
 from reconciler.core import manifest, typed_json
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.secret import LAST_APPLIED
 from reconciler.fleet.values import UnitKey

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from pydantic.alias_generators import to_camel
 
+from reconciler.core.decision import FieldChange, pointer
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
-from reconciler.core.patches import FieldChange, pointer
 from reconciler.fleet import common_manifests
 from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import FleetDocument

@@ -23,7 +23,7 @@ from klutchctl.sandbox.layout import Layout
 from reconciler import api
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request
-from reconciler.core import conditions, names, reasons
+from reconciler.core import conditions, names
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, GroupResource, Kind
 from reconciler.kube.client import KubeCluster
@@ -245,5 +245,5 @@ def _is_of_space(role: Manifest) -> bool:
 
 def _is_synced(export: Manifest) -> bool:
     held = conditions.parse(get_list(export, "status", "conditions"))
-    found = conditions.find(held, reasons.PROVIDER_IN_SYNC)
+    found = conditions.find(held, conditions.PROVIDER_IN_SYNC)
     return found is not None and found.status == conditions.TRUE

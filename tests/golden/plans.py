@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import (

@@ -11,8 +11,8 @@ from klutchctl.sandbox.report import Status as SandboxStatus
 from klutchctl.sandbox.state import Member, Role
 from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin, Problem, Severity
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import SECRET, Ref
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Mend
 from reconciler.doctor.rights import Side

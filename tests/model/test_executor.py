@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import Stopped, WriteFence
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     Apply,
@@ -215,7 +215,7 @@ async def test_a_conflict_spoils_no_other_condition_and_changes_not_its_own(scen
     with pytest.raises(Conflict):
         await scene.execute(
             Task((scene.create("a"),), FAILED),
-            conditions=(conditions.true(reasons.SECRET_VALID),),
+            conditions=(conditions.true(conditions.SECRET_VALID),),
         )
     types = [one["type"] for one in get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "SecretValid", "Stored"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from klutchctl.render import plan_formats
 from klutchctl.render.terminal import visible
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import planfile

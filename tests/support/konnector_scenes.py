@@ -8,7 +8,7 @@ from typing import Any, Final
 from bind.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
-from reconciler.core import reasons
+from reconciler.core.conditions import INSTANCES_REFUSED
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
 from reconciler.core.refs import CRD, EVENT, Kind, Ref
@@ -254,7 +254,7 @@ async def event(scene: Scene, name: str, reason: str) -> Any:
 
 async def refusal(scene: Scene) -> str:
     """Return what the binding says of instances that are refused, "" for nothing."""
-    said = conditions(await scene.binding()).get(reasons.INSTANCES_REFUSED.type, {})
+    said = conditions(await scene.binding()).get(INSTANCES_REFUSED.type, {})
     return said.get("message", "") if said.get("status") == "False" else ""
 
 

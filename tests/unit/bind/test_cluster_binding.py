@@ -7,7 +7,7 @@ import pytest
 
 from bind.cluster_binding.decide import Seen, decide
 from reconciler.blueprints import rbac
-from reconciler.core import reasons
+from reconciler.core import conditions
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
@@ -179,7 +179,7 @@ def test_rights(scope, facts, want):
 
 def test_a_failed_step_is_told_in_a_condition():
     decision = decide(seen(exports=EXPORTS), scope="Cluster", now=NOW)
-    assert {task.failure for task in decision.tasks} == {reasons.PERMISSIONS_UPDATE_FAILED}
+    assert {task.failure for task in decision.tasks} == {conditions.PERMISSIONS_UPDATE_FAILED}
 
 
 def test_writes_hold_only_for_what_was_looked_at():
@@ -227,9 +227,9 @@ def test_conditions_of_ours_appear_with_the_first_trouble_and_then_stay():
 
 def test_app_namespaces_without_room_are_told_whatever_their_order():
     obstacles = [
-        (reasons.NAMESPACE_NAME_INVALID, "c"),
-        (reasons.NAMESPACE_COLLISION, "b"),
-        (reasons.NAMESPACE_COLLISION, "a"),
+        (conditions.NAMESPACE_NAME_INVALID, "c"),
+        (conditions.NAMESPACE_COLLISION, "b"),
+        (conditions.NAMESPACE_COLLISION, "a"),
     ]
     for order in (obstacles, obstacles[::-1]):
         decision = decide(seen(**CALM, obstacles=order), scope="Namespaced", now=NOW)

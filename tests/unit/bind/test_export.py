@@ -6,7 +6,7 @@ import pytest
 
 from bind.export.decide import Seen, decide
 from reconciler.blueprints.export import Terms, Unexportable, exported, source_hash
-from reconciler.core import reasons
+from reconciler.core import conditions
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.manifest import annotations_of, put
 from tests.support.space_objects import (
@@ -52,7 +52,7 @@ def patch_of(decision):
     ((task,),) = [decision.tasks]
     (step,) = task.steps
     assert isinstance(step, Patch)
-    assert task.failure == reasons.EXPORT_UPDATE_FAILED
+    assert task.failure == conditions.EXPORT_UPDATE_FAILED
     assert (step.ref.cluster, step.ref.namespace, step.subresource) == (CONTROL_PLANE, SPACE, "")
     return step.body
 

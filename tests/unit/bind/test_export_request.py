@@ -6,7 +6,7 @@ import pytest
 
 from bind.export.decide import RequestView, answer, resources
 from reconciler.blueprints.export import Terms
-from reconciler.core import reasons
+from reconciler.core import conditions
 from reconciler.core.decision import NOTHING, Create, Delete
 from reconciler.core.manifest import get, name_of
 from tests.support.space_objects import (
@@ -59,7 +59,7 @@ def test_an_offered_resource_is_exported_with_the_claims_of_its_template():
     assert get(step.manifest, "spec", "permissionClaims") == [SECRETS]
     assert get(step.manifest, "metadata", "namespace") == "cluster-a1"
     assert "status" not in step.manifest
-    assert task.failure == reasons.EXPORT_CREATE_FAILED
+    assert task.failure == conditions.EXPORT_CREATE_FAILED
 
 
 def test_what_the_app_cluster_binding_lists_is_exported():

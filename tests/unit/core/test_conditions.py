@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.core import reasons
+from reconciler.core import conditions
 from reconciler.core.conditions import (
     ERROR,
     FALSE,
@@ -205,7 +205,7 @@ def test_ordered():
 
 
 def test_a_false_condition_carries_all_that_its_cause_says():
-    assert false(reasons.PENDING, "wait") == Condition(READY, FALSE, INFO, "Pending", "wait")
+    assert false(conditions.PENDING, "wait") == Condition(READY, FALSE, INFO, "Pending", "wait")
 
 
 CAUSES = """
@@ -270,6 +270,6 @@ OWN_CAUSES = """
 
 
 def test_the_causes_are_those_of_the_protocol_and_ours():
-    ours = {each for each in vars(reasons).values() if isinstance(each, Cause)}
+    ours = {each for each in vars(conditions).values() if isinstance(each, Cause)}
     rows = [line.split() for line in (CAUSES + OWN_CAUSES).split("\n") if line.strip()]
     assert {(each.type, each.severity, each.reason) for each in ours} == {tuple(r) for r in rows}

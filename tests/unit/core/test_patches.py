@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.decision import merge_diff
 from reconciler.core.manifest import canonical
-from reconciler.core.patches import merge_diff
 
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "equal": ({"a": 1}, {"a": 1}, {}),

@@ -11,7 +11,7 @@ from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider, Seen, decide, synced_kind
 from konnector.kubeconfig.judge import Judged
 from reconciler.api import API_SERVICE_BINDING
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import CRD, Kind
@@ -19,7 +19,7 @@ from tests.support.space_objects import NOW, condition, deleting, live, live_lik
 
 NAME = "databases.shop.example"
 VALID = Judged(conditions.true("SecretValid"), "identity", "cluster-a1", b"content")
-GONE = Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, "It is gone."))
+GONE = Judged(conditions.false(conditions.KUBECONFIG_SECRET_NOT_FOUND, "It is gone."))
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
 ESTABLISHED = [
     {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts"},
@@ -283,13 +283,15 @@ def test_literal_messages(facts, want):
 def test_g24_a_missing_crd_is_made_in_the_app_cluster():
     decision = decide(seen(crd=None))
     made = crd.wanted(offer(), Owner(bound()))
-    assert decision.tasks == (Task((Create(CRD, made, APP_CLUSTER),), reasons.CRD_CREATE_FAILED),)
+    assert decision.tasks == (
+        Task((Create(CRD, made, APP_CLUSTER),), conditions.CRD_CREATE_FAILED),
+    )
 
 
 def test_an_old_crd_is_changed_in_the_app_cluster():
     decision = decide(seen(crd=installed(offer(versions=[{"name": "v2"}]))))
     (task,) = decision.tasks
-    assert task.failure == reasons.CRD_UPDATE_FAILED
+    assert task.failure == conditions.CRD_UPDATE_FAILED
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert step.ref.cluster == APP_CLUSTER
@@ -330,10 +332,10 @@ def test_troubles_are_events_when_they_begin_and_when_they_change():
 
 
 def test_a_take_over_and_a_missing_owner_are_told():
-    reasons = [note.reason for note in decide(seen(crd=installed(owner="gone"))).notes]
-    assert reasons == ["CustomResourceDefinitionTakenOver"]
-    reasons = [note.reason for note in decide(seen(crd=None, unowned=True)).notes]
-    assert reasons == ["CustomResourceDefinitionCreated", "CustomResourceDefinitionUnowned"]
+    noted = [note.reason for note in decide(seen(crd=installed(owner="gone"))).notes]
+    assert noted == ["CustomResourceDefinitionTakenOver"]
+    noted = [note.reason for note in decide(seen(crd=None, unowned=True)).notes]
+    assert noted == ["CustomResourceDefinitionCreated", "CustomResourceDefinitionUnowned"]
 
 
 OURS = {

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import KNOWN_AFTER_APPLY
-from reconciler.core.patches import FieldChange
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import planfile

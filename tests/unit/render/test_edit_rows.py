@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_formats
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
-from reconciler.core.patches import FieldChange
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
 from reconciler.reports.pr_diff import Against, Edit, Effect

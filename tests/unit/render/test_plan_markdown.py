@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_formats
-from reconciler.core.patches import FieldChange
+from reconciler.core.decision import FieldChange
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim

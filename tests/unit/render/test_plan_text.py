@@ -6,7 +6,7 @@ import pytest
 
 from klutchctl.render import plan_formats, plan_rows
 from klutchctl.render.terminal import visible
-from reconciler.core.patches import FieldChange
+from reconciler.core.decision import FieldChange
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, UnseenCluster

@@ -9,8 +9,8 @@ from klutchctl import main
 from klutchctl.render import plan_formats, problems
 from klutchctl.render.problems import Findings
 from klutchctl.render.terminal import visible, visible_lines
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin, Problem
-from reconciler.core.patches import FieldChange
 from tests.golden.plans import PLANS
 from tests.support.fleet_texts import BINDING, GOOD
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Problem
-from reconciler.core.patches import FieldChange
 from reconciler.fleet.load import load_valid_part
 from reconciler.reports.pr_diff import Edit, Effect, edits
 from tests.support.fleet_texts import (
