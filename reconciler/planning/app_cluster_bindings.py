@@ -1,7 +1,6 @@
 """Plans AppClusterBinding mode: one object holds all units of a cluster (mapping.md 8, 9).
 
-Places such a cluster, and decides about its units and about those that left. The backend does the
-rest.
+Places such a cluster, and prunes the units that left it. The backend does the rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,20 +11,17 @@ from reconciler import api
 from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Ref
-from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.values import (
     AppCluster,
     DeletionPolicy,
     Fleet,
-    Unit,
     UnitKey,
     read_unit_policies,
 )
 from reconciler.fleet.wanted import Placement, default_placement
-from reconciler.planning import permission_claims, prune_units, units
-from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.objects import is_of, is_ours, owned_changes, sealed
-from reconciler.planning.permission_claims import offer_of
+from reconciler.planning import prune_units
+from reconciler.planning.changes import Step, Verb
+from reconciler.planning.objects import is_of, is_ours
 from reconciler.planning.placement import (
     Blocked,
     belongs_to_another,
@@ -134,55 +130,6 @@ def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
     return read_unit_policies(
         manifest.annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, "")
     )
-
-
-def plan_unit(site: Site, unit: Unit) -> units.UnitPlan:
-    """Decide about one unit: whether it is listed, and which claims its binding accepts."""
-    cp, space = site.control_plane, site.placement.space
-    offer = offer_of(cp, space, unit)
-    division = permission_claims.divide(unit.claims, offer.claims)
-    (wanted,) = unit_objects(
-        site.fleet, unit, site.placement, claims=division.taken, required=division.required
-    )
-    problem = offer.problem or units.claim_problem(unit, division)
-    if problem:
-        return units.UnitPlan((units.blocked(unit, wanted.ref, problem),), bodies=offer.bodies)
-    live = cp.at(wanted.ref)
-    other = "" if live is None else _other_owner(site, live)
-    if other:
-        reason = f"the binding in {space} belongs to AppClusterBinding {other}"
-        return units.UnitPlan((units.blocked(unit, wanted.ref, reason),))
-    held = site.live_home
-    resource = GroupResource(unit.key.group, unit.key.resource)
-    listed = held is not None and resource in api.listed_resources(held)
-    draft = units.draft_of(unit, wanted, live)
-    if listed and live is None:
-        reason = "waiting: the backend has not made the binding yet"
-        changes: tuple[Change, ...] = (replace(draft, reason=reason),)
-    elif live is None:
-        reason = "new" if held is None else "new: its claims follow once the backend has made it"
-        made = replace(draft, action=Action.CREATE, reason=reason, after=wanted.manifest)
-        changes = (made,)
-    else:
-        changes = owned_changes(draft, live, wanted, fleet=site.fleet.name)
-    differs = units.claims_change(live, wanted)
-    return units.UnitPlan(
-        changes=tuple(sealed(change, live, wanted) for change in changes),
-        widened=units.widened(unit, live, wanted) if differs else (),
-        warnings=units.unaccepted(unit, division),
-        bodies=offer.bodies if differs else frozenset(),
-        unoffered=division.unoffered,
-    )
-
-
-def _other_owner(site: Site, bound: Manifest) -> str:
-    """Return another AppClusterBinding that a binding is of; names of spaces are ambiguous."""
-    labels, (namespace, name) = manifest.labels_of(bound), site.placement.app_cluster_binding
-    said = (
-        labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, namespace),
-        labels.get(keys.APP_CLUSTER_BINDING_NAME, name),
-    )
-    return "" if said == (namespace, name) else "/".join(said)
 
 
 def prunes(site: Site) -> tuple[Prune, ...]:

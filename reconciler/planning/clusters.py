@@ -21,33 +21,31 @@ from reconciler.planning.site import Index, Site
 _KONNECTOR_STEP = 7
 
 
-def plan_cluster(
-    site: Site, cluster: AppCluster, units: Sequence[Unit], *, keeps_rights: bool
-) -> tuple[Change, ...]:
+def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tuple[Change, ...]:
     """Return the lines for everything that the cluster needs once, in order.
 
     `keeps_rights`: the konnector keeps those that it has, for units beside `units` that stay bound.
     """
     changes = tuple(
         change
-        for wanted in cluster_objects(site.fleet, cluster, site.placement, units=units)
+        for wanted in cluster_objects(site.fleet, site.cluster, site.placement, units=units)
         for change in _changes(site, wanted, keeps_rights=keeps_rights)
     )
-    return changes + _credentials(site, cluster, changes)
+    return changes + _credentials(site, changes)
 
 
-def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> tuple[Change, ...]:
+def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the line about what the cluster's credentials are, where that is not noted."""
     live, placement = site.control_plane.at(site.carrier), site.placement
     if live is None:
         return ()
     line = Change(
-        cluster=cluster.name,
+        cluster=site.app.name,
         subject="space",
         ref=site.carrier,
         action=Action.ADOPT,
         reason=LOOKED_AT,
-        origin=cluster.origin,
+        origin=site.cluster.origin,
     )
     if site.control_plane.blind:
         return (line,) if site.undecided else ()
@@ -110,7 +108,7 @@ def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change,
 
 
 def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
-    draft = _draft(wanted, live)
+    draft = objects.draft_of(wanted, live, _subject(wanted))
     unread = wanted.ref.kind == refs.SECRET and live is None and index.blind
     if unread and site.control_plane.at(site.carrier) is not None and _is_there(site, wanted):
         return (replace(draft, reason=LOOKED_AT) if site.undecided else draft,)
@@ -136,19 +134,6 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
     if site.carrier.kind == api.CLUSTER_BINDING or not in_app:
         return True
     return live is not None and site.owns(live)
-
-
-def _draft(wanted: Wanted, live: Manifest | None) -> Change:
-    return Change(
-        cluster=wanted.cluster,
-        subject=_subject(wanted),
-        ref=wanted.ref,
-        action=Action.NOOP,
-        reason="in sync",
-        origin=wanted.origin,
-        uid="" if live is None else manifest.uid_of(live),
-        wanted=wanted,
-    )
 
 
 def _widened(wanted: Wanted, live: Manifest) -> Wanted:

@@ -35,6 +35,21 @@ _MARK_PATHS: Final = frozenset(
 )
 
 
+def draft_of(wanted: Wanted, live: Manifest | None, subject: str) -> Change:
+    """Return the line about one object that agrees with the files."""
+    return Change(
+        cluster=wanted.cluster,
+        subject=subject,
+        ref=wanted.ref,
+        action=Action.NOOP,
+        reason="in sync",
+        origin=wanted.origin,
+        unit=wanted.unit,
+        uid="" if live is None else manifest.uid_of(live),
+        wanted=wanted,
+    )
+
+
 def owned_changes(
     draft: Change, live: Manifest | None, wanted: Wanted, *, fleet: str
 ) -> tuple[Change, ...]:

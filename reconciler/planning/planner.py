@@ -46,7 +46,7 @@ from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.placement import LOOKED_AT, Blocked
 from reconciler.planning.planfile import identified
 from reconciler.planning.site import Index, Site
-from reconciler.planning.units import UnitPlan, blocked, owner_changes, plan_unit
+from reconciler.planning.units import UnitPlan, line_of, owner_changes, plan_unit
 
 
 @dataclass(slots=True)
@@ -128,11 +128,12 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         if cluster.suspended is not None:
             draft.changes.append(_whole(cluster, f"suspended: {cluster.suspended}", Action.NOOP))
         elif found is None:
-            draft.changes += (_unknown(cluster, unit) for unit in wanted)
+            reason = "the cluster, or its control plane, could not be read"
+            draft.changes += _each(wanted, reason, Action.UNKNOWN)
         elif isinstance(found, Blocked):
             _hold(draft, cluster, wanted, found)
         else:
-            _site(draft, cluster, found, wanted)
+            _site(draft, found, wanted)
     for name, seen in sorted(prune_clusters.removed(fleet, live).items()):
         if isinstance(seen, ClusterState) and (only is None or name in only):
             _leave(draft, fleet, live, Index(name, seen), planes)
@@ -164,7 +165,7 @@ def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
     draft.changes.append(replace(change, placement=site.placement))
 
 
-def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
+def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
     """Plan one app cluster: its interrupted releases, its own objects, its units, its prunes."""
     fleet, first = site.fleet, len(draft.changes)
     rules = prune_units if site.is_direct else app_cluster_bindings
@@ -174,7 +175,7 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
             fleet.guards.mode is not PruneMode.AUTO or prune.policy is DeletionPolicy.BLOCK
             for prune in rules.prunes(site)
         )
-        needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
+        needs = plan_cluster(site, wanted, keeps_rights=stays)
         draft.changes += needs
         draft.warnings |= address_warnings(site, needs)
     for unit, planned in _units(site, wanted):
@@ -225,8 +226,7 @@ def _endangered(prune: prune_units.Prune) -> str:
 
 def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]]:
     """Plan the units; a claim that no resource of its Binding offers blocks all of them."""
-    decide = plan_unit if site.is_direct else app_cluster_bindings.plan_unit
-    planned = [(unit, decide(site, unit)) for unit in wanted]
+    planned = [(unit, plan_unit(site, unit)) for unit in wanted]
     nowhere: dict[str, set[Claim]] = {}
     for unit, one in planned:
         missing = set(one.unoffered)
@@ -240,7 +240,8 @@ def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]
             f"the claim on {lost[0].resource} ({lost[0].origin}) is offered by no resource of "
             f"binding {unit.binding}"
         )
-        yield unit, UnitPlan((blocked(unit, one.changes[-1].ref, reason),), bodies=one.bodies)
+        blocked = line_of(unit, one.changes[-1].ref, Action.BLOCKED, reason)
+        yield unit, UnitPlan((blocked,), bodies=one.bodies)
 
 
 def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
@@ -258,9 +259,7 @@ def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced:
     if action is Action.BLOCKED:
         draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))
     draft.changes.append(_whole(cluster, misplaced.reason, action))
-    draft.changes += (
-        replace(_unknown(cluster, unit), action=action, reason=misplaced.reason) for unit in wanted
-    )
+    draft.changes += _each(wanted, misplaced.reason, action)
 
 
 def _whole(cluster: AppCluster, reason: str, action: Action) -> Change:
@@ -274,17 +273,10 @@ def _whole(cluster: AppCluster, reason: str, action: Action) -> Change:
     )
 
 
-def _unknown(cluster: AppCluster, unit: Unit) -> Change:
-    key = unit.key
-    return Change(
-        cluster=cluster.name,
-        subject=unit.binding,
-        ref=Ref(cluster.name, instances(key.group, key.resource), "", ""),
-        action=Action.UNKNOWN,
-        reason="the cluster, or its control plane, could not be read",
-        origin=unit.origin,
-        unit=key,
-    )
+def _each(units: Sequence[Unit], reason: str, action: Action) -> Iterator[Change]:
+    """Yield a line for each unit, about all its objects in its app cluster."""
+    for unit in units:
+        yield line_of(unit, prune_units.all_of(unit.key, unit.key.cluster), action, reason)
 
 
 def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCluster]:

@@ -1,21 +1,21 @@
-"""Plans one unit in Direct mode: its request and its binding (mapping.md 3, 5, 6)."""
+"""Plans one unit: its request in Direct mode, and its binding (mapping.md 3, 5, 6, 8)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, is_from_konnector
+from reconciler import api
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
-from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.refs import CRD, SECRET, GroupResource, Ref
 from reconciler.fleet.compile import Wanted, unit_objects
 from reconciler.fleet.values import Claim, Unit
 from reconciler.fleet.wanted import Placement
 from reconciler.planning import permission_claims
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
-from reconciler.planning.objects import before_digest, obstacle, owned_changes, sealed
+from reconciler.planning.objects import before_digest, draft_of, obstacle, owned_changes, sealed
 from reconciler.planning.permission_claims import offer_of
 from reconciler.planning.placement import same_way, secret_of
 from reconciler.planning.site import Site
@@ -41,27 +41,39 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     """Decide about one unit that the files want."""
     offer = offer_of(site.control_plane, site.placement.space, unit)
     division = permission_claims.divide(unit.claims, offer.claims)
-    problem = offer.problem or claim_problem(unit, division)
-    request, binding = _wanted(site, unit, division)
-    problem = problem or _obstacle(site, unit, request, binding)
+    *requests, binding = unit_objects(
+        site.fleet, unit, _own_way(site, unit), claims=division.taken, required=division.required
+    )
+    problem = (
+        offer.problem
+        or _claim_problem(unit, division)
+        or _obstacle(site, unit, requests, binding)
+        or _other_owner(site, binding)
+    )
     if problem:
-        return UnitPlan((blocked(unit, binding.ref, problem),), bodies=offer.bodies)
-    live = site.app.at(binding.ref)
-    differs = claims_change(live, binding)
-    asked = site.control_plane.at(request.ref)
+        blocked = line_of(unit, binding.ref, Action.BLOCKED, problem)
+        return UnitPlan((blocked,), bodies=offer.bodies)
+    live = _live(site, binding)
+    differs = _claims_change(live, binding)
+    bound = _bound_changes if site.is_direct else _listed_changes
     return UnitPlan(
         changes=(
-            sealed(_request_change(site, unit, request), asked, request),
-            *(sealed(one, live, binding) for one in _binding_changes(site, unit, binding)),
+            *(_request_change(site, unit, request) for request in requests),
+            *(sealed(change, live, binding) for change in bound(site, unit, binding)),
         ),
-        widened=widened(unit, live, binding) if differs else (),
-        warnings=unaccepted(unit, division),
+        widened=_widened(unit, live, binding) if differs else (),
+        warnings=_unaccepted(unit, division),
         bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
     )
 
 
-def claim_problem(unit: Unit, division: permission_claims.Division) -> str:
+def _live(site: Site, wanted: Wanted) -> Manifest | None:
+    index = site.app if wanted.ref.cluster == site.app.name else site.control_plane
+    return index.at(wanted.ref)
+
+
+def _claim_problem(unit: Unit, division: permission_claims.Division) -> str:
     """Return why a unit's claims cannot be accepted, or ""."""
     if not division.wider:
         return ""
@@ -72,16 +84,12 @@ def claim_problem(unit: Unit, division: permission_claims.Division) -> str:
     )
 
 
-def _wanted(site: Site, unit: Unit, division: permission_claims.Division) -> tuple[Wanted, Wanted]:
-    request, binding = unit_objects(
-        site.fleet, unit, _own_way(site, unit), claims=division.taken, required=division.required
-    )
-    return request, binding
-
-
 def _own_way(site: Site, unit: Unit) -> Placement:
     """Keep the Secret of a live binding where that leads to the space as well as K does."""
-    live, placement = _live_binding(site, unit), site.placement
+    placement = site.placement
+    if not site.is_direct:
+        return placement
+    live = _live_binding(site, unit)
     namespace, name = ("", "") if live is None else secret_of(live)
     if name == placement.consumer_secret:
         return placement
@@ -96,10 +104,14 @@ def _own_way(site: Site, unit: Unit) -> Placement:
     return placement
 
 
-def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
-    """Return why nothing may be decided about what is live of a unit, or ""."""
-    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.placement.space, unit.key.name)
-    placed = ((site.control_plane, request.ref), (site.control_plane, export))
+def _obstacle(site: Site, unit: Unit, requests: Sequence[Wanted], binding: Wanted) -> str:
+    """Return why nothing may be decided about what is live of a unit in mode Direct, or ""."""
+    if not site.is_direct:
+        return ""
+    export = Ref(
+        site.control_plane.name, api.API_SERVICE_EXPORT, site.placement.space, unit.key.name
+    )
+    placed = [(site.control_plane, ref) for ref in (*(one.ref for one in requests), export)]
     for index, ref in (*placed, (site.app, binding.ref)):
         live = index.at(ref)
         refused = "" if live is None else obstacle(live, fleet=site.fleet.name)
@@ -114,11 +126,30 @@ def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
     return f"APIServiceBinding {unit.key.name} is not ours, and its kubeconfig leads elsewhere"
 
 
+def _other_owner(site: Site, binding: Wanted) -> str:
+    """Return why a binding is another AppClusterBinding's; names of spaces are ambiguous."""
+    live = None if site.is_direct else _live(site, binding)
+    if live is None:
+        return ""
+    labels, (namespace, name) = manifest.labels_of(live), site.placement.app_cluster_binding
+    owner = (
+        labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, namespace),
+        labels.get(keys.APP_CLUSTER_BINDING_NAME, name),
+    )
+    if owner == (namespace, name):
+        return ""
+    return f"the binding in {site.placement.space} belongs to AppClusterBinding {'/'.join(owner)}"
+
+
 def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
     """Decide about the request, by the table of mapping.md 5."""
     live = site.control_plane.at(wanted.ref)
-    export = site.control_plane.get(API_SERVICE_EXPORT, site.placement.space, unit.key.name)
-    change = draft_of(unit, wanted, live)
+    return sealed(_requested(site, unit, wanted, live), live, wanted)
+
+
+def _requested(site: Site, unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
+    export = site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name)
+    change = draft_of(wanted, live, unit.binding)
     phase = (manifest.get_text(live, "status", "phase") or "Pending") if live is not None else ""
     parameters = _parameters_changed(site, unit, live)
     if parameters:
@@ -126,13 +157,13 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
         made = replace(change, after=wanted.manifest)
         return replace(_replaced(made, live, reason), keeps_data=True)
     if export is not None:
-        return replace(change, action=Action.NOOP, reason="the export exists")
+        return replace(change, reason="the export exists")
     if live is None:
         return replace(change, action=Action.CREATE, reason="new", after=wanted.manifest)
     if phase in ("Succeeded", "Failed"):
         reason = f"the request is {phase} and there is no export: neither ever resumes"
         return _replaced(replace(change, after=wanted.manifest), live, reason)
-    return replace(change, action=Action.NOOP, reason=f"waiting: {_waits_for(live)}")
+    return replace(change, reason=f"waiting: {_waits_for(live)}")
 
 
 def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
@@ -170,12 +201,13 @@ def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str
 
 def _live_binding(site: Site, unit: Unit) -> Manifest | None:
     namespace = "" if site.placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-    return site.app.get(API_SERVICE_BINDING, namespace, unit.key.name)
+    return site.app.get(api.API_SERVICE_BINDING, namespace, unit.key.name)
 
 
-def _binding_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]:
+def _bound_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]:
+    """Decide about a binding that we write, in mode Direct."""
     live = site.app.at(wanted.ref)
-    draft = draft_of(unit, wanted, live)
+    draft = draft_of(wanted, live, unit.binding)
     if live is not None and _leads_elsewhere(live, wanted):
         crd = Ref(site.app.name, CRD, "", unit.key.name)
         steps = (
@@ -189,11 +221,24 @@ def _binding_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ..
     return owned_changes(draft, live, wanted, fleet=site.fleet.name)
 
 
+def _listed_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]:
+    """Decide about a binding that the backend makes, once the unit is listed."""
+    live, home = site.control_plane.at(wanted.ref), site.live_home
+    draft = draft_of(wanted, live, unit.binding)
+    if live is not None:
+        return owned_changes(draft, live, wanted, fleet=site.fleet.name)
+    resource = GroupResource(unit.key.group, unit.key.resource)
+    if home is not None and resource in api.listed_resources(home):
+        return (replace(draft, reason="waiting: the backend has not made the binding yet"),)
+    reason = "new" if home is None else "new: its claims follow once the backend has made it"
+    return (replace(draft, action=Action.CREATE, reason=reason, after=wanted.manifest),)
+
+
 def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
     return secret_of(live) != secret_of(wanted.manifest)
 
 
-def claims_change(live: Manifest | None, wanted: Wanted) -> bool:
+def _claims_change(live: Manifest | None, wanted: Wanted) -> bool:
     """Tell whether the live binding accepts other claims than are wanted."""
     if live is None:
         return True
@@ -207,7 +252,7 @@ def _claims(binding: Manifest) -> list[JSON]:
     return sorted(found, key=manifest.digest) if len(found) > 1 else found
 
 
-def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedClaim, ...]:
+def _widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedClaim, ...]:
     """Return the claims that would reach further than the live binding lets them."""
     if live is None:
         return ()
@@ -231,7 +276,7 @@ def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedC
     return tuple(found)
 
 
-def unaccepted(unit: Unit, division: permission_claims.Division) -> tuple[str, ...]:
+def _unaccepted(unit: Unit, division: permission_claims.Division) -> tuple[str, ...]:
     """Return a sentence for each claim that is offered and not named."""
     place = f"{unit.key} ({unit.origin})"
     sentences = [
@@ -242,31 +287,16 @@ def unaccepted(unit: Unit, division: permission_claims.Division) -> tuple[str, .
     return tuple(sentences)
 
 
-def blocked(unit: Unit, ref: Ref, reason: str) -> Change:
-    """Return the line of a unit that waits for a person."""
+def line_of(unit: Unit, ref: Ref, action: Action, reason: str) -> Change:
+    """Return a line about a unit that writes nothing."""
     return Change(
         cluster=unit.key.cluster,
         subject=unit.binding,
         ref=ref,
-        action=Action.BLOCKED,
+        action=action,
         reason=reason,
         origin=unit.origin,
         unit=unit.key,
-    )
-
-
-def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
-    """Return the line about one object of a unit that agrees with the files."""
-    return Change(
-        cluster=unit.key.cluster,
-        subject=unit.binding,
-        ref=wanted.ref,
-        action=Action.NOOP,
-        reason="in sync",
-        origin=unit.origin,
-        unit=unit.key,
-        uid="" if live is None else manifest.uid_of(live),
-        wanted=wanted,
     )
 
 
@@ -277,12 +307,12 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
     themselves, and one that is adopted is left as it is. A CRD that no konnector made, or that
     another live binding owns, is not touched.
     """
-    bound = next((change for change in changes if change.ref.kind == API_SERVICE_BINDING), None)
+    bound = next((change for change in changes if change.ref.kind == api.API_SERVICE_BINDING), None)
     if bound is None or bound.action not in _LEFT_AS_IT_IS or _may_not_own(site):
         return ()
     index = site.app if bound.ref.cluster == site.app.name else site.control_plane
     live, crd = index.at(bound.ref), site.app.get(CRD, "", unit.key.name)
-    if live is None or crd is None or manifest.is_deleting(crd) or not is_from_konnector(crd):
+    if live is None or crd is None or manifest.is_deleting(crd) or not api.is_from_konnector(crd):
         return ()
     owners = _owners(crd)
     if manifest.uid_of(live) in owners or owners & _live_bindings(site):
@@ -318,5 +348,5 @@ def _live_bindings(site: Site) -> set[str]:
     return {
         manifest.uid_of(binding)
         for index in (site.app, site.control_plane)
-        for binding in index.all(API_SERVICE_BINDING)
+        for binding in index.all(api.API_SERVICE_BINDING)
     }
