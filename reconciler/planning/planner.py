@@ -29,7 +29,6 @@ from reconciler.fleet.values import (
 )
 from reconciler.planning import (
     app_cluster_bindings,
-    guards,
     preflight,
     prune_clusters,
     prune_units,
@@ -93,11 +92,11 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 
 
 def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
-    known = set(fleet.units) | {change.unit for change in draft.changes if change.unit is not None}
-    extent = guards.Extent(wanted=len(fleet.units), known=len(known))
-    in_use = guards.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
-    whole_run = guards.held_back(fleet.guards, draft.changes, extent)
-    changes = guards.marked(draft.changes, in_use, whole_run)
+    in_use = prune_units.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
+    whole_run = prune_units.held_back(
+        fleet.guards, draft.changes, prune_units.extent_of(fleet, draft.changes)
+    )
+    changes = prune_units.marked(draft.changes, in_use, whole_run)
     held = [*draft.held, *(in_use[unit] for unit in sorted(in_use)), *whole_run]
     made = Plan(
         fleet=fleet.name,

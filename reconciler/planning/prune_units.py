@@ -1,9 +1,10 @@
-"""Prunes units that left the files: released, deleted or held back.
+"""Prunes units that left the files, and holds back what a run may not prune, replace or delete.
 
-The steps are those of mapping.md 9, Direct mode.
+The steps are those of mapping.md 9, Direct mode; the guards those of product.md, prune.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,13 +13,20 @@ from reconciler.core import keys, names
 from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
-from reconciler.fleet.values import DeletionPolicy, UnitKey, read_unit_policies
-from reconciler.planning.changes import Action, Change, Step, Verb
-from reconciler.planning.guards import leaving_policy
+from reconciler.fleet.values import (
+    DeletionPolicy,
+    Fleet,
+    Guards,
+    PruneMode,
+    UnitKey,
+    read_unit_policies,
+)
+from reconciler.planning.changes import Action, Change, Held, Step, Verb
 from reconciler.planning.objects import before_digest
 from reconciler.planning.placement import bindings
 from reconciler.planning.site import Index, Site
 
+PRUNING: Final = frozenset({Action.RELEASE, Action.DELETE, Action.REPLACE})
 _NOT_FOR_DELETES: Final = frozenset(
     {Verb.REMEMBER, Verb.POLICY, Verb.RELEASE_COPIES, Verb.FREE_INSTANCES, Verb.FORGET}
 )
@@ -180,7 +188,9 @@ def _subject(live: Manifest, name: str) -> str:
 
 
 def _policy(live: Manifest) -> DeletionPolicy:
-    return leaving_policy(annotations_of(live).get(keys.DELETION_POLICY, ""))
+    """Return what to do with a unit that left: what its binding says, else Release."""
+    annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
+    return DeletionPolicy(annotated) if annotated in set(DeletionPolicy) else DeletionPolicy.RELEASE
 
 
 def _instances(count: int | None) -> str:
@@ -244,3 +254,109 @@ def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]
 def all_of(key: UnitKey, cluster: str) -> Ref:
     """Return the ref of all objects of a unit's kind; their version is the CRD's to say."""
     return Ref(cluster, instances(key.group, key.resource), "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a run would prune: `wanted` units in the files, `known` units live or wanted."""
+
+    wanted: int
+    known: int
+
+
+def extent_of(fleet: Fleet, changes: Iterable[Change]) -> Extent:
+    """Return how much a run would prune whose lines are these."""
+    known = {*fleet.units, *(change.unit for change in changes if change.unit is not None)}
+    return Extent(wanted=len(fleet.units), known=len(known))
+
+
+def budget(guards: Guards, known: int) -> int:
+    """Return how many units may be pruned: the smaller of both limits; percent rounds up."""
+    share = max(1, math.ceil(known * guards.max_delete_percent / 100))
+    return min(guards.max_deletes, share)
+
+
+def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tuple[Held, ...]:
+    """Return the guards that trip for the run as a whole; each holds back all pruning."""
+    pruning = [change for change in changes if change.action in PRUNING]
+    if not pruning:
+        return ()
+    # A cluster that leaves is a line without a unit.
+    pruned = {change.unit for change in pruning if change.unit}
+    clusters = tuple(sorted({change.cluster for change in pruning}))
+    held = []
+    if guards.mode is PruneMode.REPORT and any(change.leaves for change in pruning):
+        message = "prune.mode is report: what left the files is shown and not done"
+        held.append(Held("report", message, clusters))
+    if not extent.wanted and not guards.allow_empty:
+        message = (
+            "the files want nothing at all: nothing is released, replaced or deleted; "
+            "set prune.allowEmpty if that is meant"
+        )
+        held.append(Held("allow-empty", message, clusters))
+    limit = budget(guards, extent.known)
+    if len(pruned) > limit:
+        message = (
+            f"{len(pruned)} units would be released, replaced or deleted, and {limit} may be "
+            f"(prune.maxDeletes {guards.max_deletes}, maxDeletePercent "
+            f"{guards.max_delete_percent} of {extent.known}): none is; raise the budget in the "
+            "files or take smaller steps"
+        )
+        held.append(Held("max-deletes", message, clusters))
+    return tuple(held)
+
+
+def units_in_use(
+    guards: Guards,
+    changes: Sequence[Change],
+    in_use: Mapping[UnitKey, int | None],
+    consented: Collection[UnitKey],
+) -> dict[UnitKey, Held]:
+    """Return the units that may not be replaced or deleted because instances of them may exist.
+
+    `in_use` counts instances; None, or nothing, is unknown, which is not none. `consented` are
+    units whose own policy is Delete: with keepIfInUse false their instances go as well.
+    """
+    held = {}
+    for change in changes:
+        risky = change.action in (Action.REPLACE, Action.DELETE) and not change.keeps_data
+        if not risky or change.unit is None:
+            continue
+        count = in_use.get(change.unit)
+        meant = change.action is Action.REPLACE or change.unit in consented
+        if count == 0 or (meant and not guards.keep_if_in_use):
+            continue
+        exist = "it is not known whether instances" if count is None else f"{count} instances"
+        message = (
+            f"{change.unit}: {exist} exist, so it is not {change.action.value}d; "
+            "remove them first, or release the unit instead"
+        )
+        held[change.unit] = Held("in-use", message, (change.cluster,))
+    return held
+
+
+def marked(
+    changes: Sequence[Change], in_use: Mapping[UnitKey, Held], whole_run: Sequence[Held]
+) -> tuple[Change, ...]:
+    """Return the lines, each with the guards that hold it back.
+
+    A cluster that leaves goes only after all its units, so what holds one of them holds it. What
+    a cluster needs once carries all that is built upon it.
+    """
+    leaving = {unit.cluster for unit in in_use}
+    blocked = {one.cluster for one in changes if one.unit is None and one.action is Action.BLOCKED}
+
+    def holding(change: Change) -> Iterator[str]:
+        if change.cluster in blocked and change.acts:
+            yield "blocked"
+        if change.action in PRUNING:
+            if change.unit in in_use or (change.unit is None and change.cluster in leaving):
+                yield "in-use"
+            for held in whole_run:
+                if held.guard != "report" or change.leaves:
+                    yield held.guard
+
+    return tuple(
+        replace(change, held=held) if (held := tuple(holding(change))) else change
+        for change in changes
+    )

@@ -22,9 +22,8 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet import wording
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
-from reconciler.planning import guards
+from reconciler.planning import prune_units
 from reconciler.planning.changes import Action, Change, Plan
-from reconciler.planning.guards import Extent
 from reconciler.planning.planfile import identified
 
 _Group: TypeAlias = tuple[str, UnitKey | str]  # an app cluster, and a unit or what comes once
@@ -151,17 +150,16 @@ def releases(
 
 def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
     """Hold the lines against the budgets as a run of their own, which they are."""
-    known = {*fleet.units, *(change.unit for change in plan.changes if change.unit is not None)}
-    extent = Extent(wanted=len(fleet.units), known=len(known))
+    extent = prune_units.extent_of(fleet, plan.changes)
     free = [replace(line, held=()) for line in lines]
-    held = guards.held_back(letting_go(fleet).guards, free, extent)
+    held = prune_units.held_back(letting_go(fleet).guards, free, extent)
     misplaced = [
         one for one in plan.held if len(one.clusters) == 1 and _is_stuck(one.clusters[0], lines)
     ]
     return identified(
         replace(
             plan,
-            changes=guards.marked(free, {}, held),
+            changes=prune_units.marked(free, {}, held),
             sections={name: at for name, at in plan.sections.items() if name in clusters},
             widened=(),
             held=(*misplaced, *held),

@@ -19,7 +19,7 @@ from reconciler.fleet.load import Loaded
 from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
-from reconciler.planning.guards import PRUNING
+from reconciler.planning.prune_units import PRUNING
 from reconciler.reports.imports import unmanaged_units
 from reconciler.reports.partial_plans import Target, named_units, unknown
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reconciler.core import keys
 from reconciler.core.manifest import drop, get, labels_of, put, uid_of
 from reconciler.planning.changes import Action
-from reconciler.planning.guards import PRUNING
+from reconciler.planning.prune_units import PRUNING
 from tests.support.worlds import World, fleet_of, offering
 
 RESOURCES = ("postgresqlinstances", "servicebindings", "backups")

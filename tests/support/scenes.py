@@ -8,7 +8,7 @@ from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
-from reconciler.planning.guards import PRUNING
+from reconciler.planning.prune_units import PRUNING
 from tests.support.worlds import ADDRESS, POSTGRES, World, fleet_of, offering
 
 SEARCH = "searches.anynines.com"

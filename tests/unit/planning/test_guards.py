@@ -6,7 +6,7 @@ from reconciler import api
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Guards, UnitKey
-from reconciler.planning import guards
+from reconciler.planning import prune_units
 from reconciler.planning.changes import Action, Change
 from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, crd, offering
@@ -45,7 +45,7 @@ def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, releas
         Change("shop", "postgres", binding, Action.RELEASE, "left", unit=UnitKey("shop", "", name))
         for name in map(str, range(released))
     ]
-    tripped = guards.held_back(limits, pruned, guards.Extent(wanted=1, known=known))
+    tripped = prune_units.held_back(limits, pruned, prune_units.Extent(wanted=1, known=known))
     assert [guard.guard for guard in tripped] == held
 
 

@@ -8,7 +8,7 @@ from reconciler.core.live import Live
 from reconciler.core.manifest import get_map, get_text, name_of, namespace_of, put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning.changes import Action
-from reconciler.planning.guards import PRUNING
+from reconciler.planning.prune_units import PRUNING
 from tests.support.scenes import (
     ACB,
     GONE,
