@@ -13,7 +13,7 @@ from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, load, load_valid_part
 from reconciler.fleet.review import Base, Review
 from reconciler.fleet.values import Fleet
-from reconciler.source import folder
+from reconciler.source import gather
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
     Raises InvalidRepository, ConfigError and HostError.
     """
     if ref is None:
-        return folder.read(path, check_owner=check_owner)
+        return gather.read_folder(path, check_owner=check_owner)
     from reconciler.source import git  # takes 80 ms
 
     return git.read_at(path, ref, check_owner=check_owner)

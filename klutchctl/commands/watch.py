@@ -29,9 +29,8 @@ from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
 from reconciler.run import look
-from reconciler.source import git_url
-from reconciler.source.following import Folder, GitRef, Source
-from reconciler.source.git_url import GitUrl
+from reconciler.source import following
+from reconciler.source.following import Folder, GitRef, GitUrl, Source
 from reconciler.watch import Clock, Observer, Scope, Signs, Task, Terms, Watch, ailment
 
 _DOCUMENTS: Final = (".yaml", ".yml")
@@ -72,7 +71,7 @@ def address(text: str | None) -> tuple[str, int] | None:
 def url(text: str | None) -> GitUrl | None:
     """Return the URL of --git. Raises typer.BadParameter."""
     try:
-        return None if text is None else git_url.parse(text, where="--git")
+        return None if text is None else following.git_url(text, where="--git")
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -51,8 +51,8 @@ def read(
 def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
     """Return the fleet that a path means, as it is in a commit of the repository it lies in.
 
-    `path` is a folder or first file as in `folder.read`; it need not be there now, only in the
-    commit. `ref` and errors are as in `read`.
+    `path` is a folder or first file as in `gather.read_folder`; it need not be there now, only in
+    the commit. `ref` and errors are as in `read`.
     """
     there = _existing(path)
     opened = _opened(there, check_owner=check_owner)

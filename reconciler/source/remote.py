@@ -23,9 +23,8 @@ from pygit2.enums import ConfigLevel, CredentialType
 
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret, scrub
-from reconciler.source import git, git_url
-from reconciler.source.following import SourceState
-from reconciler.source.git_url import GitUrl
+from reconciler.source import following, git
+from reconciler.source.following import GitUrl, SourceState
 
 _CONNECT: Final = 10.0  # seconds
 _SILENCE: Final = 20.0  # seconds
@@ -135,7 +134,7 @@ class Remote:
         except OSError as error:
             raise ConfigError(f"its host is not found: {error.strerror}", where=str(url)) from None
         for *_, address in found:
-            if problem := git_url.host_problem(str(address[0]).partition("%")[0]):
+            if problem := following.host_problem(str(address[0]).partition("%")[0]):
                 raise ConfigError(f"cannot be fetched: {problem}", where=str(url))
         hosts = Path(pygit2.settings.homedir or "/nonexistent") / ".ssh" / "known_hosts"
         if url.scheme == "ssh" and not hosts.is_file():
@@ -202,7 +201,7 @@ class _Callbacks(pygit2.RemoteCallbacks):
         self, url: str, username_from_url: str | None, allowed_types: CredentialType
     ) -> pygit2.UserPass | pygit2.KeypairFromMemory | pygit2.Username:
         """Give the credential to the host of the URL, once for each fetch."""
-        asking = git_url.parse(url, where="credentials")
+        asking = following.git_url(url, where="credentials")
         here = self._url
         if (asking.scheme, asking.host, asking.port) != (here.scheme, here.host, here.port):
             raise self._refused("another host asks for the credential")

@@ -12,13 +12,13 @@ import yaml
 
 from klutchctl import scaffold
 from reconciler.fleet.documents import models
-from reconciler.source import folder
+from reconciler.source import gather
 from tests.support.bad_fleets import FORMS
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schemas" / "fleet.schema.json"
-EXAMPLE = folder.read(ROOT / "fleet-example", check_owner=False).files
+EXAMPLE = gather.read_folder(ROOT / "fleet-example", check_owner=False).files
 
 
 def test_the_file_is_what_the_models_make():

@@ -9,7 +9,7 @@ import pytest
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
-from reconciler.source import folder, gather
+from reconciler.source import gather
 from tests.support.checkouts import commit_work_tree, write_files
 from tests.support.fleet_texts import FLEET, GOOD, document
 
@@ -26,13 +26,13 @@ def root(tmp_path):
 def refused(root):
     """Return the codes of the problems with which a folder is not read at all."""
     with pytest.raises(InvalidRepository) as caught:
-        folder.read(root)
+        gather.read_folder(root)
     return [problem.code for problem in caught.value.problems]
 
 
 def problems_of(root):
     """Return path and code of the problems of a folder that is read."""
-    fleet, problems = load(folder.read(root))
+    fleet, problems = load(gather.read_folder(root))
     assert fleet is None
     assert CANARY not in str(problems)
     return [(problem.origin.path, problem.code) for problem in problems]
@@ -40,7 +40,7 @@ def problems_of(root):
 
 def test_only_what_belongs_to_the_fleet_is_read(root):
     write_files(root, {"notes.md": "x", "deep/er/x.yaml": "x", ".git-ish/x.yaml": "x"})
-    tree = folder.read(root)
+    tree = gather.read_folder(root)
     assert tree.files == {path: text.encode() for path, text in GOOD.items()}
     assert (tree.entry, tree.revision, tree.unread, tree.folder) == ("fleet.yaml", "", {}, "")
     fleet, problems = load(tree)
@@ -50,19 +50,19 @@ def test_only_what_belongs_to_the_fleet_is_read(root):
 
 def test_the_first_file_may_be_named(root):
     (root / "fleet.yaml").rename(root / "acme.yaml")
-    assert folder.read(root / "acme.yaml").entry == "acme.yaml"
+    assert gather.read_folder(root / "acme.yaml").entry == "acme.yaml"
     assert refused(root) == ["no-entry-file"]
 
 
 def test_two_first_files(root):
     write_files(root, {"klutch-fleet.yaml": FLEET})
     assert refused(root) == ["two-entry-files"]
-    assert folder.read(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
+    assert gather.read_folder(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match="nowhere: cannot be read: No such file"):
-        folder.read(tmp_path / "nowhere")
+        gather.read_folder(tmp_path / "nowhere")
 
 
 def link(path, root):
@@ -125,7 +125,7 @@ def test_what_stands_where_the_first_file_should_be(root, make, code):
 def test_a_folder_that_is_a_link_is_not_entered(root):
     (root / "bindings").rename(root.parent / "elsewhere")
     (root / "bindings").symlink_to(root.parent / "elsewhere")
-    tree = folder.read(root)
+    tree = gather.read_folder(root)
     assert "bindings/db.yaml" not in tree.files
 
 
@@ -137,7 +137,7 @@ def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
     outside = root.parent / "outside"
     write_files(outside, {"x.pem": CANARY})
     (root / "ca").symlink_to(outside)
-    _, problems = load(folder.read(root))
+    _, problems = load(gather.read_folder(root))
     assert [(str(one.origin), one.code) for one in problems] == [
         ("clusters/shop.yaml:4:61", "not-a-file")
     ]
@@ -158,7 +158,7 @@ def test_a_file_without_permission_is_told(root, monkeypatch):
 def test_a_name_that_no_terminal_should_see(root):
     write_files(root, {"bindings/\x1b[31m.yaml": "x"})
     (root / os.fsdecode(b"bindings/\xff.yaml")).write_text("x")
-    _, problems = load(folder.read(root))
+    _, problems = load(gather.read_folder(root))
     assert [one.code for one in problems] == ["bad-path", "bad-path"]
     assert all(one.origin.path.isprintable() and str(one).encode() for one in problems)
 
@@ -174,7 +174,7 @@ def test_limits_end_the_reading(root, monkeypatch):
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
     write_files(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
     monkeypatch.setattr(gather, "MAX_FILES", 20)
-    assert len(folder.read(root).files) == len(GOOD)
+    assert len(gather.read_folder(root).files) == len(GOOD)
 
 
 @pytest.fixture
@@ -183,11 +183,11 @@ def repository(root):
 
 
 def test_the_revision_is_the_commit_at_head(root, repository):
-    assert folder.read(root).revision == ""
+    assert gather.read_folder(root).revision == ""
     head = commit_work_tree(repository)
-    assert folder.read(root).revision == head
+    assert gather.read_folder(root).revision == head
     write_files(root, {"README.md": "not a file of the fleet"})
-    assert folder.read(root).revision == head
+    assert gather.read_folder(root).revision == head
 
 
 CHANGES = {
@@ -205,13 +205,13 @@ CHANGES = {
 def test_a_fleet_that_is_not_as_committed_is_dirty(root, repository, change):
     head = commit_work_tree(repository)
     change(root)
-    assert folder.read(root).revision == f"{head}+dirty"
+    assert gather.read_folder(root).revision == f"{head}+dirty"
 
 
 def test_a_fleet_below_the_top_of_its_repository(tmp_path, root):
     repository = pygit2.init_repository(tmp_path)
     head = commit_work_tree(repository)
-    tree = folder.read(root)
+    tree = gather.read_folder(root)
     assert (tree.folder, tree.revision) == ("repo/", head)
 
 
@@ -224,6 +224,6 @@ def test_a_checkout_of_another_user(root, repository, monkeypatch):
     for name in (path, root):
         os.chown(name, 12345, 12345)
     with pytest.raises(ConfigError, match="belongs to another user") as caught:
-        folder.read(root)
+        gather.read_folder(root)
     assert "--git-owner-check=off" in caught.value.hint
-    assert folder.read(root, check_owner=False).revision == head
+    assert gather.read_folder(root, check_owner=False).revision == head

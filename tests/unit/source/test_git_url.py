@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.core.errors import ConfigError
-from reconciler.source import git_url
-from reconciler.source.git_url import GitUrl
+from reconciler.source import following
+from reconciler.source.following import GitUrl
 
 GOOD = {
     "https://git.example.com/acme/fleet.git": GitUrl(
@@ -23,9 +23,9 @@ GOOD = {
 
 @pytest.mark.parametrize(("text", "want"), GOOD.items(), ids=GOOD.keys())
 def test_a_url(text, want):
-    url = git_url.parse(text, where="--git")
+    url = following.git_url(text, where="--git")
     assert url == want
-    assert git_url.parse(str(url), where="--git") == url
+    assert following.git_url(str(url), where="--git") == url
 
 
 BAD = {
@@ -56,5 +56,5 @@ BAD = {
 @pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD.keys())
 def test_a_url_that_is_refused(text, says):
     with pytest.raises(ConfigError, match=says) as caught:
-        git_url.parse(text, where="--git")
+        following.git_url(text, where="--git")
     assert "hunter2canary" not in str(caught.value)

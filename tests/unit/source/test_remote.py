@@ -10,7 +10,7 @@ import pytest
 from pygit2.enums import ConfigLevel
 
 from reconciler.core.errors import ConfigError
-from reconciler.source import git_url
+from reconciler.source import following
 from reconciler.source.remote import Keys, Place, Remote, ssh_key
 from tests.support import git_server
 from tests.support.checkouts import PERSON, commit_files
@@ -60,7 +60,7 @@ def repository(server):
 @pytest.fixture
 def remote(server, tmp_path):
     def made(ref="main", url="", folder="fleets/", **keys: Path):
-        url = git_url.parse(url or f"{server.url}/fleet.git", where="")
+        url = following.git_url(url or f"{server.url}/fleet.git", where="")
         place = Place(url, ref, folder)
         return Remote(place, cache=tmp_path / "cache", keys=Keys(**keys), every=0.01)
 
