@@ -1,4 +1,7 @@
-"""The konnector as one asynchronous process: views, providers, leadership, probes."""
+"""The konnector as one asynchronous process: views, providers, leadership, probes.
+
+In default mode it brings one CRD along: that of its bindings (A.2.3, A.9).
+"""
 
 import asyncio
 import logging
@@ -9,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from konnector import APP_CLUSTER, CONTROL_PLANE, crd_bootstrap
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import controller as binding_controller
 from konnector.binding.controller import Bindings
 from konnector.binding.release import Leftovers
@@ -19,6 +22,7 @@ from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.connections import RotatingCluster
 from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
+from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
@@ -27,9 +31,10 @@ from reconciler.controller.lease import Again
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Worker, unless
 from reconciler.core import keys
-from reconciler.core.manifest import name_of
-from reconciler.core.refs import CRD, NAMESPACE, Kind
-from reconciler.kube import kubeconfig
+from reconciler.core.errors import AlreadyExists, NotServed
+from reconciler.core.manifest import Manifest, covers, get, get_text, name_of, ref_of
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.kube import crds, kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies, Informer
@@ -40,6 +45,8 @@ log = logging.getLogger(__name__)
 
 _AGENT: Final = "konnector"
 _IN_FLIGHT: Final = 512  # calls to one cluster; what waits for one kind must not hold up another
+_FIRST_PAUSE: Final = 0.1  # seconds between two looks for the CRD of bindings
+_LONGEST_PAUSE: Final = 5.0
 
 
 async def serve(
@@ -100,10 +107,69 @@ async def _found(
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await crd_bootstrap.served(home, WriteFence(), clock))
+        return _Found(await served_bindings(home, WriteFence(), clock))
     there, in_use = await app_cluster.working(home, mode, reach, clock)
     app = await opened.enter_async_context(RotatingCluster(there))
-    return _Found(await crd_bootstrap.discovered(home, clock), app, in_use)
+    return _Found(await discovered_bindings(home, clock), app, in_use)
+
+
+async def served_bindings(cluster: Cluster, fence: WriteFence, clock: Clock) -> Kind:
+    """Wait until the cluster serves APIServiceBindings, and return them as it does.
+
+    The CRD is made where there is none, and the versions of a namespaced one are brought up to
+    ours. Klutch up to 1.5.0 serves them cluster-scoped, which cannot be changed, and is left as it
+    is. Raises ClusterErrors that time does not mend, and Stopped.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
+        if live is None or not _is_ours(live):
+            await _install(cluster, fence, live)
+        elif is_established(live):
+            return _binding_kind(namespaced=get_text(live, "spec", "scope") != "Cluster")
+        await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def discovered_bindings(cluster: Cluster, clock: Clock) -> Kind:
+    """Wait until the cluster serves APIServiceBindings that somebody else brings along.
+
+    A konnector of the control plane has no right to read CRDs there (A.8). Raises ClusterErrors
+    that time does not mend.
+    """
+    one, pause = API_SERVICE_BINDING, _FIRST_PAUSE
+    while True:
+        try:
+            return await cluster.kind(one.group, one.version, one.plural)
+        except NotServed:
+            await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _binding_kind(*, namespaced: bool) -> Kind:
+    one = API_SERVICE_BINDING
+    return Kind(one.group, one.version, one.kind, one.plural, namespaced=namespaced)
+
+
+def _is_ours(live: Manifest) -> bool:
+    (wanted,) = crds.load(API_SERVICE_BINDING.resource)
+    scoped_otherwise = get(live, "spec", "scope") != get(wanted, "spec", "scope")
+    return scoped_otherwise or covers(live.get("spec"), wanted.get("spec"))
+
+
+async def _install(cluster: Cluster, fence: WriteFence, live: Manifest | None) -> None:
+    (wanted,) = crds.load(API_SERVICE_BINDING.resource)
+    manager = keys.MANAGER_KONNECTOR
+    try:
+        if live is None:
+            await fence.write(lambda: cluster.create(wanted, CRD, manager=manager))
+            return
+    except AlreadyExists:
+        return
+    metadata = {"uid": get(live, "metadata", "uid")}
+    patch: Manifest = {"metadata": metadata, "spec": {"versions": get(wanted, "spec", "versions")}}
+    ref = ref_of(cluster.name, CRD, live)
+    await fence.write(lambda: cluster.merge_patch(ref, patch, manager=manager))
 
 
 def connect(content: bytes, name: str, *, limits: Limits, networks: Networks) -> Cluster:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from konnector import APP_CLUSTER, CONTROL_PLANE, crd_bootstrap, program
+from konnector import APP_CLUSTER, CONTROL_PLANE, program
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
@@ -57,12 +57,12 @@ async def konnector(
         app: Cluster = cluster
         in_use = None
         if mode is None:
-            kind = await crd_bootstrap.served(real, WriteFence(), clock)
+            kind = await program.served_bindings(real, WriteFence(), clock)
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_cluster.working(real, mode, connect, clock)
             app = await opened.enter_async_context(RotatingCluster(_faulty(there, faults)))
-            kind = await crd_bootstrap.discovered(real, clock)
+            kind = await program.discovered_bindings(real, clock)
         made = program.wired(
             settings,
             cluster,
