@@ -86,11 +86,12 @@ async def apply(
     Raises Locked.
     """
     from klutchctl.render.apply_report import progress
-    from reconciler import apply as applying
+    from reconciler.apply import Observer, Options, run
+    from reconciler.controller.fence import WriteFence
     from reconciler.controller.lease import holder_here
 
-    fence = applying.WriteFence()
-    how = applying.Options(
+    fence = WriteFence()
+    how = Options(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),
         pace=settings.pace(),
@@ -100,8 +101,8 @@ async def apply(
         break_lock=options.break_lock,
     )
     with ending(fence.close) as received, progress(sys.stderr) as shown:
-        observer = applying.Observer(outcome=shown.outcome, stage=shown.stage)
-        report = await applying.apply(
+        observer = Observer(outcome=shown.outcome, stage=shown.stage)
+        report = await run.apply(
             fleet, approved, clusters, options=how, fence=fence, observer=observer
         )
     printed = show(report, options.outputs, settings)

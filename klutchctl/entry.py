@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from reconciler.apply.outcomes import Report
+    from reconciler.apply import Report
     from reconciler.planning.changes import Plan
 
 
@@ -133,7 +133,7 @@ def apply_code(
     report: "Report", *, allow_unreachable: bool, signalled: ExitCode | None
 ) -> ExitCode:
     """Return the exit code of an apply: what its plan could not do counts as well."""
-    from reconciler.apply.outcomes import GOOD, Status
+    from reconciler.apply import GOOD, Status
 
     # What was skipped or cut short is explained by what caused it.
     codes_of = {

@@ -19,6 +19,7 @@ from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler import apply as applying
 from reconciler.apply import Report, Status
+from reconciler.apply.run import apply
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
@@ -197,7 +198,7 @@ class Rounds:
             outcome=apply_report.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
         try:
-            return await applying.apply(
+            return await apply(
                 fleet, found.plan, clusters, options=self._options, fence=fence, observer=observer
             )
         finally:

@@ -15,8 +15,7 @@ from xml.etree import ElementTree
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.terminal import Style, visible, visible_lines
-from reconciler.apply import Outcome, Report, Status
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD, Outcome, Report, Status
 from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from reconciler.apply.outcomes import Outcome, Status
+from reconciler.apply import Outcome, Status
 from reconciler.core.manifest import JSON, canonical
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import UnitKey

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
-from reconciler.apply import kubeconfig_secrets, object_writer, patches
-from reconciler.apply.cluster_writer import Clusters
-from reconciler.apply.kubeconfig_secrets import Unfilled
-from reconciler.apply.outcomes import GOOD, Options, Outcome, Status
+from reconciler.apply import GOOD, Options, Outcome, Status, object_writer, patches
+from reconciler.apply.object_writer import Clusters, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
 from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
@@ -199,9 +197,9 @@ class _Worker:
         known = self.adopted.get(change.ref, change.before)
         outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
         outcome = replace(outcome, change=change)
-        carrier = kubeconfig_secrets.carrier_after(change)
+        carrier = object_writer.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
-            await kubeconfig_secrets.note(self.job.clusters(carrier.cluster), carrier)
+            await object_writer.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
         if change.ref.kind == CRD:

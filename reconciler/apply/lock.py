@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.apply.cluster_writer import RETRY_PAUSES
+from reconciler.apply.object_writer import RETRY_PAUSES
 from reconciler.blueprints import objects
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import Source, event_of

@@ -1,23 +1,180 @@
-"""Does one line of a plan that creates or changes one object.
+"""Writes single objects, as a plan has them.
 
 The object is read again; where it is not what the plan saw, nothing is written (mapping.md 0).
+Kubeconfigs are made here too, and what they are is noted on the ClusterBinding or AppClusterBinding
+that names them, for those without the right to read Secrets (trust.md T2).
 """
 
+import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final, TypeAlias, TypeVar
 
-from reconciler.apply import kubeconfig_secrets
-from reconciler.apply.cluster_writer import Clusters, ClusterWriter
-from reconciler.apply.outcomes import Outcome, Status
-from reconciler.apply.patches import Stale
-from reconciler.core import keys, names, server_side_apply
-from reconciler.core.manifest import Manifest, put, uid_of
-from reconciler.core.refs import CRD
-from reconciler.fleet.wanted import Rule, Wanted
+from reconciler import api
+from reconciler.apply import Outcome, Status
+from reconciler.apply.patches import Decide, Stale, annotate
+from reconciler.blueprints import objects as spaces
+from reconciler.controller.fence import WriteFence
+from reconciler.core import field_set, keys, names, server_side_apply
+from reconciler.core.decision import modification
+from reconciler.core.errors import (
+    AlreadyExists,
+    ConfigError,
+    Conflict,
+    Missing,
+    Replaced,
+    Unreachable,
+)
+from reconciler.core.field_set import created_to_applied
+from reconciler.core.live import Address
+from reconciler.core.manifest import (
+    Manifest,
+    get,
+    get_map,
+    get_text,
+    namespace_of,
+    put,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, SECRET, Kind, Ref
+from reconciler.core.secret import Secret
+from reconciler.fleet.wanted import KubeconfigSource, Placement, Rule, Wanted
 from reconciler.kube import crds
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.kubeconfig import from_secret
+from reconciler.kube.registry import address_of
+from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.objects import before_digest, differences
+
+T = TypeVar("T")
+
+_TRIES: Final = 5  # each with what was read anew (mapping.md 0)
+RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
+_TOKEN_WAIT: Final = 10.0  # seconds until a token Secret is filled (mapping.md 3, row 4)
+
+
+class Unfilled(Exception):
+    """A service account token Secret stays empty, so there is no kubeconfig to write."""
+
+
+class ClusterWriter:
+    """Writes to one cluster while the fence is open. Every write may raise Stopped."""
+
+    def __init__(self, cluster: Cluster, fence: WriteFence) -> None:
+        self.cluster, self.fence = cluster, fence
+
+    async def read(self, ref: Ref) -> Manifest | None:
+        """Return an object as it is now."""
+        return await self.cluster.get(ref)
+
+    async def create(self, manifest: Manifest, kind: Kind) -> Manifest | None:
+        """POST, or return None where the name is taken.
+
+        A write without an answer may have happened: then what is there now is returned as made.
+        """
+        ref = _ref(self.cluster.name, kind, manifest)
+        for pause in (*RETRY_PAUSES, None):
+            try:
+                return await self.fence.write(
+                    lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
+                )
+            except AlreadyExists:
+                return None
+            except Unreachable as error:
+                if error.outcome_unknown and (made := await self.cluster.get(ref)) is not None:
+                    return made if _made_by_us(made) else None
+                if pause is None:
+                    raise
+            await self.fence.pause(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def apply(self, body: Manifest, kind: Kind) -> Manifest:
+        """Server-side apply by force. Raises Conflict, and Replaced for another uid."""
+        return await self._retried(
+            lambda: self.cluster.apply(body, kind, manager=keys.MANAGER_CLI, force=True)
+        )
+
+    async def as_applied(self, live: Manifest, ref: Ref) -> Manifest:
+        """Make what we created count as applied, and return it as it is then. Raises Conflict."""
+        taken = created_to_applied(live, manager=keys.MANAGER_CLI)
+        if taken is None:
+            return live
+        return await self._retried(
+            lambda: self.cluster.json_patch(ref, taken, manager=keys.MANAGER_CLI)
+        )
+
+    async def change(self, ref: Ref, decide: Decide, *, manager: str = keys.MANAGER_CLI) -> bool:
+        """Patch an object by what is read of it, until that held; False where it is absent.
+
+        Raises Stale where others keep writing.
+        """
+
+        async def attempt() -> bool:
+            live = await self.cluster.get(ref)
+            if live is None:
+                return False
+            change = decide(live)
+            if change is not None:
+                body = modification(ref.cluster, ref.kind, live, **change).body
+                await self._retried(lambda: self.cluster.merge_patch(ref, body, manager=manager))
+            return True
+
+        return await self.again(attempt, ref)
+
+    async def delete(self, ref: Ref, *, uid: str, propagation: Propagation) -> bool:
+        """Delete this one object; False where it is absent. Raises Stale for another uid.
+
+        `uid` "" stands for whatever bears the name now.
+        """
+
+        async def attempt() -> bool:
+            live = await self.cluster.get(ref, metadata_only=True)
+            if live is None:
+                return False
+            if uid and uid_of(live) != uid:
+                raise Stale(f"{ref.object} was deleted and made again")
+            known = Preconditions(uid_of(live), resource_version_of(live))
+            return await self._retried(
+                lambda: self.cluster.delete(ref, preconditions=known, propagation=propagation)
+            )
+
+        return await self.again(attempt, ref)
+
+    async def again(self, attempt: Callable[[], Awaitable[T]], ref: Ref) -> T:
+        """Make an attempt anew after each Conflict. Raises Stale after the last."""
+        for _ in range(_TRIES):
+            try:
+                return await attempt()
+            except (Replaced, Missing) as error:
+                raise Stale(f"{ref.object} was deleted or made again meanwhile") from error
+            except Conflict:
+                await asyncio.sleep(0)
+        raise Stale(f"others keep writing to {ref.object}")
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a write that fits only one state of the object, so it may be sent twice."""
+        for pause in RETRY_PAUSES:
+            try:
+                return await self.fence.write(call)
+            except Unreachable:
+                await self.fence.pause(pause)
+        return await self.fence.write(call)
+
+
+Clusters: TypeAlias = Callable[[str], ClusterWriter]  # by `Ref.cluster`
+
+
+def _made_by_us(live: Manifest) -> bool:
+    return keys.MANAGER_CLI in field_set.managers_of(live)
+
+
+def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
+    metadata = get(manifest, "metadata")
+    return Ref(cluster, kind, str(get(metadata, "namespace") or ""), str(get(metadata, "name")))
 
 
 async def do(change: Change, clusters: Clusters) -> Outcome:
@@ -118,5 +275,80 @@ async def _complete(wanted: Wanted, clusters: Clusters, *, live: Manifest | None
         return whole
     if wanted.kubeconfig is None:
         return wanted.manifest
-    content = await kubeconfig_secrets.content(wanted.kubeconfig, clusters, live=live)
+    content = await _kubeconfig(wanted.kubeconfig, clusters, live=live)
     return put(wanted.manifest, {names.KUBECONFIG: base64.b64encode(content).decode()}, "data")
+
+
+async def _kubeconfig(
+    source: KubeconfigSource, clusters: Clusters, *, live: Manifest | None
+) -> bytes:
+    """Return a kubeconfig with all that was known only after the apply. Raises Unfilled."""
+    token = await _token(source, clusters)
+    address = source.address(_held(live))
+    assert address is not None, source
+    return spaces.kubeconfig(address, token, namespace=source.token.namespace).encode()
+
+
+def carrier_after(change: Change) -> Ref | None:
+    """Return what has to note a kubeconfig once a line is done, or None."""
+    if change.ref.kind == api.APP_CLUSTER_BINDING and change.action is Action.CREATE:
+        return change.ref
+    wanted = change.wanted
+    here = wanted is not None and wanted.kubeconfig is not None and change.ref.kind == SECRET
+    if not here or change.ref.cluster == change.cluster or change.placement is None:
+        return None
+    return _carrier(change.ref.cluster, change.placement)
+
+
+def _carrier(plane: str, placement: Placement) -> Ref:
+    if placement.app_cluster_binding != ("", ""):
+        return Ref(plane, api.APP_CLUSTER_BINDING, *placement.app_cluster_binding)
+    return Ref(plane, api.CLUSTER_BINDING, placement.space, names.CLUSTER_BINDING)
+
+
+async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
+    """Note what the kubeconfig is that an object names; nothing where either is absent."""
+    live = await plane.read(ref)
+    if live is None:
+        return
+    reference = get_map(live, "spec", "kubeconfigSecretRef")
+    namespace = get_text(reference, "namespace") or namespace_of(live)
+    name = get_text(reference, "name") or names.KUBECONFIG
+    secret = await plane.read(Ref(ref.cluster, SECRET, namespace, name))
+    facts = None if secret is None else api.kubeconfig_facts_of(observed(SECRET, secret))
+    if facts is None:
+        return
+
+    def decide(found: Manifest) -> Manifest | None:
+        return annotate(keys.CREDENTIAL, api.credential_note(facts, uid_of(found)))(found)
+
+    await plane.change(ref, decide, manager=keys.MANAGER_NOTES)
+
+
+async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:
+    """Return the token once a controller of the cluster has filled the Secret."""
+    writer, ref = clusters(source.token.cluster), source.token
+
+    async def look() -> Secret | None:
+        found = await writer.read(ref)
+        token = get_text(found or {}, "data", api.TOKEN_KEY)
+        filled = token and get_text(found or {}, "data", api.CA_KEY)
+        return Secret(base64.b64decode(token).decode()) if filled else None
+
+    token = await writer.fence.until(look, seconds=_TOKEN_WAIT)
+    if token is None:
+        raise Unfilled(
+            f"{ref}: no controller has filled it within {_TOKEN_WAIT:.0f} s; does the "
+            "kube-controller-manager run there, with the service account token controller?"
+        )
+    return token
+
+
+def _held(live: Manifest | None) -> Address | None:
+    """Return where a live kubeconfig leads, or None where there is no readable one."""
+    encoded = get_text(live or {}, "data", names.KUBECONFIG)
+    try:
+        content = base64.b64decode(encoded)
+        return address_of(from_secret(content, name=names.KUBECONFIG, environ={}))
+    except (ConfigError, ValueError):
+        return None

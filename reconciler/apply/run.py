@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler import run
-from reconciler.apply import approval, cluster
+from reconciler.apply import NotReady, Observer, Options, Outcome, Report, Status, approval, cluster
 from reconciler.apply.cluster import Job
-from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.lock import Lock
-from reconciler.apply.outcomes import NotReady, Observer, Options, Outcome, Report, Status
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.waits import Readiness, SharedListReader
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel

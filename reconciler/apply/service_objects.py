@@ -13,7 +13,7 @@ from typing import Final
 
 from reconciler import api
 from reconciler.apply import patches
-from reconciler.apply.cluster_writer import ClusterWriter
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.patches import Stale
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core import keys, names

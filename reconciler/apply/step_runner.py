@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reconciler import api
-from reconciler.apply import kubeconfig_secrets, patches, service_objects
-from reconciler.apply.cluster_writer import Clusters, ClusterWriter
-from reconciler.apply.object_writer import create
-from reconciler.apply.outcomes import Options
+from reconciler.apply import Options, object_writer, patches, service_objects
+from reconciler.apply.object_writer import Clusters, ClusterWriter, create
 from reconciler.apply.waits import Unconfirmed
 from reconciler.core import keys, manifest, names
 from reconciler.core.refs import SECRET, Ref
@@ -203,7 +201,7 @@ class StepRunner:
         await self._at(step).change(step.ref, shorter)
 
     async def _note_credential(self, step: Step) -> None:
-        await kubeconfig_secrets.note(self._at(step), step.ref)
+        await object_writer.note_kubeconfig(self._at(step), step.ref)
 
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)

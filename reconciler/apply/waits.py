@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from reconciler import api
-from reconciler.apply.cluster_writer import ClusterWriter
-from reconciler.apply.outcomes import NotReady
+from reconciler.apply import NotReady
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.controller.fence import WriteFence
 from reconciler.core import conditions
 from reconciler.core.errors import Missing

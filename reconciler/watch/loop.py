@@ -13,8 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from reconciler.apply import Report, Status
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD, Report, Status
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import unless
 from reconciler.core.errors import InvalidRepository, Locked, Problem

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler import api
-from reconciler.apply import kubeconfig_secrets
-from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.blueprints import objects as spaces
-from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
 from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
@@ -178,8 +175,6 @@ async def apply_creates(scene: Scene) -> None:
             content = await kubeconfig_text(scene)
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
-    carrier = Ref(scene.plane.name, api.CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-    await kubeconfig_secrets.note(ClusterWriter(scene.plane.cluster, WriteFence()), carrier)
 
 
 async def kubeconfig_text(scene: Scene) -> str:

@@ -10,7 +10,7 @@ from klutchctl.sandbox.report import Health
 from klutchctl.sandbox.report import Status as SandboxStatus
 from klutchctl.sandbox.state import Member, Role
 from klutchctl.sandbox.state import State as SandboxState
-from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
+from reconciler.apply import NotReady, Outcome, Report, Status
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.core.refs import SECRET, Ref

@@ -3,10 +3,10 @@
 import pytest
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
-from reconciler.apply import Status, WriteFence, service_objects
-from reconciler.apply.cluster_writer import ClusterWriter
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD, Status, service_objects
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.blueprints.objects import Marks, build
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, manifest, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref

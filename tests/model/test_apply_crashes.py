@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from reconciler.api import API_SERVICE_BINDING
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, drop, get_map, is_deleting, put, uid_of

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
-from reconciler.apply import Status
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD, Status
 from reconciler.controller.clock import SystemClock
 from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting

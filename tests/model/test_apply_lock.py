@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.apply import Status, WriteFence
-from reconciler.apply.outcomes import GOOD
+from reconciler.apply import GOOD, Status
 from reconciler.blueprints.objects import build
 from reconciler.controller.clock import SystemClock
+from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import get_text

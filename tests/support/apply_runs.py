@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from klutchctl import repository
-from reconciler import apply as applying
 from reconciler import run
-from reconciler.apply import Observer, Options, Report, WriteFence
+from reconciler.apply import Observer, Options, Report
+from reconciler.apply.run import apply
 from reconciler.blueprints.objects import build
 from reconciler.controller.clock import SystemClock
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import (
     Manifest,
@@ -90,7 +91,7 @@ class Runs:
             break_lock=break_lock,
         )
         async with self._clusters(faults or Faults()) as (fleet, clusters):
-            return await applying.apply(
+            return await apply(
                 fleet,
                 approved or await _plan(fleet, clusters),
                 clusters,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.entry import PRECEDENCE, ExitCode, apply_code, exit_code, first
-from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
+from reconciler.apply import NotReady, Outcome, Report, Status
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.apply import Status
 from reconciler.apply.approval import clusters_to_change, match
-from reconciler.apply.outcomes import Status
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, UnseenCluster

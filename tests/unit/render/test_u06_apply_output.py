@@ -6,7 +6,7 @@ from dataclasses import replace
 from klutchctl import applying, outputs
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings
-from reconciler.apply.outcomes import Report
+from reconciler.apply import Report
 from reconciler.planning.changes import Plan
 from tests.golden import values
 
