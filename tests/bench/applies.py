@@ -33,14 +33,14 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from tests.bench import large_fleet, plans, stand_in_writes
+from tests.bench import large_fleet, plans, stand_in
 from tests.bench.large_fleet import CONTROL_PLANE
-from tests.bench.stand_in import Item, State
-from tests.bench.stand_in_writes import COUNTS
+from tests.bench.plans import FLEET
+from tests.bench.stand_in import COUNTS
+from tests.bench.store import Item, State
 
 APPLY_SECONDS: Final = 180.0
 _SHOWN: Final = 10  # lines that tell of something else than success
-FLEET: Final = "bench"
 BUILT_IN: Final = (SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LEASE, EVENT)
 _UNITS: Final = large_fleet.CLUSTERS * large_fleet.BINDINGS
 
@@ -185,8 +185,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         prepare(folder)
-        with stand_in_writes.running(folder, FLEET) as port:
-            ground = Ground(folder, port)
+        with stand_in.running(folder, FLEET) as ports:
+            ground = Ground(folder, ports.server)
             write_kubeconfig(ground)
             bench_first(ground)
             bench_second(ground)

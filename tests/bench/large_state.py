@@ -5,16 +5,12 @@ CRDs of other products beside ours, and the service namespaces of a control plan
 """
 
 import base64
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
-
-import yaml
 
 from reconciler import api
 from reconciler.core import keys, names
@@ -25,14 +21,12 @@ from reconciler.fleet.compile import Wanted, cluster_objects, unit_objects, unit
 from reconciler.fleet.values import AppCluster, Fleet, Unit
 from reconciler.fleet.wanted import default_placement
 from tests.bench.large_fleet import CONTROL_PLANE
-from tests.bench.stand_in import Item, State
+from tests.bench.peers import TOKEN, told_of_binding, told_of_space
+from tests.bench.store import Item, State
 
-_WIRE: Final = Path(__file__).parents[1] / "unit/api/data"
 _NOW: Final = "2026-06-01T12:00:00Z"
 _FOREIGN_CRDS: Final = 120
 _SERVICE_NAMESPACES: Final = 3  # app namespaces that use services, per cluster
-# About as long as a real one, whose signature is 2048 bits.
-_TOKEN: Final = "bench." + "x" * 900
 _APP_KINDS: Final = (NAMESPACE, SECRET, api.API_SERVICE_BINDING, DEPLOYMENT, CRD)
 _PLANE_KINDS: Final = (
     NAMESPACE,
@@ -67,7 +61,7 @@ def state(fleet: Fleet, address: Address) -> State:
         for wanted in _wanted(fleet, cluster, units[cluster.name], address, of_system):
             there = app if wanted.ref.cluster == cluster.name else plane
             if wanted.ref.kind not in (CRD, api.API_SERVICE_EXPORT_REQUEST):
-                there[wanted.ref.kind].append(_applied(wanted))
+                there[wanted.ref.kind].append(_applied(wanted, address))
         space = default_placement(fleet, cluster).space
         plane[api.API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
         plane[NAMESPACE] += _service_namespaces(space)
@@ -78,25 +72,32 @@ def _wanted(
     fleet: Fleet, cluster: AppCluster, units: Sequence[Unit], address: Address, uid: str
 ) -> Iterator[Wanted]:
     placement = replace(
-        default_placement(fleet, cluster), cluster_uid=uid, address=address, token=Secret(_TOKEN)
+        default_placement(fleet, cluster), cluster_uid=uid, address=address, token=Secret(TOKEN)
     )
     yield from cluster_objects(fleet, cluster, placement, units=units)
     for unit in units:
         yield from unit_objects(fleet, unit, placement, claims=unit.claims)
 
 
-def _applied(wanted: Wanted) -> Item:
+def _applied(wanted: Wanted, address: Address) -> Item:
     """Return an object that klutchctl created, as the server and its controllers completed it."""
     kind, manifest = wanted.ref.kind, json.loads(json.dumps(wanted.manifest))
     owned = _entry(keys.MANAGER_CLI, manifest)
     if kind == api.API_SERVICE_BINDING:
         for claim in manifest["spec"].get("permissionClaims", ()):
             claim |= {"read": {}, "onConflict": {"recreateWhenConsumerSideDeleted": True}}
-        manifest["status"] = _status("service_binding")
+        manifest["status"] = told_of_binding()
     elif kind == api.CLUSTER_BINDING:
-        manifest["status"] = _status("cluster_binding")
+        manifest["status"] = told_of_space()
+        space = wanted.ref.namespace
+        facts = api.KubeconfigFacts(
+            address.server, api.ca_digest(address.ca), "", space, api.token_digest(TOKEN)
+        )
+        uid = _uid(wanted.ref.cluster, kind.plural, space, wanted.ref.name)
+        annotations = manifest["metadata"].setdefault("annotations", {})
+        annotations[keys.CREDENTIAL] = api.credential_note(facts, uid)
     elif manifest.get("type") == "kubernetes.io/service-account-token":
-        data = {"token": _TOKEN, "ca.crt": "c" * 600, "namespace": wanted.ref.namespace}
+        data = {"token": TOKEN, "ca.crt": "c" * 600, "namespace": wanted.ref.namespace}
         manifest["data"] = {
             key: base64.b64encode(text.encode()).decode() for key, text in data.items()
         }
@@ -109,12 +110,6 @@ def _applied(wanted: Wanted) -> Item:
     if "status" in manifest:
         entries.append(_entry("konnector", {"status": manifest["status"]}, subresource="status"))
     return _item(kind, manifest, of=wanted.ref.cluster, entries=entries)
-
-
-@functools.cache
-def _status(file: str) -> Any:
-    """Return a status as the konnector writes it."""
-    return yaml.safe_load((_WIRE / f"{file}.yaml").read_text())["status"]
 
 
 def _export(space: str, unit: Unit) -> Item:

@@ -18,9 +18,24 @@ from tests.bench.store import Object, Store, condition
 
 DELAY: Final = 0.2
 # About as long as a real one, whose signature is 2048 bits.
-_TOKEN: Final = "bench." + "x" * 900
+TOKEN: Final = "bench." + "x" * 900
 _TOLD: Final = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SecretValid")
 _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
+
+
+def told_of_binding() -> Object:
+    """Return the status of an APIServiceBinding that is well, as konnectors write it."""
+    return {"conditions": [condition(one) for one in _TOLD], "providerPrettyName": "Bench"}
+
+
+def told_of_space() -> Object:
+    """Return the status of a ClusterBinding whose konnector has just been heard of."""
+    return {
+        "conditions": [condition(one) for one in ("Ready", "Healthy", "SecretValid")],
+        "lastHeartbeatTime": format_time(datetime.now(UTC)),
+        "heartbeatInterval": "1h0m0s",  # one heartbeat is enough for a bench
+        "konnectorVersion": "v1.5.0",
+    }
 
 
 class Peers:
@@ -48,7 +63,7 @@ class Peers:
             self._store.replace(cluster, kind, live, {**live, **new, "metadata": live["metadata"]})
 
     def _fill(self, cluster: str, namespace: str, name: str) -> None:
-        data = {"token": _TOKEN, "ca.crt": "c" * 600, "namespace": namespace}
+        data = {"token": TOKEN, "ca.crt": "c" * 600, "namespace": namespace}
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
         self._change(cluster, SECRET, namespace, name, data=encoded)
 
@@ -82,14 +97,9 @@ class Peers:
         if binding is None:
             return
         self._install(cluster, binding)
-        told = {"conditions": [condition(one) for one in _TOLD], "providerPrettyName": "Bench"}
-        self._change(cluster, api.API_SERVICE_BINDING, namespace, name, status=told)
-        beat = {
-            "lastHeartbeatTime": format_time(datetime.now(UTC)),
-            "heartbeatInterval": "1h0m0s",  # one heartbeat is enough for a bench
-            "konnectorVersion": "v1.5.0",
-        }
-        space = names.direct_space(self._fleet, cluster)
+        status = told_of_binding()
+        self._change(cluster, api.API_SERVICE_BINDING, namespace, name, status=status)
+        space, beat = names.direct_space(self._fleet, cluster), told_of_space()
         self._change(CONTROL_PLANE, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
 
     def _install(self, cluster: str, binding: Object) -> None:

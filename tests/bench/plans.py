@@ -28,6 +28,7 @@ RENDER_SECONDS: Final = 2.0
 PLAN_SECONDS: Final = 15.0
 PLAN_MEMORY: Final = 500  # MiB
 HEALTHY_RATIO: Final = 1.1
+FLEET: Final = "bench"
 ROUNDS: Final = 3
 PAIRS: Final = 5
 _EVERY_TENTH: Final = 10
@@ -141,7 +142,7 @@ def main() -> None:
         folder = Path(name)
         prepare(folder)
         bench_render(folder)
-        with stand_in.running(folder) as ports:
+        with stand_in.running(folder, FLEET) as ports:
             files = kubeconfigs(folder, ports)
             bench_plan(folder, files["healthy"])
             bench_black_holes(folder, files)

@@ -18,11 +18,27 @@ import orjson
 
 from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.core.times import format_time
-from tests.bench.stand_in import State
 
 Object = dict[str, Any]
 
 _KEEPS: Final = ("uid", "name", "namespace", "creationTimestamp", "resourceVersion", "generation")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object at the start, as JSON: whole, and as PartialObjectMetadata."""
+
+    namespace: str
+    name: str
+    body: bytes
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What each cluster holds at the start; a kind that is not named is not served there."""
+
+    clusters: Mapping[str, Mapping[Kind, Sequence[Item]]]
 
 
 class Refusal(Exception):

@@ -25,9 +25,10 @@ import pygit2
 from klutchctl import repository
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.core.live import Address
-from tests.bench import large_fleet, large_state, plans, stand_in_writes
-from tests.bench.applies import BUILT_IN, FLEET, Ground, write_kubeconfig
-from tests.bench.stand_in import State
+from tests.bench import large_fleet, large_state, plans, stand_in
+from tests.bench.applies import BUILT_IN, Ground, write_kubeconfig
+from tests.bench.plans import FLEET
+from tests.bench.store import State
 
 POLL: Final = 1.0
 COMMITS: Final = 30
@@ -196,8 +197,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         branch = prepare(folder)
-        with stand_in_writes.running(folder, FLEET) as port:
-            ground = Ground(folder, port)
+        with stand_in.running(folder, FLEET) as ports:
+            ground = Ground(folder, ports.server)
             write_kubeconfig(ground)
             with watching(ground) as watch:
                 print(f"\nfirst round of a watch: {watch.round():.1f} s")
