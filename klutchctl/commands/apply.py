@@ -1,19 +1,26 @@
-"""`klutchctl apply` and `release`: a plan becomes the state of clusters; bindings are let go."""
+"""`klutchctl apply` and `release`: a plan becomes the state of clusters; bindings are let go.
+
+Each plan is shown and approved before anything is written.
+"""
 
 import re
+import signal
 import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
 
 import typer
 
 from klutchctl import outputs
-from klutchctl.applying import FORMATS, WriteOptions
-from klutchctl.entry import ExitCode
+from klutchctl.entry import ExitCode, apply_code, ending
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
+    from reconciler.apply import Report
     from reconciler.fleet.values import Fleet
+    from reconciler.observe import Clusters
     from reconciler.planning.changes import Plan
     from reconciler.reports.partial_plans import Target
 
@@ -26,6 +33,7 @@ _NOT_APPROVED: Final = (
 _NOT_RELEASED: Final = (
     "Nothing was released: nobody approved it. Give --auto-approve where there is no terminal."
 )
+_FORMATS: Final = ("text", "json", "junit")
 
 _AutoApprove: TypeAlias = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
@@ -33,6 +41,21 @@ _AutoApprove: TypeAlias = Annotated[
 _BreakLock: TypeAlias = Annotated[
     bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What the options of a command that writes say. `wait_timeout` is in seconds.
+
+    `outputs`: in which formats its report is wanted.
+    """
+
+    outputs: tuple[outputs.Output, ...]
+    auto_approve: bool
+    wait_timeout: float
+    force: bool
+    break_lock: bool
+    wait: bool = False
 
 
 def apply(  # noqa: PLR0913, PLR0917 - each is an option
@@ -60,7 +83,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             help="With a saved plan: where the fleet repository is, whatever the plan says.",
         ),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
     watch: Annotated[
         bool,
         typer.Option(
@@ -97,7 +120,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
 ) -> int:
     """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat."""
-    wanted = outputs.parse(output, known=FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     if watch:
@@ -145,14 +168,13 @@ async def _run(
     target: Path, repository: Path | None, options: WriteOptions, settings: Settings
 ) -> ExitCode:
     """Apply a saved plan, or plan and ask. `repository`: where the files of a saved plan are."""
-    from klutchctl import applying
     from klutchctl.repository import chosen, fleet_in
     from reconciler import run
     from reconciler.kube import registry
 
     if _is_plan(target):
         fleet, approved = _saved(target, repository, settings)
-        applying.show_plan(approved, options.outputs, color=settings.color)
+        _show_plan(approved, options.outputs, color=settings.color)
     else:
         fleet = fleet_in(target, check_owner=settings.git_owner_check)
         approved = None
@@ -163,11 +185,10 @@ async def _run(
                 fleet, clusters, only=only, credentials=True, pace=settings.pace()
             )
             approved = look.plan
-            question, color = "Apply this?", settings.color
-            if not applying.is_approved(approved, options, question=question, color=color):
+            if not _is_approved(approved, options, question="Apply this?", color=settings.color):
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-        return await applying.apply(fleet, approved, clusters, settings, options)
+        return await _applied(fleet, approved, clusters, settings, options)
 
 
 def _is_plan(target: Path) -> bool:
@@ -218,10 +239,10 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     force: Annotated[
         bool, typer.Option("--force", help="Without the proof that sync has stopped.")
     ] = False,
-    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
-    wanted = outputs.parse(output, known=FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import repository
@@ -245,7 +266,6 @@ async def _release(
     fleet: "Fleet", named: "list[Target]", options: WriteOptions, settings: Settings
 ) -> ExitCode:
     """Plan, ask, apply and report; return the exit code."""
-    from klutchctl import applying
     from reconciler import run
     from reconciler.kube import registry
     from reconciler.reports import partial_plans
@@ -256,9 +276,112 @@ async def _release(
         look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
         foreign = unmanaged_units(asked, look.live, only=only)
         plan = partial_plans.releases(fleet, look.plan, named, foreign=foreign)
-        question, color = "Release this?", settings.color
-        if not applying.is_approved(plan, options, question=question, color=color):
+        if not _is_approved(plan, options, question="Release this?", color=settings.color):
             print(_NOT_RELEASED, file=sys.stderr)
             return ExitCode.HELD_BACK
         free = partial_plans.without_budgets(fleet)
-        return await applying.apply(free, plan, clusters, settings, options)
+        return await _applied(free, plan, clusters, settings, options)
+
+
+def _is_approved(plan: "Plan", options: WriteOptions, *, question: str, color: bool) -> bool:
+    """Show what would be done, and ask for approval where there is a terminal.
+
+    A plan in which nothing would be done needs none.
+    """
+    if not any(one.acts and not one.held for one in plan.changes):
+        return True
+    stream = _show_plan(plan, options.outputs, color=color)
+    if options.auto_approve or not sys.stdin.isatty():
+        return options.auto_approve
+    return _answer(f"{question} Only `yes` does. ", stream) == "yes"
+
+
+def _show_plan(plan: "Plan", wanted: tuple[outputs.Output, ...], *, color: bool) -> TextIO:
+    """Print what is going to be done, and return where."""
+    from klutchctl.render import plan_formats
+
+    # Standard output may be for a program; then a person reads the plan beside it.
+    quiet = any(one.path is None and one.format != "text" for one in wanted)
+    stream = sys.stderr if quiet else sys.stdout
+    # At once: the steps that follow are on the other stream, and a log has both.
+    print(plan_formats.text(plan, color=color and stream.isatty()), file=stream, flush=True)
+    return stream
+
+
+def _answer(question: str, stream: TextIO) -> str:
+    """Ask, and return the line that comes. Raises KeyboardInterrupt at the first Ctrl-C.
+
+    The handler of a running event loop would only cancel what waits, and this does not: the read
+    goes on after a signal (PEP 475).
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(question, end="", file=stream, flush=True)
+        return sys.stdin.readline().strip()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def _applied(
+    fleet: "Fleet",
+    approved: "Plan",
+    clusters: "Clusters",
+    settings: Settings,
+    options: WriteOptions,
+) -> ExitCode:
+    """Apply a plan, show how far it is and what was done, and return the exit code.
+
+    Raises Locked.
+    """
+    from klutchctl.render.apply_report import progress
+    from reconciler.apply import Observer, Options, run
+    from reconciler.controller.fence import WriteFence
+    from reconciler.controller.lease import holder_here
+
+    fence = WriteFence()
+    how = Options(
+        holder=holder_here(),
+        now=lambda: datetime.now(UTC),
+        pace=settings.pace(),
+        wait=options.wait,
+        wait_seconds=options.wait_timeout,
+        force=options.force,
+        break_lock=options.break_lock,
+    )
+    with ending(fence.close) as received, progress(sys.stderr) as shown:
+        observer = Observer(outcome=shown.outcome, stage=shown.stage)
+        report = await run.apply(
+            fleet, approved, clusters, options=how, fence=fence, observer=observer
+        )
+    printed = show(report, options.outputs, settings)
+    signalled = received[0] if received else None
+    allowed = settings.allow_unreachable
+    return apply_code(report, allow_unreachable=allowed, signalled=signalled) or printed
+
+
+def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> ExitCode:
+    """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
+
+    On standard output, text leaves out what went well: each step was printed when it was done.
+    """
+    from klutchctl.render import apply_report as rendering
+
+    def text(path: Path | None) -> str:
+        watched = outputs.on_terminal(path)
+        whole = path is not None or settings.verbose
+        return rendering.text(report, whole=whole, color=settings.color and watched)
+
+    try:
+        outputs.write(
+            wanted,
+            {
+                "text": text,
+                "json": lambda _: rendering.as_json(report),
+                "junit": lambda _: rendering.junit(report),
+            },
+        )
+    except ExceptionGroup as failed:
+        for error in failed.exceptions:
+            print(f"Error: the report could not be written: {error}", file=sys.stderr)
+        return ExitCode.FAILED
+    return ExitCode.SUCCESS

@@ -19,7 +19,7 @@ _SERVER.set_forkserver_preload(
     [
         "__main__",
         "klutchctl.main",
-        "klutchctl.applying",
+        "klutchctl.commands.apply",
         "klutchctl.repository",
         "reconciler.apply",
         "reconciler.kube.registry",

@@ -9,10 +9,10 @@ import sys
 ASKS = """
 import sys
 import uvloop
-from klutchctl import applying
+from klutchctl.commands import apply
 
 async def main():
-    print("answer:", applying._answer("Apply this? ", sys.stdout))
+    print("answer:", apply._answer("Apply this? ", sys.stdout))
 
 uvloop.run(main())
 """
@@ -23,14 +23,14 @@ INTERRUPTED = """
 import io
 import signal
 import uvloop
-from klutchctl import applying
+from klutchctl.commands import apply
 
 class Screen(io.StringIO):
     def flush(self):
         signal.raise_signal(signal.SIGINT)
 
 async def main():
-    applying._answer("Apply this? ", Screen())
+    apply._answer("Apply this? ", Screen())
 
 try:
     uvloop.run(main())
