@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import settings
-from klutchctl.commands import (
-    apply,
-    doctor,
-    init,
-    plan,
-    sandbox,
-    status,
-    validate,
-    why,
-)
+from klutchctl.commands import apply, doctor, init, plan, sandbox, status, validate
 from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
@@ -45,7 +36,7 @@ app.command("render")(validate.render)
 app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
-app.command("why")(why.why)
+app.command("why")(status.why)
 app.command("import")(init.import_)
 app.command("release")(apply.release)
 app.command("show")(plan.show)
