@@ -8,10 +8,18 @@ from typing import Final, TypeVar
 from klutchctl.render.terminal import visible
 from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
-from reconciler.fleet import reference_index, review
+from reconciler.fleet import reference_index
 from reconciler.fleet.files import Snapshot
-from reconciler.fleet.load import Loaded, load, load_valid_part
-from reconciler.fleet.review import Base, Review
+from reconciler.fleet.load import (
+    Base,
+    Loaded,
+    Review,
+    load,
+    load_against,
+    load_base,
+    load_valid_part,
+    unusable,
+)
 from reconciler.fleet.values import Fleet
 from reconciler.source import gather
 
@@ -46,8 +54,8 @@ def base_in(path: Path, ref: str, *, check_owner: bool) -> Base:
     try:
         snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
     except InvalidRepository as error:
-        raise review.unusable(ref, error.problems) from None
-    return review.base(ref, snapshot)
+        raise unusable(ref, error.problems) from None
+    return load_base(ref, snapshot)
 
 
 def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> Review:
@@ -57,7 +65,7 @@ def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = Non
     """
     judge = base_in(path, base, check_owner=check_owner)
     snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
-    pull_request, problems = review.load_against(judge, snapshot)
+    pull_request, problems = load_against(judge, snapshot)
     return _usable(pull_request, problems)
 
 

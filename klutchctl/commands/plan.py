@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet.review import Review
+    from reconciler.fleet.load import Review
     from reconciler.fleet.values import Access, Fleet
     from reconciler.kube.registry import Reached, Registry
     from reconciler.observe import Clusters
@@ -141,7 +141,7 @@ class _Subject:
         """Return the clusters that may be contacted."""
         if self.review is None:
             return registry
-        from reconciler.fleet.review import new_ways
+        from reconciler.fleet.load import new_ways
 
         base = self.review.base
         planes, clusters = new_ways(base.loaded.fleet, self.fleet)

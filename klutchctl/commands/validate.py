@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from klutchctl.render.problems import Findings
     from reconciler.core.errors import Problem
     from reconciler.fleet.files import Snapshot
-    from reconciler.fleet.review import Base
+    from reconciler.fleet.load import Base
     from reconciler.fleet.values import Fleet
     from reconciler.fleet.wanted import Wanted
 
@@ -77,11 +77,11 @@ def _findings(
 def _judged(
     snapshot: "Snapshot", base: "Base | None"
 ) -> "tuple[Fleet | None, tuple[Problem, ...]]":
-    from reconciler.fleet import load, review
+    from reconciler.fleet.load import load, load_against
 
     if base is None:
-        return load.load(snapshot)
-    found, problems = review.load_against(base, snapshot)
+        return load(snapshot)
+    found, problems = load_against(base, snapshot)
     return found.fleet if found else None, problems
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from klutchctl.render.terminal import Style, line, plural, styled, visible
 from reconciler.core.errors import Problem, Severity
 from reconciler.core.manifest import JSON
-from reconciler.fleet.documents import excerpts
+from reconciler.fleet import wording
 from reconciler.fleet.wording import CODES
 
 FORMAT: Final = "klutchctl.dev/problems"
@@ -66,7 +66,7 @@ def text(findings: Findings, *, color: bool = False) -> str:
 
 def _excerpt(findings: Findings, problem: Problem) -> list[str]:
     content = findings.files.get(problem.origin.path)
-    excerpt = None if content is None else excerpts.excerpt(content, problem.origin)
+    excerpt = None if content is None else wording.excerpt(content, problem.origin)
     if excerpt is None:
         return []
     number = f"{problem.origin.line:>5}"

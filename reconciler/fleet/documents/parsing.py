@@ -30,7 +30,7 @@ from reconciler.core.yaml_text import (
     locate,
 )
 from reconciler.fleet import wording
-from reconciler.fleet.documents import base_model, excerpts, parsing, substitution
+from reconciler.fleet.documents import base_model, parsing, substitution
 from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import API_VERSION, KINDS
 from reconciler.fleet.documents.substitution import Scope
@@ -99,7 +99,7 @@ def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[R
 
 def _unreadable(error: UnreadableText, content: bytes) -> Problem:
     message = error.message
-    if error.code == "duplicate-key" and (key := excerpts.word_at(content, error.origin)):
+    if error.code == "duplicate-key" and (key := wording.word_at(content, error.origin)):
         message = f"the key {wording.quoted(key)} is there twice"
     return Problem(error.origin, error.code, message, error.hint)
 

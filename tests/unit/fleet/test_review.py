@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.core.errors import ConfigError, Severity
-from reconciler.fleet import review
-from reconciler.fleet.load import load
+from reconciler.fleet.load import load, load_against, load_base, new_ways
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, PruneMode
 from tests.support import fleets
 from tests.support.fleet_texts import BINDING, CLUSTER, POLICY, TEMPLATE, document, tree
@@ -26,7 +25,7 @@ WITHOUT_POLICIES = document(
 
 def judged(base, head):
     """Return the review, and `path code` of each problem."""
-    found, problems = review.load_against(review.base("main", tree(base)), tree(head))
+    found, problems = load_against(load_base("main", tree(base)), tree(head))
     return found, [f"{one.origin.path} {one.code}" for one in problems]
 
 
@@ -127,8 +126,8 @@ def test_what_is_allowed(base, head):
 
 
 def test_a_denial_by_the_base_alone_says_so():
-    base = review.base("main", tree({"policies/p.yaml": POLICY}))
-    _, (problem,) = review.load_against(base, tree({"policies/p.yaml": ALLOWS_X, **ASKED}))
+    base = load_base("main", tree({"policies/p.yaml": POLICY}))
+    _, (problem,) = load_against(base, tree({"policies/p.yaml": ALLOWS_X, **ASKED}))
     assert problem.severity is Severity.DENIED
     assert problem.hint == "So says main; what is changed here counts once it is merged"
 
@@ -136,7 +135,7 @@ def test_a_denial_by_the_base_alone_says_so():
 def test_a_base_that_is_invalid_judges_nothing():
     wrong = {"bindings/db.yaml": BINDING.replace("pg", "gp"), "clusters/shop.yaml": "x: 1\n"}
     with pytest.raises(ConfigError) as caught:
-        review.base("main", tree(wrong))
+        load_base("main", tree(wrong))
     assert caught.value.where == "--base main"
     assert "invalid itself, so nothing can be judged by it: bindings/db.yaml:4:18: " in str(
         caught.value
@@ -236,11 +235,11 @@ def test_ways_that_the_base_does_not_lead(base, head, plane, want):
     before = fleets.fleet(control_planes=planes, clusters=[replace(app, **base)])
     planes[0] = replace(planes[0], **plane)
     after = fleets.fleet(control_planes=planes, clusters=[replace(app, **head)])
-    new_planes, new_clusters = review.new_ways(before, after)
+    new_planes, new_clusters = new_ways(before, after)
     assert (sorted(new_planes), sorted(new_clusters)) == want
 
 
 def test_a_control_plane_that_is_new():
     before = fleets.fleet()
     after = fleets.fleet(control_planes=[fleets.control_plane(), OTHER])
-    assert review.new_ways(before, after) == (frozenset({"us"}), frozenset())
+    assert new_ways(before, after) == (frozenset({"us"}), frozenset())

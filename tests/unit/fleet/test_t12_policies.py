@@ -4,8 +4,7 @@ import pytest
 
 from klutchctl import main, scaffold
 from reconciler.core.errors import Severity
-from reconciler.fleet import review
-from reconciler.fleet.load import load, load_valid_part
+from reconciler.fleet.load import load, load_against, load_base, load_valid_part
 from reconciler.reports.pr_diff import Effect, edits
 from tests.support.fleet_texts import BINDING, GOOD, POLICY, TEMPLATE, document, tree
 
@@ -105,8 +104,8 @@ BY_BASE = {
 
 @pytest.mark.parametrize(("before", "after", "want"), BY_BASE.values(), ids=BY_BASE.keys())
 def test_the_default_is_read_from_the_base(before, after, want):
-    base = review.base("main", tree({**TEAM, **X_TEMPLATE, **before}))
-    _, problems = review.load_against(base, tree({**TEAM, **X_TEMPLATE, **after}))
+    base = load_base("main", tree({**TEAM, **X_TEMPLATE, **before}))
+    _, problems = load_against(base, tree({**TEAM, **X_TEMPLATE, **after}))
     assert [f"{one.origin.path} {one.code}" for one in problems] == want
 
 

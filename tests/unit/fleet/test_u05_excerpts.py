@@ -5,8 +5,8 @@ import pytest
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
 from reconciler.core.errors import Origin
-from reconciler.fleet.documents.excerpts import Excerpt, excerpt
 from reconciler.fleet.load import load
+from reconciler.fleet.wording import Excerpt, excerpt
 from tests.support.bad_fleets import CANARY, INVALID
 from tests.support.fleet_texts import tree
 

@@ -7,7 +7,7 @@ import pytest
 from klutchctl import main
 from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE
-from reconciler.fleet import review
+from reconciler.fleet.load import load_against, load_base
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from tests.support import scenes
@@ -128,9 +128,9 @@ def test_a_cluster_that_was_not_read_owns_nothing():
 
 
 def test_a_pull_request_cannot_rename():
-    base = review.base("main", tree())
+    base = load_base("main", tree())
     other = {"fleet.yaml": GOOD["fleet.yaml"].replace("acme", "beta")}
-    found, (problem,) = review.load_against(base, tree(other))
+    found, (problem,) = load_against(base, tree(other))
     assert found is None
     assert str(problem) == (
         "fleet.yaml:3:18: the Fleet is acme in main, and beta here: what the clusters hold of beta"
