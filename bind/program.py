@@ -16,12 +16,11 @@ from bind.service_namespace.controller import ServiceNamespaces
 from bind.settings import Settings
 from reconciler.blueprints.export import Terms
 from reconciler.controller import program
-from reconciler.controller.clock import Clock, SystemClock
-from reconciler.controller.controller import Controller
+from reconciler.controller.controller import Controller, ObjectReconciler
 from reconciler.controller.executor import Executor
 from reconciler.controller.lease import Again, holder_here
 from reconciler.controller.program import Runtime, Term
-from reconciler.controller.reconciler import ObjectReconciler
+from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.refs import DEPLOYMENT, ObjectKey

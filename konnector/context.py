@@ -8,10 +8,10 @@ from typing import TypeAlias
 from konnector.informers import Homes
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.decide import is_reserved
-from reconciler.controller.clock import Clock
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
+from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies

@@ -14,7 +14,7 @@ from typing import Final, TextIO
 from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
 from reconciler.api import API_SERVICE_BINDING
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch
 from reconciler.core.errors import ConfigError, Conflict, NotServed

@@ -11,7 +11,7 @@ from typing import Final
 
 from konnector.mass_loss import decide as mass_loss_decide
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
-from reconciler.controller.informers import InformerSet
+from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import names

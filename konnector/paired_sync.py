@@ -16,7 +16,7 @@ from konnector.claim.orphans import Terms
 from konnector.context import SyncContext
 from konnector.informers import Homes
 from reconciler.controller.controller import Controller
-from reconciler.controller.informers import InformerSet
+from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.decision import Note

@@ -24,12 +24,11 @@ from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.controller import health_server, program
-from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Again
 from reconciler.controller.program import Runtime, Term
-from reconciler.controller.tasks import Worker, unless
+from reconciler.controller.tasks import Clock, SystemClock, Worker, unless
 from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import Manifest, covers, get, get_text, name_of, ref_of

@@ -8,8 +8,8 @@ from bind.app_cluster_binding import decide
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, index_key
 from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core import names, refs
 from reconciler.core.decision import Decision, preconditions_of
 from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of

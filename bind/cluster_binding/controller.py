@@ -10,8 +10,8 @@ from bind.service_namespace import decide as service_namespace_decide
 from bind.service_namespace.controller import counted, known
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
+from reconciler.controller.controller import ObjectReconciler, Queue
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core import names
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Task

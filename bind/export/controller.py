@@ -7,8 +7,8 @@ from bind.export.decide import RequestView
 from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
 from reconciler.api import by_resource
 from reconciler.blueprints.export import Isolation, Terms
+from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey

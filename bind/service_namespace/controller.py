@@ -15,8 +15,8 @@ from bind.service_namespace import decide
 from bind.service_namespace.decide import Contents, Home, Removal, Seen
 from reconciler import api
 from reconciler.blueprints.export import Scope
+from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed
-from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import Decision
 from reconciler.core.errors import Forbidden, NotServed

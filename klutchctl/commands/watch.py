@@ -20,11 +20,10 @@ from klutchctl.settings import Settings, of
 from reconciler import apply as applying
 from reconciler.apply import Report, Status
 from reconciler.apply.run import apply
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.process import Liveness
-from reconciler.controller.tasks import unless
+from reconciler.controller.tasks import SystemClock, unless
 from reconciler.core.errors import ConfigError, Locked, Problem
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry

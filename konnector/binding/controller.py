@@ -18,8 +18,8 @@ from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.sync_manager import Wanted
+from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
-from reconciler.controller.reconciler import Queue
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (

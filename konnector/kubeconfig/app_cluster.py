@@ -18,9 +18,8 @@ from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode
 from reconciler.api import kubeconfig_content
-from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
-from reconciler.controller.tasks import TaskSupervisor
+from reconciler.controller.tasks import Clock, TaskSupervisor
 from reconciler.core import names
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.refs import SECRET, ObjectKey, Ref

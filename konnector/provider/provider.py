@@ -15,9 +15,8 @@ from konnector.permission_claim.ways import Rival
 from konnector.provider.sync_manager import Syncs, Wanted
 from konnector.space import decide as space_decide
 from konnector.space.controller import ClusterBindings, Exports
-from reconciler.controller.controller import Controller
+from reconciler.controller.controller import Controller, Reconciler
 from reconciler.controller.executor import Executor
-from reconciler.controller.reconciler import Reconciler
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError

@@ -14,8 +14,8 @@ from konnector.kubeconfig.connections import Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.space import decide
 from konnector.space.decide import ClusterBindingView, ExportView
+from reconciler.controller.controller import ObjectReconciler, Queue
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import Conflict, KlutchError

@@ -13,10 +13,10 @@ from typing import Final
 
 from reconciler.apply.object_writer import RETRY_PAUSES
 from reconciler.blueprints import objects
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import Source, event_of
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import TIMES, Again, Lease, duration_of, holder_of
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from reconciler.controller.clock import Clock
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import micro
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import WorkQueue
+from reconciler.controller.tasks import Clock
 from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry

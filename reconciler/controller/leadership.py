@@ -11,11 +11,10 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Lease, duration_of, holder_of
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tasks import ended
+from reconciler.controller.tasks import Clock, ended
 from reconciler.core.errors import ClusterError, Conflict, KlutchError, Missing
 from reconciler.core.manifest import Manifest, get_map
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from reconciler.controller.clock import Clock
-from reconciler.controller.tasks import in_thread
+from reconciler.controller.tasks import Clock, in_thread
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Unreachable
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, Literal
 
-from reconciler.controller.clock import Clock
+from reconciler.controller.tasks import Clock
 from reconciler.core.errors import KlutchError
 from reconciler.kube import host
 

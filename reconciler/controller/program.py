@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from reconciler.controller import health_server, process
-from reconciler.controller.clock import Clock
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
@@ -26,7 +25,7 @@ from reconciler.controller.manager import Manager, View
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
 from reconciler.controller.settled import SettledProbe, Written
-from reconciler.controller.tasks import Worker
+from reconciler.controller.tasks import Clock, Worker
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig
 from reconciler.kube.cluster import Cluster

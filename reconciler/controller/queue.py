@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
-from reconciler.controller.clock import Clock
+from reconciler.controller.tasks import Clock
 
 K = TypeVar("K", bound=Hashable)
 

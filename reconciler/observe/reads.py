@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler import api
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
 from reconciler.core.errors import NotServed

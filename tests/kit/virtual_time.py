@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.kube.cluster import Connectivity
 
 _START: Final = 1000.0

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
 from reconciler.apply import GOOD, Status
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref

@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.apply import GOOD, Status
 from reconciler.blueprints.objects import build
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import WriteFence
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import get_text

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from reconciler.controller import events
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
+from reconciler.controller.tasks import SystemClock
 from reconciler.core.decision import Note
 from reconciler.core.manifest import get_int, get_maps, get_text, name_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, EVENT, Ref

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api import APP_CLUSTER_BINDING
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Mode

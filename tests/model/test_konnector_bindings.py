@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from konnector.space.decide import PULSE
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, CLUSTER_BINDING
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref

@@ -8,7 +8,7 @@ import pytest
 
 from konnector import CONTROL_PLANE, detach
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (

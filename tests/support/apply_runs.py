@@ -13,8 +13,8 @@ from reconciler import run
 from reconciler.apply import Observer, Options, Report
 from reconciler.apply.run import apply
 from reconciler.blueprints.objects import build
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import WriteFence
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import (
     Manifest,

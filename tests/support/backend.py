@@ -10,8 +10,8 @@ from typing import Final
 
 from bind import program
 from bind.settings import Settings
-from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection

@@ -22,7 +22,7 @@ from reconciler.api import (
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, build
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Missing
 from reconciler.core.live import Address

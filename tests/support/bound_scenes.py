@@ -12,8 +12,8 @@ from reconciler import api
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.controller.clock import Clock
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.live import Address

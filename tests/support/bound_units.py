@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from reconciler import api
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.leadership import Leadership
 from reconciler.controller.lease import Lease, Times
 from reconciler.controller.metrics import Metrics
+from reconciler.controller.tasks import SystemClock
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import LEASE, Ref
 from tests.support.eventually import eventually

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from datetime import datetime, timedelta
 
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 
 
 class ForwardClock:

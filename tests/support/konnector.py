@@ -14,9 +14,9 @@ from konnector import APP_CLUSTER, CONTROL_PLANE, program
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.kube.client import KubeCluster

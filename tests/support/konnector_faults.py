@@ -8,8 +8,8 @@ from unittest import mock
 
 from konnector import program
 from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.controller.clock import Clock
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock
 from reconciler.core import keys, names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import (

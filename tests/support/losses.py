@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.api import CLUSTER_BINDING
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import Conflict
 from reconciler.core.manifest import (

@@ -15,7 +15,7 @@ import yaml
 from klutchctl.sandbox import manifests
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
-from reconciler.controller.clock import SystemClock
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map, name_of, uid_of
 from reconciler.core.refs import Kind, Ref

@@ -16,11 +16,11 @@ from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
 from postgresql_operator.world import World
 from reconciler.controller import flags, process
-from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.lease import holder_here
 from reconciler.controller.manager import Manager
 from reconciler.controller.program import Runtime
+from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core.errors import ConfigError
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster

@@ -11,7 +11,7 @@ from postgresql_operator.wire import (
     RESTORE,
     instance_key_of,
 )
-from reconciler.controller.reconciler import Queue, enqueue_mapped
+from reconciler.controller.controller import Queue, enqueue_mapped
 from reconciler.core.manifest import Manifest, get_maps, get_text, namespace_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey
 from reconciler.kube.cluster import Cluster

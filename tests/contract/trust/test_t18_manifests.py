@@ -17,8 +17,8 @@ from bind import program
 from bind.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.controller import flags
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.program import Term
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_map, get_texts, ref_of

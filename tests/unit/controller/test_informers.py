@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.informers import InformerSet
+from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.core.refs import SECRET, Ref
 

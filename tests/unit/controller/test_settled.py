@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from reconciler.controller import health_server
-from reconciler.controller.clock import SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.manager import Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.settled import SettledProbe
+from reconciler.controller.tasks import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import SECRET, Ref
 

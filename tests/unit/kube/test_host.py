@@ -64,7 +64,7 @@ program = types.SimpleNamespace(serve=serve)
 sys.modules["{package}.program"] = program
 import {package}
 {package}.program = program
-from {package}.main import run
+from {package}.__main__ import run
 sys.exit(run([]))
 """
     answer = subprocess.run(
