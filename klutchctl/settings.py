@@ -1,15 +1,20 @@
-"""What the user says by global options, and the environment by variables: one value."""
+"""What a person says by options and the environment by variables: settings of a run, and outputs.
 
-from collections.abc import Mapping
+An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from reconciler.core.errors import HostError
 
 if TYPE_CHECKING:
-    import typer
-
     from reconciler.fleet.documents.service_models import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
@@ -47,6 +52,10 @@ class Settings:
     def color(self) -> bool:
         """Tell whether colours are wanted (https://no-color.org)."""
         return not (self.no_color or self.environ.get("NO_COLOR"))
+
+    def colored(self, path: Path | None) -> bool:
+        """Tell whether colours are wanted in what is written there; None is standard output."""
+        return self.color and on_terminal(path)
 
     @property
     def state_home(self) -> Path:
@@ -89,7 +98,7 @@ class Settings:
         )
 
 
-def of(context: "typer.Context") -> Settings:
+def of(context: typer.Context) -> Settings:
     """Return the settings of this run."""
     settings = context.obj
     assert isinstance(settings, Settings)
@@ -113,3 +122,80 @@ def _home(variable: str, environ: Mapping[str, str]) -> Path:
         except RuntimeError:
             problem = "HOME is not set, and this user has no entry that tells it"
     raise HostError(problem, hint=f"Set HOME, or {variable} to an absolute path")
+
+
+def on_terminal(path: Path | None) -> bool:
+    """Tell whether what is written there is for a terminal, as None, standard output, may be."""
+    return path is None and sys.stdout.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One asked-for rendering. `path` None is standard output."""
+
+    format: str
+    path: Path | None
+
+
+def output_option(known: Sequence[str]) -> Any:
+    """Return the option of a command that can render these formats; the first is the default."""
+    return typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(known))
+
+
+def parse_outputs(options: Sequence[str] | None, *, known: Sequence[str]) -> tuple[Output, ...]:
+    """Return the outputs asked for; the first known format where there is none.
+
+    Raises typer.BadParameter for an unknown format, for two to standard output, and for a file
+    that cannot be written: that is to be known before anything is done.
+    """
+    outputs = []
+    for text in options or [known[0]]:
+        name, given, path = text.partition("=")
+        if name not in known or (given and not path):
+            raise typer.BadParameter(f"{text!r} is not FORMAT[=PATH]: {', '.join(known)}")
+        outputs.append(Output(name, _writable(text, Path(path)) if given else None))
+    if sum(one.path is None for one in outputs) > 1:
+        raise typer.BadParameter("only one format can go to standard output")
+    return tuple(outputs)
+
+
+def _writable(text: str, path: Path) -> Path:
+    folder = path.parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{text!r}: there is no folder {folder}")
+    if path.is_dir():
+        raise typer.BadParameter(f"{text!r}: {path} is a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise typer.BadParameter(f"{text!r}: {path} may not be written")
+    return path
+
+
+def write_outputs(
+    outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None], str]]
+) -> None:
+    """Render what was asked for; a renderer gets the path, None for standard output.
+
+    What cannot be written keeps nothing else from it. Raises the OSErrors in a group then; where
+    the only one is that the reader of standard output has left, BrokenPipeError.
+    """
+    failed: list[OSError] = []
+    unread: BrokenPipeError | None = None
+    for output in outputs:
+        text = render[output.format](output.path)
+        try:
+            _write(output, text)
+        except BrokenPipeError as error:
+            unread = error
+        except OSError as error:
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("outputs", failed)
+    if unread is not None:
+        raise unread
+
+
+def _write(output: Output, text: str) -> None:
+    if output.path is None:
+        typer.echo(text, nl=False)
+    else:
+        output.path.write_text(text, "utf-8")

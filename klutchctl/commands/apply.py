@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
 
 import typer
 
-from klutchctl import outputs
 from klutchctl.entry import ExitCode, apply_code, ending
-from klutchctl.settings import Settings, of
+from klutchctl.settings import (
+    Output,
+    Settings,
+    of,
+    output_option,
+    parse_outputs,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from reconciler.apply import Report
@@ -50,7 +56,7 @@ class WriteOptions:
     `outputs`: in which formats its report is wanted.
     """
 
-    outputs: tuple[outputs.Output, ...]
+    outputs: tuple[Output, ...]
     auto_approve: bool
     wait_timeout: float
     force: bool
@@ -83,7 +89,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             help="With a saved plan: where the fleet repository is, whatever the plan says.",
         ),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
     watch: Annotated[
         bool,
         typer.Option(
@@ -120,7 +126,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
 ) -> int:
     """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     if watch:
@@ -239,10 +245,10 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     force: Annotated[
         bool, typer.Option("--force", help="Without the proof that sync has stopped.")
     ] = False,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import repository
@@ -296,7 +302,7 @@ def _is_approved(plan: "Plan", options: WriteOptions, *, question: str, color: b
     return _answer(f"{question} Only `yes` does. ", stream) == "yes"
 
 
-def _show_plan(plan: "Plan", wanted: tuple[outputs.Output, ...], *, color: bool) -> TextIO:
+def _show_plan(plan: "Plan", wanted: tuple[Output, ...], *, color: bool) -> TextIO:
     """Print what is going to be done, and return where."""
     from klutchctl.render import plan_formats
 
@@ -359,7 +365,7 @@ async def _applied(
     return apply_code(report, allow_unreachable=allowed, signalled=signalled) or printed
 
 
-def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> ExitCode:
+def show(report: "Report", wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
     """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
 
     On standard output, text leaves out what went well: each step was printed when it was done.
@@ -367,12 +373,11 @@ def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Setting
     from klutchctl.render import apply_report as rendering
 
     def text(path: Path | None) -> str:
-        watched = outputs.on_terminal(path)
         whole = path is not None or settings.verbose
-        return rendering.text(report, whole=whole, color=settings.color and watched)
+        return rendering.text(report, whole=whole, color=settings.colored(path))
 
     try:
-        outputs.write(
+        write_outputs(
             wanted,
             {
                 "text": text,

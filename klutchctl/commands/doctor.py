@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import Settings, of
+from klutchctl.settings import (
+    Settings,
+    of,
+    output_option,
+    parse_outputs,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +58,10 @@ def doctor(
         Manifests | None,
         typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     from klutchctl import repository
     from reconciler.doctor.rights import Task
 
@@ -72,15 +77,15 @@ def doctor(
     from klutchctl.render import doctor as rendering
 
     examinations = uvloop.run(_examined(fleet, settings, chosen, task=task))
-
-    def text(file: Path | None) -> str:
-        color = settings.color and outputs.on_terminal(file)
-        return rendering.text(examinations, path=str(path), task=task, color=color)
-
-    def as_json(_: Path | None) -> str:
-        return rendering.as_json(examinations, path=str(path), task=task)
-
-    outputs.write(wanted, {"text": text, "json": as_json})
+    write_outputs(
+        wanted,
+        {
+            "text": lambda file: rendering.text(
+                examinations, path=str(path), task=task, color=settings.colored(file)
+            ),
+            "json": lambda _: rendering.as_json(examinations, path=str(path), task=task),
+        },
+    )
     return exit_code(examinations, allow_unreachable=settings.allow_unreachable)
 
 

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs
 from klutchctl.entry import ExitCode, exit_code
-from klutchctl.settings import Settings, of
+from klutchctl.settings import (
+    Output,
+    Settings,
+    of,
+    on_terminal,
+    output_option,
+    parse_outputs,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -56,10 +63,10 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
     ] = False,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Show what would change on all clusters. Nothing is written to any of them."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import files, repository
@@ -77,7 +84,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
         planned = planner.plan(subject.fleet, live, only=chosen)
     if out is not None:
         planned = planfile.identified(replace(planned, repository=str(path.resolve())))
-    _print(planned, wanted, color=settings.color, seconds=seconds, against=subject.against())
+    _print(planned, wanted, settings, seconds=seconds, against=subject.against())
     if out is not None:
         files.write(out, planfile.dump(planned))
     allowed = settings.allow_unreachable
@@ -97,10 +104,10 @@ def drift(
             help="Read the Secrets with kubeconfigs as well; needs the rights to apply.",
         ),
     ] = False,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Show what is ours and differs from the files; not what is new or leaves."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import repository
@@ -111,7 +118,7 @@ def drift(
     chosen = repository.chosen(subject.fleet, settings)
     planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     repairs = partial_plans.drift(planned)
-    _print(repairs, wanted, color=settings.color, seconds=seconds)
+    _print(repairs, wanted, settings, seconds=seconds)
     allowed = settings.allow_unreachable
     return exit_code(repairs, detailed=detailed_exitcode, allow_unreachable=allowed)
 
@@ -119,14 +126,14 @@ def drift(
 def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     from reconciler.planning import planfile
 
     plan = planfile.parse(file.read_bytes(), str(file))
-    _print(plan, wanted, color=of(context).color)
+    _print(plan, wanted, of(context))
     return ExitCode.SUCCESS
 
 
@@ -230,29 +237,25 @@ async def _planned(
 
 def _print(
     plan: "Plan",
-    wanted: tuple[outputs.Output, ...],
+    wanted: tuple[Output, ...],
+    settings: Settings,
     *,
-    color: bool,
     seconds: float | None = None,
     against: "Against | None" = None,
 ) -> None:
     """Print a plan in the formats asked for. `seconds` is how long reading took."""
     from klutchctl.render import plan_formats
 
-    def text(path: Path | None) -> str:
-        # In a file or pipe, the same plan is the same bytes.
-        watched = outputs.on_terminal(path)
-        return plan_formats.text(
-            plan,
-            seconds=seconds if watched else None,
-            color=color and watched,
-            against=against,
-        )
-
-    outputs.write(
+    write_outputs(
         wanted,
         {
-            "text": text,
+            "text": lambda path: plan_formats.text(
+                plan,
+                # In a file or pipe, the same plan is the same bytes.
+                seconds=seconds if on_terminal(path) else None,
+                color=settings.colored(path),
+                against=against,
+            ),
             "json": lambda _: plan_formats.as_json(plan, against=against),
             "markdown": lambda _: plan_formats.as_markdown(plan, against=against),
         },

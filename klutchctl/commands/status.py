@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import Settings, of
+from klutchctl.settings import (
+    Output,
+    Settings,
+    of,
+    output_option,
+    parse_outputs,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +51,10 @@ def status(
         float,
         typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: from look to look."),
     ] = 10.0,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
-    wanted = outputs.parse(output, known=_WATCHED if watch else _FORMATS)
+    wanted = parse_outputs(output, known=_WATCHED if watch else _FORMATS)
     if watch and (len(wanted) > 1 or wanted[0].path is not None):
         raise typer.BadParameter("--watch prints one format, to standard output")
     import uvloop
@@ -58,13 +64,13 @@ def status(
     settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, settings)
-    show = _watcher(wanted[0], settings) if watch else _printer(wanted, color=settings.color)
+    show = _watcher(wanted[0], settings) if watch else _printer(wanted, settings)
     pause = every if watch else None
     board = uvloop.run(_look(fleet, settings, chosen, show=show, every=pause))
     return exit_code(board, allow_unreachable=settings.allow_unreachable)
 
 
-def _watcher(output: outputs.Output, settings: Settings) -> "Callable[[Board], None]":
+def _watcher(output: Output, settings: Settings) -> "Callable[[Board], None]":
     if output.format == "text" and sys.stdout.isatty():
         return _screen(color=settings.color)
     return _log(as_json=output.format == "jsonl")
@@ -128,14 +134,14 @@ async def _look(
             await sleep(every)
 
 
-def _printer(wanted: tuple[outputs.Output, ...], *, color: bool) -> "Callable[[Board], None]":
+def _printer(wanted: tuple[Output, ...], settings: Settings) -> "Callable[[Board], None]":
     from klutchctl.render import status
 
     def show(board: "Board") -> None:
-        outputs.write(
+        write_outputs(
             wanted,
             {
-                "text": lambda path: status.text(board, color=color and outputs.on_terminal(path)),
+                "text": lambda path: status.text(board, color=settings.colored(path)),
                 "json": lambda _: status.as_json(board),
                 "jsonl": lambda _: status.events(board),
             },
@@ -247,10 +253,10 @@ def why(
         Path | None,
         typer.Option("--snapshot", metavar="FILE", help="By a snapshot; contact no cluster."),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(_OF_WHY)] = None,
+    output: Annotated[list[str] | None, output_option(_OF_WHY)] = None,
 ) -> int:
     """Show which lines of the files make a binding, what a plan does with it, and how it is."""
-    wanted = outputs.parse(output, known=_OF_WHY)
+    wanted = parse_outputs(output, known=_OF_WHY)
     import uvloop
 
     from klutchctl import repository
@@ -267,11 +273,13 @@ def why(
         answer = _from_file(loaded, named, snapshot), ()
     explanation, health = answer
 
-    def text(file: Path | None) -> str:
-        color = settings.color and outputs.on_terminal(file)
-        return rendering.text(explanation, health, color=color)
-
-    outputs.write(wanted, {"text": text, "json": lambda _: rendering.as_json(explanation, health)})
+    write_outputs(
+        wanted,
+        {
+            "text": lambda file: rendering.text(explanation, health, color=settings.colored(file)),
+            "json": lambda _: rendering.as_json(explanation, health),
+        },
+    )
     unread = explanation.plan.unseen and not settings.allow_unreachable
     return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
 

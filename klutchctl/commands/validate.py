@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs
 from klutchctl.entry import ExitCode
-from klutchctl.settings import of
+from klutchctl.settings import Settings, of, output_option, parse_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -41,13 +40,13 @@ def validate(
         str | None,
         typer.Option("--base", metavar="REF", help="As a pull request: by the Policies at REF."),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+    output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Check a fleet repository. Contacts nothing. Exit code 3: invalid, 4: denied by a policy."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = parse_outputs(output, known=_FORMATS)
     settings = of(context)
     found, in_git = _findings(path, ref, base, check_owner=settings.git_owner_check)
-    outputs.write(wanted, _renderers(found, in_git, color=settings.color))
+    write_outputs(wanted, _renderers(found, in_git, settings))
     return _exit_code(found)
 
 
@@ -104,14 +103,14 @@ def _counts(fleet: "Fleet") -> tuple[tuple[str, int], ...]:
 
 
 def _renderers(
-    found: "Findings", in_git: "Findings", *, color: bool
+    found: "Findings", in_git: "Findings", settings: Settings
 ) -> "Mapping[str, Callable[[Path | None], str]]":
     from importlib import metadata
 
     from klutchctl.render import problems
 
     return {
-        "text": lambda path: problems.text(found, color=color and outputs.on_terminal(path)),
+        "text": lambda path: problems.text(found, color=settings.colored(path)),
         "json": lambda _: problems.as_json(found),
         # Scanners and annotations name files from the top of the Git repository.
         "sarif": lambda _: problems.sarif(in_git, version=metadata.version("klutchctl")),
@@ -135,20 +134,20 @@ def render(
         str | None,
         typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
     ] = None,
-    output: Annotated[list[str] | None, outputs.option(_OF_OBJECTS)] = None,
+    output: Annotated[list[str] | None, output_option(_OF_OBJECTS)] = None,
 ) -> int:
     """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
 
     What only an apply can know, such as a token, reads "(known after apply)".
     """
-    wanted = outputs.parse(output, known=_OF_OBJECTS)
+    wanted = parse_outputs(output, known=_OF_OBJECTS)
     from klutchctl import repository
     from klutchctl.render import manifests
 
     settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
     objects = _objects(fleet, repository.chosen(fleet, settings))
-    outputs.write(
+    write_outputs(
         wanted,
         {
             "text": lambda _: manifests.as_text(fleet, objects),

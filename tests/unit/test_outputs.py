@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from klutchctl import outputs
-from klutchctl.outputs import Output
+from klutchctl.settings import Output, parse_outputs, write_outputs
 
 REFUSED = {
     "a folder that is not there": ("json=none/x.json", "there is no folder none"),
@@ -28,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("asked", "says"), REFUSED.values(), ids=REFUSED)
 def test_a_place_that_cannot_be_written_is_refused_beforehand(asked: str, says: str) -> None:
     with pytest.raises(typer.BadParameter, match=says):
-        outputs.parse([asked], known=["text", "json"])
+        parse_outputs([asked], known=["text", "json"])
 
 
 def test_an_output_that_fails_keeps_no_other_from_being_written(
@@ -36,7 +35,7 @@ def test_an_output_that_fails_keeps_no_other_from_being_written(
 ) -> None:
     wanted = [Output("a", Path("gone/a")), Output("b", Path("b")), Output("c", None)]
     with pytest.raises(ExceptionGroup) as caught:
-        outputs.write(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n", "c": lambda _: "c\n"})
+        write_outputs(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n", "c": lambda _: "c\n"})
     assert [type(one) for one in caught.value.exceptions] == [FileNotFoundError]
     assert (folder / "b").read_text() == "b\n"
     assert capsys.readouterr().out == "c\n"
@@ -55,5 +54,5 @@ def test_a_reader_that_left_keeps_no_file_from_being_written(
     monkeypatch.setattr(sys, "stdout", Unread())
     wanted = [Output("a", None), Output("b", Path("b"))]
     with pytest.raises(BrokenPipeError):
-        outputs.write(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n"})
+        write_outputs(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n"})
     assert (folder / "b").read_text() == "b\n"

@@ -3,10 +3,9 @@
 import io
 from dataclasses import replace
 
-from klutchctl import outputs
 from klutchctl.commands import apply
 from klutchctl.render import apply_report
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, parse_outputs
 from reconciler.apply import Report
 from reconciler.planning.changes import Plan
 from tests.golden import values
@@ -26,10 +25,10 @@ def test_a_run_that_went_well_is_one_line():
 
 def test_more_with_v_and_in_files(capsys, tmp_path):
     file = tmp_path / "report.txt"
-    apply.show(REPORT, outputs.parse(["text", f"text={file}"], known=("text",)), read())
+    apply.show(REPORT, parse_outputs(["text", f"text={file}"], known=("text",)), read())
     assert "went-well" not in capsys.readouterr().out
     assert "went-well" in file.read_text()
-    apply.show(REPORT, outputs.parse(["text"], known=("text",)), read("-v"))
+    apply.show(REPORT, parse_outputs(["text"], known=("text",)), read("-v"))
     assert "went-well" in capsys.readouterr().out
 
 
