@@ -20,7 +20,7 @@ from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
 if TYPE_CHECKING:
-    from reconciler.fleet.documents.service_models import Selector
+    from reconciler.fleet.service_models import Selector
 
 app = typer.Typer(
     name="klutchctl",

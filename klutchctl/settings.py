@@ -15,7 +15,7 @@ import typer
 from reconciler.core.errors import HostError
 
 if TYPE_CHECKING:
-    from reconciler.fleet.documents.service_models import Selector
+    from reconciler.fleet.service_models import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
 

@@ -59,7 +59,7 @@ def init(
     """Write the files with which a fleet repository begins. Overwrites nothing."""
     from klutchctl import scaffold
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet.documents.base_model import NAME
+    from reconciler.fleet.base_model import NAME
 
     if problem := NAME.problem_of(name):
         raise ConfigError(f"the name {problem}", where="--name")
@@ -80,7 +80,7 @@ def init(
 
 def _apps(options: Sequence[str]) -> Mapping[str, str]:
     """Return the contexts of app clusters by their names. Raises typer.BadParameter."""
-    from reconciler.fleet.documents.base_model import NAME
+    from reconciler.fleet.base_model import NAME
 
     apps: dict[str, str] = {}
     for option in options:
@@ -95,7 +95,7 @@ def _apps(options: Sequence[str]) -> Mapping[str, str]:
 
 def _is_context(text: str) -> bool:
     """Tell whether a document can name this context as it is."""
-    from reconciler.fleet.documents.base_model import REFERENCE_MARK
+    from reconciler.fleet.base_model import REFERENCE_MARK
 
     return bool(text) and text.isprintable() and REFERENCE_MARK not in text
 
@@ -151,7 +151,7 @@ def schema_text() -> str:
     """Return the JSON Schema as the text of a file."""
     import json
 
-    from reconciler.fleet.documents.models import schema as generate
+    from reconciler.fleet.models import schema as generate
 
     return json.dumps(generate(), indent=2) + "\n"
 

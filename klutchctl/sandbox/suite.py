@@ -13,16 +13,7 @@ from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
-from reconciler.fleet import files, wording
-from reconciler.fleet.documents import parsing
-from reconciler.fleet.documents.base_model import (
-    Line,
-    Metadata,
-    Name,
-    PathPattern,
-    StrictModel,
-    refused,
-)
+from reconciler.fleet import base_model, files, wording
 from reconciler.fleet.globs import Patterns
 
 FILE: Final = "services.yaml"
@@ -40,47 +31,49 @@ _MAX_BYTES: Final = yaml_text.MAX_BYTES
 def _component(value: Any) -> Any:
     if isinstance(value, str) and value in {*Component}:
         return Component(value)
-    raise refused(f"must be one of {', '.join(Component)}", code="not-one-of")
+    raise base_model.refused(f"must be one of {', '.join(Component)}", code="not-one-of")
 
 
 def _command_word(text: str) -> str:
     for name in _REFERENCE.findall(text):
         if name not in REFERENCES:
             nearest = wording.nearest(name, REFERENCES)
-            raise refused(f"refers to {wording.quoted(name)}. {nearest}", code="unknown-reference")
+            raise base_model.refused(
+                f"refers to {wording.quoted(name)}. {nearest}", code="unknown-reference"
+            )
     return text
 
 
 def _free_name(name: str) -> str:
     if name in _TAKEN:
-        raise refused("is the name of a server that the sandbox runs itself")
+        raise base_model.refused("is the name of a server that the sandbox runs itself")
     return name
 
 
 _Component: TypeAlias = Annotated[Component, BeforeValidator(_component)]
 
 
-class Program(StrictModel):
+class Program(base_model.StrictModel):
     """A process to run. Its working folder is the folder of the file."""
 
-    name: Annotated[Name, AfterValidator(_free_name)]
-    command: list[Annotated[Line, AfterValidator(_command_word)]] = Field(min_length=1)
+    name: Annotated[base_model.Name, AfterValidator(_free_name)]
+    command: list[Annotated[base_model.Line, AfterValidator(_command_word)]] = Field(min_length=1)
 
 
-class Spec(StrictModel):
+class Spec(base_model.StrictModel):
     """What to run and to apply."""
 
     components: list[_Component] = Field(default_factory=list)
-    manifests: list[PathPattern] = Field(default_factory=list)
+    manifests: list[base_model.PathPattern] = Field(default_factory=list)
     programs: list[Program] = Field(default_factory=list)
 
 
-class Services(StrictModel):
+class Services(base_model.StrictModel):
     """The document."""
 
     api_version: Literal["sandbox.klutchctl.dev/v1alpha1"]
     kind: Literal["Services"]
-    metadata: Metadata
+    metadata: base_model.Metadata
     spec: Spec
 
 
@@ -157,7 +150,7 @@ def parse(content: bytes, path: str) -> tuple[Services, Node]:
     except UnreadableText as error:
         raise InvalidRepository([_unreadable(error)]) from None
     except ValidationError as error:
-        raise InvalidRepository(parsing.problems_of(error, node, Services)) from None
+        raise InvalidRepository(base_model.problems_of(error, node, Services)) from None
     problems = list(_misfits(document, node))
     if problems:
         raise InvalidRepository(problems)

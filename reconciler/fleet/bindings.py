@@ -13,11 +13,10 @@ from reconciler.core.errors import Problem, Severity
 from reconciler.core.manifest import Manifest, get_map
 from reconciler.core.refs import GroupResource
 from reconciler.core.yaml_text import Items, Node
-from reconciler.fleet.documents import parsing, service_models, substitution
-from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
-from reconciler.fleet.documents.parsing import Document
-from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet import parsing, service_models
 from reconciler.fleet.files import LoadCache
+from reconciler.fleet.models import BindingDocument, TemplateDocument
+from reconciler.fleet.parsing import Document, Scope
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, Unit, UnitKey
 
@@ -157,13 +156,13 @@ class _Parameters:
 
     def __init__(self, document: Document[BindingDocument]) -> None:
         node = document.node_at("spec", "parameters")
-        self._node = node if node is not None and substitution.has_references(node) else None
+        self._node = node if node is not None and parsing.has_references(node) else None
         self._constant = document.model.spec.parameters
 
     def of(self, scope: Scope, problems: list[Problem]) -> Manifest:
         if self._node is None:
             return self._constant
-        return get_map(substitution.resolve(self._node, scope, problems))
+        return get_map(parsing.replaced(self._node, scope, problems))
 
 
 def _mode_problems(
@@ -281,7 +280,7 @@ class _ClaimList:
         node = document.node_at("spec", "claims")
         self._nodes: Sequence[Node] = node.nodes if isinstance(node, Items) else ()
         self._models, self._model = models, model
-        self.depends_on_cluster = any(map(substitution.has_references, self._nodes))
+        self.depends_on_cluster = any(map(parsing.has_references, self._nodes))
 
     def claims(self, scope: Scope, problems: list[Problem]) -> tuple[Claim, ...]:
         if not self.depends_on_cluster:

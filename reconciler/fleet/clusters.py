@@ -10,12 +10,11 @@ from typing import Any, Final
 from reconciler.core import names
 from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.core.manifest import fill
-from reconciler.fleet.documents import models, parsing, substitution
-from reconciler.fleet.documents.base_model import StrictModel
-from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
-from reconciler.fleet.documents.parsing import Document, RawDocument
-from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet import models, parsing
+from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.files import Snapshot
+from reconciler.fleet.models import ClusterDocument, ControlPlaneDocument, FleetDocument
+from reconciler.fleet.parsing import Document, RawDocument, Scope
 from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.values import Access, AppCluster, ControlPlane, Konnector, Mode, Rbac
 
@@ -116,7 +115,7 @@ def konnector_defaults(
 ) -> models.KonnectorDefaults | None:
     """Return Fleet.spec.konnector for the cluster of `scope`, or None and problems."""
     node = fleet.node_at("spec", "konnector")
-    if node is None or not substitution.has_references(node):
+    if node is None or not parsing.has_references(node):
         return fleet.model.spec.konnector
     return parsing.late(node, models.KonnectorDefaults, scope=scope, problems=problems)
 

@@ -11,12 +11,10 @@ from typing import Any, Final, TypeVar
 from reconciler.core import yaml_text
 from reconciler.core.errors import Origin, Problem
 from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
-from reconciler.fleet import globs
-from reconciler.fleet.documents import parsing
-from reconciler.fleet.documents.models import API_VERSION, FleetDocument
-from reconciler.fleet.documents.parsing import Document, RawDocument
-from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet import globs, parsing
 from reconciler.fleet.globs import Patterns
+from reconciler.fleet.models import API_VERSION, FleetDocument
+from reconciler.fleet.parsing import Document, RawDocument, Scope
 
 T = TypeVar("T")
 

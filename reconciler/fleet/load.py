@@ -24,14 +24,12 @@ from typing import TypeVar
 
 from reconciler.core.errors import ConfigError, Problem, Severity, in_order
 from reconciler.core.manifest import digest
-from reconciler.fleet import bindings, clusters, policies
+from reconciler.fleet import bindings, clusters, models, parsing, policies
+from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
-from reconciler.fleet.documents import models, parsing
-from reconciler.fleet.documents.base_model import StrictModel
-from reconciler.fleet.documents.parsing import Document, RawDocument
-from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.files import LoadCache, Repository, Snapshot, read
+from reconciler.fleet.parsing import Document, RawDocument, Scope
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
 

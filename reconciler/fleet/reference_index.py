@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.core.errors import ConfigError, Origin, Problem
-from reconciler.fleet import wording
-from reconciler.fleet.documents import base_model
-from reconciler.fleet.documents.parsing import RawDocument
-from reconciler.fleet.documents.service_models import Expression, Selector
+from reconciler.fleet import base_model, wording
+from reconciler.fleet.parsing import RawDocument
+from reconciler.fleet.service_models import Expression, Selector
 from reconciler.fleet.values import AppCluster, ControlPlane
 
 _UNKNOWN: Final = {

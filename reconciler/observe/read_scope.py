@@ -23,7 +23,7 @@ from reconciler.core.live import (
 )
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, namespace_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
-from reconciler.fleet.documents import base_model
+from reconciler.fleet import base_model
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
 from reconciler.observe import unavailable
 from reconciler.planning import placement

@@ -20,11 +20,11 @@ from reconciler.core.live import Live
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.refs import SECRET
 from reconciler.fleet import globs
-from reconciler.fleet.documents.base_model import NAME
-from reconciler.fleet.documents.models import API_VERSION
-from reconciler.fleet.documents.service_models import CeilingClaim
+from reconciler.fleet.base_model import NAME
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
+from reconciler.fleet.models import API_VERSION
+from reconciler.fleet.service_models import CeilingClaim
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
 from reconciler.planning.changes import Action, Change, Plan

@@ -14,10 +14,10 @@ from reconciler.core.decision import FieldChange, pointer
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
 from reconciler.fleet import common_manifests
-from reconciler.fleet.documents.base_model import StrictModel
-from reconciler.fleet.documents.models import FleetDocument
-from reconciler.fleet.documents.parsing import Document
+from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.load import Loaded
+from reconciler.fleet.models import FleetDocument
+from reconciler.fleet.parsing import Document
 from reconciler.fleet.values import (
     Access,
     AppCluster,

@@ -12,11 +12,11 @@ from reconciler.core.errors import Origin
 from reconciler.core.live import Live, control_plane_ref_name
 from reconciler.fleet import policies, reference_index
 from reconciler.fleet.bindings import ResolvedBinding
-from reconciler.fleet.documents.models import PolicyDocument
-from reconciler.fleet.documents.parsing import Document
-from reconciler.fleet.documents.service_models import Selector
 from reconciler.fleet.load import Loaded
+from reconciler.fleet.models import PolicyDocument
+from reconciler.fleet.parsing import Document
 from reconciler.fleet.reference_index import ReferenceIndex
+from reconciler.fleet.service_models import Selector
 from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.planning.prune_units import PRUNING

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from klutchctl import scaffold
-from reconciler.fleet.documents import models
+from reconciler.fleet import models
 from reconciler.source import gather
 from tests.support.bad_fleets import FORMS
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY

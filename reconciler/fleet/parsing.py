@@ -1,19 +1,18 @@
 """From the text of a file to documents whose form is right, each fact with its place.
 
-Where a text depends on the cluster that a Binding is for, its form is checked with a stand-in
-here, and again when each cluster is known (`late`). No message about a form holds a value,
-which may be a secret in the wrong place, but a word where one of a few is wanted. Keys and allowed
-values do.
+`${cluster.name}`, `${cluster.labels.X}` and `${vars.X}` are replaced once, in text that is a value:
+what a variable holds is not looked at again. `$${` is a plain `${`. Where a text depends on the
+cluster that a Binding is for, its form is checked with a stand-in here, and again when each cluster
+is known (`late`). No message quotes a text, which may be a secret in the wrong place, only what
+stands between the braces.
 """
 
 import re
-import typing
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import Origin, Problem
@@ -26,14 +25,115 @@ from reconciler.core.yaml_text import (
     Shape,
     UnreadableText,
     child,
-    kind_of,
     locate,
 )
-from reconciler.fleet import wording
-from reconciler.fleet.documents import base_model, parsing, substitution
-from reconciler.fleet.documents.base_model import StrictModel
-from reconciler.fleet.documents.models import API_VERSION, KINDS
-from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet import base_model, wording
+from reconciler.fleet.base_model import StrictModel
+from reconciler.fleet.models import API_VERSION, KINDS
+
+_PLACE: Final = re.compile(r"\$\$\{|\$\{(?P<name>[-A-Za-z0-9_./]{0,330})(?P<end>\})?")
+_LABELS: Final = "cluster.labels."
+_VARS: Final = "vars."
+_KNOWN: Final = (
+    "There are ${cluster.name}, ${cluster.labels.NAME} and ${vars.NAME}; write $${ for text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The values that references stand for. `cluster` is "" where no one cluster is meant.
+
+    `any_cluster`: which one is not known yet; a stand-in of one letter is put in.
+    """
+
+    variables: Mapping[str, str]
+    cluster: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    any_cluster: bool = False
+
+
+def replaced(node: Node, scope: Scope | None, problems: list[Problem]) -> JSON:
+    """Return the node as JSON with its references replaced; what cannot be is a problem.
+
+    Without a scope each reference is one. Raises UnreadableText for .inf and .nan.
+    """
+    match node:
+        case Fields():
+            return {key: replaced(item, scope, problems) for key, item in node.nodes.items()}
+        case Items():
+            return [replaced(item, scope, problems) for item in node.nodes]
+        case Scalar(shape=Shape.TEXT) if "${" in node.text:
+            return _PLACE.sub(lambda place: _value(place, scope, node.origin, problems), node.text)
+        case Scalar():
+            return node.plain()
+
+
+def has_references(node: Node) -> bool:
+    """Tell whether the node depends on a scope."""
+    return any("${" in scalar.text for scalar in _scalars(node))
+
+
+def _scalars(node: Node) -> Iterator[Scalar]:
+    match node:
+        case Fields():
+            for item in node.nodes.values():
+                yield from _scalars(item)
+        case Items():
+            for item in node.nodes:
+                yield from _scalars(item)
+        case Scalar():
+            yield node
+
+
+def _value(
+    place: re.Match[str], scope: Scope | None, origin: Origin, problems: list[Problem]
+) -> str:
+    name = place["name"]
+    if name is None:
+        return "${"
+    if place["end"] is None:
+        message = "a ${ is not followed by a name and a }"
+        problems.append(Problem(origin, "bad-reference", message, _KNOWN))
+        return ""
+    if scope is None:
+        message = f"${{{name}}} is not replaced here"
+        problems.append(Problem(origin, "misplaced-reference", message, "Write $${ for text"))
+        return ""
+    if name.startswith(_VARS):
+        return _variable(name, scope, origin, problems)
+    if name == "cluster.name" or name.startswith(_LABELS):
+        return _of_cluster(name, scope, origin, problems)
+    message = f"${{{name}}} is not known"
+    problems.append(Problem(origin, "bad-reference", message, _KNOWN))
+    return ""
+
+
+def _variable(name: str, scope: Scope, origin: Origin, problems: list[Problem]) -> str:
+    value = scope.variables.get(name.removeprefix(_VARS))
+    if value is None:
+        message = f"${{{name}}} is not in spec.vars of the Fleet"
+        hint = wording.nearest(name.removeprefix(_VARS), scope.variables.keys())
+        problems.append(Problem(origin, "unknown-variable", message, hint))
+    return value or ""
+
+
+def _of_cluster(name: str, scope: Scope, origin: Origin, problems: list[Problem]) -> str:
+    if scope.any_cluster:
+        return "x"
+    if not scope.cluster:
+        message = f"${{{name}}} stands where no one cluster is meant"
+        hint = "It is for a Cluster, for parameters and claims, and for spec.konnector of the Fleet"
+        problems.append(Problem(origin, "misplaced-reference", message, hint))
+        return ""
+    if name == "cluster.name":
+        return scope.cluster
+    label = name.removeprefix(_LABELS)
+    value = scope.labels.get(label)
+    if value is None:
+        message = f"the cluster label {label} is missing"
+        problems.append(Problem(origin, "missing-label", message))
+    return value or ""
+
 
 M = TypeVar("M", bound=StrictModel)
 
@@ -200,7 +300,7 @@ def document(
         found.append(Problem(error.origin, error.code, error.message, error.hint))
     except ValidationError as error:
         known = {problem.origin for problem in found}
-        refused = parsing.problems_of(error, raw.node, model)
+        refused = base_model.problems_of(error, raw.node, model)
         found.extend(problem for problem in refused if problem.origin not in known)
     problems.extend(found)
     return None if found else Document.of(raw, read)
@@ -209,12 +309,12 @@ def document(
 def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -> M | None:
     """Return the part of a document that `node` is, for one cluster, or None and problems."""
     found: list[Problem] = []
-    plain = substitution.resolve(node, scope, found)
+    plain = replaced(node, scope, found)
     try:
         if not found:
             return model.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as error:
-        found.extend(parsing.problems_of(error, node, model))
+        found.extend(base_model.problems_of(error, node, model))
     problems.extend(found)
     return None
 
@@ -225,7 +325,7 @@ def _plain(raw: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str,
         if key == "spec" and isinstance(node, Fields):
             plain[key] = _spec(raw.kind, node, scope, problems)
         else:
-            plain[key] = substitution.resolve(node, None, problems)
+            plain[key] = replaced(node, None, problems)
     return plain
 
 
@@ -235,103 +335,5 @@ def _spec(kind: str, node: Fields, scope: Scope, problems: list[Problem]) -> dic
     plain: dict[str, JSON] = {}
     for key, child_node in node.nodes.items():
         inner = None if key in literal else late_scope if key in late_keys else scope
-        plain[key] = substitution.resolve(child_node, inner, problems)
+        plain[key] = replaced(child_node, inner, problems)
     return plain
-
-
-_WANTED: Final = {
-    "string_type": "text",
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-}
-# A word like those that are allowed; a credential is none.
-_WORD: Final = re.compile("[A-Za-z]{1,20}")
-_NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
-
-
-def problems_of(error: ValidationError, node: Node, model: type[BaseModel]) -> list[Problem]:
-    """Return what `model` refused in `node`."""
-    details = error.errors(include_url=False, include_input=False)
-    return [_problem(detail, node, model) for detail in details]
-
-
-def _problem(error: ErrorDetails, node: Node, model: type[BaseModel]) -> Problem:
-    steps, kind, context = error["loc"], error["type"], error.get("ctx", {})
-    origin, found = locate(node, steps)
-    name = path_text(node, steps)
-    if kind == "extra_forbidden":
-        key = str(steps[-1])
-        holder = locate(node, steps[:-1])[1]
-        origin = holder.key_origins.get(key, origin) if isinstance(holder, Fields) else origin
-        place = path_text(node, steps[:-1])
-        message = f"{place or 'a document'} has no key {wording.quoted(key)}"
-        return Problem(origin, "unknown-key", message, wording.nearest(key, _keys_at(model, steps)))
-    if kind == "missing":
-        return Problem(origin, "missing-field", f"{name} is required")
-    if kind in _WANTED:
-        hint = _type_hint(found, _WANTED[kind])
-        message = f"{name} must be {_WANTED[kind]}, and is {kind_of(found)}"
-        return Problem(origin, "wrong-type", message, hint)
-    if kind == "refused":
-        if context["key"] and isinstance(found, Fields):
-            name = f"{name}: key {wording.quoted(context['key'])}"
-            origin = found.key_origins.get(context["key"], origin)
-        hint = _NO_VALUE if isinstance(found, Scalar) and found.shape is Shape.NULL else ""
-        return Problem(origin, context["code"], f"{name} {context['text']}", hint)
-    return _value_problem(kind, context, found, name)
-
-
-def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -> Problem:
-    if kind == "literal_error":
-        allowed = str(context["expected"]).replace("'", "").replace("True", "true")
-        words = allowed.replace(" or ", ", ").split(", ")
-        text = found.text if isinstance(found, Scalar) else ""
-        hint = wording.nearest(text, words) if len(words) > 1 else ""
-        hint = hint if hint.startswith("Did") else ""
-        said = f"is {text}, and " if _WORD.fullmatch(text) else ""
-        return Problem(found.origin, "not-one-of", f"{name} {said}must be {allowed}", hint)
-    limits = {
-        "too_short": "must not be empty",
-        "greater_than_equal": f"must be at least {context.get('ge')}",
-        "less_than_equal": f"must be at most {context.get('le')}",
-    }
-    return Problem(found.origin, "bad-value", f"{name} {limits.get(kind, 'cannot be used')}")
-
-
-def _type_hint(found: Node, wanted: str) -> str:
-    quotable = isinstance(found, Scalar) and found.shape in (Shape.NUMBER, Shape.FLAG)
-    return "Put it in quotes" if quotable and wanted == "text" else ""
-
-
-def path_text(node: Node, steps: Sequence[str | int]) -> str:
-    """Return the path as people write it, as `spec.include[0]`, without what is only implied."""
-    text = ""
-    holder: Node | None = node
-    for step in steps:
-        inner = child(holder, step)
-        implied = inner is None and not (isinstance(step, str) and isinstance(holder, Fields))
-        implied = implied or (isinstance(step, int) and not isinstance(holder, Items))
-        if implied:
-            continue
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
-        holder = inner
-    return text.removeprefix(".")
-
-
-def _keys_at(model: type[BaseModel], steps: Sequence[str | int]) -> list[str]:
-    """Return the keys that are known where the last of `steps` is not."""
-    for step in steps[:-1]:
-        for name, field in model.model_fields.items():
-            if step == (field.alias or name):
-                model = _model_in(field.annotation) or model
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    found = (_model_in(part) for part in typing.get_args(annotation))
-    return next((model for model in found if model is not None), None)

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from reconciler.fleet.documents import base_model
+from reconciler.fleet import base_model
 
 
 class Resource(base_model.StrictModel):

@@ -20,8 +20,8 @@ from pydantic import (
 from pydantic.json_schema import models_json_schema
 
 from reconciler.core.manifest import JSON, get, get_list, get_map
-from reconciler.fleet.documents import base_model
-from reconciler.fleet.documents.service_models import BindingSpec, PolicySpec, TemplateSpec
+from reconciler.fleet import base_model
+from reconciler.fleet.service_models import BindingSpec, PolicySpec, TemplateSpec
 
 API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
 # The dialect that yaml-language-server knows best.

@@ -1,1 +1,0 @@
-"""The documents of a fleet repository: their form, and how they are read from text."""
