@@ -131,8 +131,7 @@ def permission_claims_of(offer: manifest.Manifest) -> Sequence[manifest.Manifest
 
 def connected_of(export: manifest.Manifest | None) -> Condition | None:
     """Return the condition in which a konnector reports its sync; None where none ever came."""
-    present = conditions.parse(manifest.get_list(export, "status", "conditions"))
-    return conditions.find(present, conditions.CONNECTED)
+    return conditions.said(export, conditions.CONNECTED)
 
 
 def reports_sync(export: manifest.Manifest | None) -> bool:
@@ -206,8 +205,7 @@ def kind_of(definition: manifest.Manifest, version: str) -> Kind:
 
 def is_established(crd: manifest.Manifest | None) -> bool:
     """Tell whether the API server serves what a CRD defines."""
-    present = conditions.parse(manifest.get_list(crd, "status", "conditions"))
-    established = conditions.find(present, "Established")
+    established = conditions.said(crd, "Established")
     return established is not None and established.status == conditions.TRUE
 
 

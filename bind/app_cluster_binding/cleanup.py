@@ -19,7 +19,7 @@ AppClusterBinding for ever.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,7 +29,7 @@ from bind.app_cluster_binding.ownership import Ownership
 from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, Task
+from reconciler.core.decision import Decision, Note, Step, Task, writes
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -147,7 +147,7 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
         return facts.trouble(facts.CLEANUP_WAITING, _unproven(seen))
     step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
-    return Decision.merge([Decision(tasks=(Task((step,), _FAILED),)), _missed(held)])
+    return Decision.merge([writes(step, failure=_FAILED), _missed(held)])
 
 
 def _unproven(seen: Seen) -> str:
@@ -183,7 +183,7 @@ def _unheld(
     rest = [one for one in manifest.finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
     step = terms.change(api.APP_CLUSTER_BINDING, live, metadata={"finalizers": rest})
     # No status goes with it: by then there may be nothing to write it to.
-    return Decision(tasks=(Task((*before, step), _FAILED),), notes=notes)
+    return replace(writes(*before, step, failure=_FAILED), notes=notes)
 
 
 def _legacy(seen: Seen, terms: Terms) -> Decision:
@@ -221,7 +221,7 @@ def _still(kind: Kind, live: Manifest) -> str:
 
 def _remaining(namespace: Manifest) -> Iterator[str]:
     """Yield what Kubernetes says of a Namespace that does not go."""
-    for each in conditions.parse(manifest.get_list(namespace, "status", "conditions")):
+    for each in conditions.of(namespace):
         if each.type.startswith("Namespace") and each.status == conditions.TRUE:
             yield each.message
 
@@ -261,8 +261,7 @@ def _advice(seen: Seen, now: datetime) -> str:
 
 
 def _is_new(live: Manifest) -> bool:
-    held = conditions.parse(manifest.get_list(live, "status", "conditions"))
-    said = conditions.find(held, facts.CLEANED_UP)
+    said = conditions.said(live, facts.CLEANED_UP)
     return said is None or said.reason != facts.CLEANUP_TIMED_OUT.reason
 
 
@@ -293,7 +292,7 @@ def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
     since = moment(notes.get(keys.DRAINING, ""))
     if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
         marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
-        return Decision(tasks=(_annotate(live, marks, how.failure, terms),), again=DRAIN_TIMEOUT)
+        return replace(_annotated(live, marks, how.failure, terms), again=DRAIN_TIMEOUT)
     # A konnector may write that time, too, and is given no more of it.
     left = DRAIN_TIMEOUT - (how.now - since) if since <= how.now + _AHEAD else timedelta()
     if drains or left <= timedelta():
@@ -306,7 +305,7 @@ def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     if keys.DRAINING not in annotations_of(live) or is_deleting(live):
         return Decision()
     marks = {keys.DELETION_POLICY: None, keys.DRAINING: None}
-    return Decision(tasks=(_annotate(live, marks, failure, terms),))
+    return _annotated(live, marks, failure, terms)
 
 
 def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
@@ -316,7 +315,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
         return Decision()
     rest = [one for one in finalizers if one != keys.DRAIN]
     step = terms.change(api.API_SERVICE_BINDING, live, metadata={"finalizers": rest})
-    return Decision(tasks=(Task((step,), failure),))
+    return writes(step, failure=failure)
 
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
@@ -324,12 +323,12 @@ def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
     return lives and api.reports_sync(export)
 
 
-def _annotate(
+def _annotated(
     live: Manifest, marks: dict[str, str] | dict[str, None], failure: Cause, terms: Terms
-) -> Task:
+) -> Decision:
     step = terms.change(api.API_SERVICE_BINDING, live, metadata={"annotations": marks})
-    return Task((step,), failure)
+    return writes(step, failure=failure)
 
 
 def _delete(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
-    return Decision(tasks=(Task((terms.deletion(api.API_SERVICE_BINDING, live),), how.failure),))
+    return writes(terms.deletion(api.API_SERVICE_BINDING, live), failure=how.failure)

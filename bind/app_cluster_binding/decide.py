@@ -21,7 +21,7 @@ from bind.app_cluster_binding.ownership import Ownership
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import UNKNOWN, Condition
-from reconciler.core.decision import NOTHING, Decision, Task
+from reconciler.core.decision import NOTHING, Decision, writes
 from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
 
 _JUDGED: Final = (
@@ -54,7 +54,7 @@ def _finalizer(live: Manifest, terms: Terms) -> Decision:
     """Nothing is made before it is sure that it will be cleaned up."""
     finalizers = [*finalizers_of(live), keys.APP_CLUSTER_BINDING_CLEANUP]
     step = terms.change(APP_CLUSTER_BINDING, live, metadata={"finalizers": finalizers})
-    return Decision(tasks=(Task((step,), facts.SPACE_FAILED),))
+    return writes(step, failure=facts.SPACE_FAILED)
 
 
 def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:

@@ -22,7 +22,7 @@ from reconciler.core.conditions import (
     Condition,
 )
 from reconciler.core.decision import Decision, Delete, Patch, deletion, modification
-from reconciler.core.manifest import JSON, Manifest, get_list
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.kube.networks import ANYWHERE, Networks
 
@@ -189,7 +189,7 @@ def summed_up(
     A type without trouble is True where it is always said, or where `live` has it. `beside` goes
     with it as it is.
     """
-    present = {each.type for each in conditions.parse(get_list(live, "status", "conditions"))}
+    present = {each.type for each in conditions.of(live)}
     return replace(parts, conditions=(*beside, *_worst(parts.conditions, judged, present)))
 
 

@@ -86,10 +86,7 @@ def removed(space: Space, terms: Terms) -> Decision:
 
 def availability(live: Manifest) -> Condition | None:
     """Return why a Deployment does not serve in its present form, or None."""
-    held = {
-        each.type: each
-        for each in conditions.parse(manifest.get_list(live, "status", "conditions"))
-    }
+    held = {each.type: each for each in conditions.of(live)}
     seen_generation = manifest.get_int(live, "status", "observedGeneration") or 0
     if seen_generation < (manifest.get_int(live, "metadata", "generation") or 0):
         return conditions.false(

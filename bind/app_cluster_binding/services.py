@@ -15,7 +15,7 @@ from bind.app_cluster_binding.ownership import is_ours
 from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest, names
-from reconciler.core.decision import NOTHING, Create, Decision, Step, Task
+from reconciler.core.decision import NOTHING, Create, Decision, Step, Task, writes
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.core.times import created, moment
@@ -129,8 +129,7 @@ def _bound(
         marks=Marks(seen.labels),
         spec=spec,
     )
-    step = Create(api.API_SERVICE_BINDING, made)
-    return Decision(tasks=(Task((step,), facts.BINDING_FAILED),))
+    return writes(Create(api.API_SERVICE_BINDING, made), failure=facts.BINDING_FAILED)
 
 
 def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Decision:
@@ -144,7 +143,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
     found = [cleanup.keep(live, facts.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
         step = terms.change(api.API_SERVICE_BINDING, live, **body)
-        found.append(Decision(tasks=(Task((step,), facts.BINDING_FAILED),)))
+        found.append(writes(step, failure=facts.BINDING_FAILED))
     ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
         other = f"{manifest.get_text(ref, 'namespace')}/{manifest.get_text(ref, 'name')}"
@@ -201,8 +200,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         terms.deletion(api.API_SERVICE_EXPORT_REQUEST, live),
         Create(api.API_SERVICE_EXPORT_REQUEST, made),
     )
-    held = conditions.parse(manifest.get_list(live, "status", "conditions"))
-    ready = conditions.find(held, conditions.EXPORTS_READY)
+    ready = conditions.said(live, conditions.EXPORTS_READY)
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):

@@ -64,9 +64,8 @@ def claim(seen: Seen, terms: Terms) -> Decision:
         marks=Marks(seen.labels),
     )
     steps.append(Create(CLUSTER_BINDING, made))
-    held = conditions.parse(manifest.get_list(seen.app_cluster_binding, "status", "conditions"))
     waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
-    said = conditions.find(held, conditions.KONNECTOR_DEPLOYED) is not None
+    said = conditions.said(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
     return Decision(
         tasks=(Task(tuple(steps), facts.SPACE_FAILED),), conditions=() if said else (waiting,)
     )

@@ -28,7 +28,7 @@ from reconciler.blueprints.export import Scope
 from reconciler.core import conditions
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
-from reconciler.core.manifest import Manifest, get_list, is_deleting, name_of
+from reconciler.core.manifest import Manifest, is_deleting, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
 from reconciler.core.times import format_duration, format_time
 
@@ -182,6 +182,5 @@ def _service_namespaces(seen: Seen) -> Sequence[Condition]:
 
 def _mended(binding: Manifest, condition_type: str) -> Sequence[Condition]:
     """Say that a condition of ours holds, where it was ever said: originals have none of them."""
-    present = conditions.parse(get_list(binding, "status", "conditions"))
-    found = conditions.find(present, condition_type)
+    found = conditions.said(binding, condition_type)
     return [] if found is None else [conditions.true(condition_type)]

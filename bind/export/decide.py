@@ -16,7 +16,7 @@ what is accepted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -35,6 +35,7 @@ from reconciler.core.decision import (
     Task,
     deletion,
     preconditions_of,
+    writes,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
@@ -93,8 +94,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     name = manifest.name_of(seen.export)
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
-    present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
-    last = conditions.find(present, conditions.PROVIDER_IN_SYNC)
+    last = conditions.said(seen.export, conditions.PROVIDER_IN_SYNC)
     cause = conditions.PROVIDER_CRD_NOT_FOUND
     since = None
     if last is not None and (last.status, last.reason) == (conditions.FALSE, cause.reason):
@@ -102,9 +102,9 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     # A time ahead of our clock is no reason to wait longer than the grace.
     waited = max(now - (since or now), timedelta())
     if waited >= grace:
-        step = deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
         message = f"CustomResourceDefinition {name} stayed away for {format_duration(grace)}"
-        return Decision(tasks=(Task((step,)),), notes=(Note("ExportDeleted", message, "Warning"),))
+        going = writes(deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export))
+        return replace(going, notes=(Note("ExportDeleted", message, "Warning"),))
     message = (
         f"CustomResourceDefinition {name} is missing on the control plane; this export is deleted "
         f"when that lasts for {format_duration(grace)}"
@@ -196,9 +196,8 @@ def _sentence(offer: Sequence[Manifest]) -> str:
 
 def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
-    present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
     if seen.template is not None:
-        was_said = conditions.find(present, conditions.OFFERED) is not None
+        was_said = conditions.said(seen.export, conditions.OFFERED) is not None
         return [conditions.true(conditions.OFFERED)] if was_said else []
     if seen.unsure:
         return []
@@ -275,8 +274,7 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
 def _answered(seen: RequestView, age: timedelta) -> Decision:
     if age < LIFETIME:
         return Decision(again=LIFETIME - age)
-    step = deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, seen.request)
-    return Decision(tasks=(Task((step,)),))
+    return writes(deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, seen.request))
 
 
 def _unanswered(
@@ -335,8 +333,7 @@ def _not_offered(name: str, offered: Sequence[str]) -> str:
 
 def _refusal(seen: RequestView) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
-    present = conditions.parse(manifest.get_list(seen.request, "status", "conditions"))
-    last = conditions.find(present, conditions.EXPORTS_READY)
+    last = conditions.said(seen.request, conditions.EXPORTS_READY)
     cause = conditions.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
         return None

@@ -31,6 +31,7 @@ from reconciler.core.decision import (
     Task,
     deletion,
     modification,
+    writes,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
@@ -221,7 +222,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if manifest.is_deleting(live):
         return NOTHING
     if steps := _rights(seen, scope):
-        return Decision(tasks=(Task(steps),))
+        return writes(*steps)
     fields: dict[str, JSON] = {"namespace": chosen(seen)}
     tasks = (*_bounds(seen, bounds), *_marked(seen, live))
     return Decision(tasks=tasks, fields=fields, again=seen.counted.again)
@@ -262,7 +263,7 @@ def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     if name != seen.home.target:
         notes[keys.SPACE_UID] = manifest.uid_of(seen.space)
     made = Create(NAMESPACE, objects.namespace(name, marks=Marks(annotations=notes)))
-    return Decision(tasks=(Task((made, *_rights(seen, scope))),))
+    return writes(made, *_rights(seen, scope))
 
 
 def _is_leaving(mapping: Manifest | None) -> bool:
@@ -292,8 +293,7 @@ def _without_mapping(seen: Seen, now: datetime) -> Decision:
     if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN)
-    step = deletion(seen.cluster, NAMESPACE, live)
-    return Decision(tasks=(Task((step,)),))
+    return writes(deletion(seen.cluster, NAMESPACE, live))
 
 
 def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:

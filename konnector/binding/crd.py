@@ -238,19 +238,10 @@ def was_made(live: Manifest, *, space_uid: str) -> bool:
 
 def name_conflict(live: Manifest) -> str:
     """Return why the API server does not accept the CRD's names, or ""."""
-    if _condition(live, "NamesAccepted") != conditions.FALSE:
+    accepted = conditions.said(live, "NamesAccepted")
+    if accepted is None or accepted.status != conditions.FALSE:
         return ""
-    found = conditions.find(_conditions(live), "NamesAccepted")
-    return found.message if found and found.message else "another CRD has the same names"
-
-
-def _condition(live: Manifest, condition_type: str) -> str:
-    found = conditions.find(_conditions(live), condition_type)
-    return "" if found is None else found.status
-
-
-def _conditions(live: Manifest) -> conditions.Conditions:
-    return conditions.parse(get_list(live, "status", "conditions"))
+    return accepted.message or "another CRD has the same names"
 
 
 def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:

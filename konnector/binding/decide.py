@@ -18,7 +18,7 @@ from reconciler.api import is_established
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
-from reconciler.core.manifest import JSON, Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, name_of
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
 
@@ -121,7 +121,7 @@ def decide(seen: Seen) -> Decision:
     if is_deleting(seen.binding):
         return NOTHING
     plan = None if seen.stranger else seen.plan
-    held = {one.type: one for one in _held(seen.binding)}
+    held = {one.type: one for one in conditions.of(seen.binding)}
     told = tuple(_conditions(seen, plan, held))
     notes = (*_written(seen, plan), *_troubles(told, held))
     return Decision(_tasks(plan), told, _fields(seen), notes)
@@ -340,7 +340,3 @@ def _troubles(told: Iterable[Condition], held: Mapping[str, Condition]) -> Itera
             last is not None and last.says_the_same(one)
         ):
             yield Note(one.reason, one.message, "Warning")
-
-
-def _held(binding: Manifest) -> conditions.Conditions:
-    return conditions.parse(get_list(binding, "status", "conditions"))

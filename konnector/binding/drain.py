@@ -41,6 +41,7 @@ from reconciler.core.decision import (
     Task,
     deletion,
     modification,
+    writes,
 )
 from reconciler.core.manifest import (
     JSON,
@@ -173,8 +174,7 @@ def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
 def is_over(seen: Seen, decision: Decision) -> bool:
     """Tell whether a decision lets the binding itself go: nothing else is left to do."""
     itself = ref_of(seen.home, seen.kind, seen.binding)
-    steps = [step for task in decision.tasks for step in task.steps]
-    return any(isinstance(step, Patch) and step.ref == itself for step in steps)
+    return any(isinstance(step, Patch) and step.ref == itself for step in decision.steps)
 
 
 def freed(kind: Kind, instance: Manifest) -> Patch | None:
@@ -212,7 +212,7 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
     if drains:
         return _let_go(seen)
     held = [*finalizers_of(binding), keys.DRAIN]
-    return _one(_finalizers(seen.home, seen.kind, binding, held))
+    return writes(_finalizers(seen.home, seen.kind, binding, held), failure=DRAIN_FAILED)
 
 
 def _released(seen: Seen, now: datetime) -> Decision:
@@ -323,7 +323,7 @@ def _ends(seen: Seen) -> Decision:
 
 def _let_go(seen: Seen) -> Decision:
     step = unheld(seen.home, seen.kind, seen.binding)
-    return _one(step) if step else NOTHING
+    return writes(step, failure=DRAIN_FAILED) if step else NOTHING
 
 
 def _finalizers(home: str, kind: Kind, binding: Manifest, finalizers: Sequence[str]) -> Patch:
@@ -337,10 +337,6 @@ def _without(finalizers: Sequence[str], ours: str) -> list[str]:
 def _first(found: Sequence[Held]) -> str:
     kind, one = found[0]
     return ref_of("", kind, one).object + (" and others" if len(found) > 1 else "")
-
-
-def _one(step: Step) -> Decision:
-    return Decision(tasks=(Task((step,), DRAIN_FAILED),))
 
 
 def _batch(steps: Sequence[Step], what: str) -> Decision:

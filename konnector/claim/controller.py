@@ -13,7 +13,7 @@ from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from reconciler.core import manifest
-from reconciler.core.decision import Apply, Decision, Delete, Note
+from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
@@ -169,7 +169,8 @@ class Claims(PairedSync):
         while True:
             found = decide.decide(self.pair, seen)
             if isinstance(found, Decision):
-                held = await self._deletion_held(seen) if _deletes_copy(seen, found) else ""
+                leaves = seen.claim is not None and found.deletes
+                held = await self._deletion_held(seen) if leaves else ""
                 if not held:
                     return found, seen
                 seen = replace(seen, deletes_held=held)
@@ -314,14 +315,10 @@ class Claims(PairedSync):
 
         So it is with what an API server or a webhook of the provider changes back.
         """
-        steps = [step for task in decision.tasks for step in task.steps]
         copy = there.get(*seen.copy_place)
-        if seen.claim is None or copy is None or not any(isinstance(s, Apply) for s in steps):
+        if seen.claim is None or copy is None or not _applies(decision):
             return
-        again = decide.decide(self.pair, replace(seen, copy=copy))
-        if isinstance(again, Decision) and any(
-            isinstance(step, Apply) for task in again.tasks for step in task.steps
-        ):
+        if _applies(decide.decide(self.pair, replace(seen, copy=copy))):
             self._tried[seen.place] = self._state(seen.claim, copy)
 
     def _state(self, claim: Manifest, copy: Manifest) -> tuple[str, str]:
@@ -347,10 +344,8 @@ def _living(claim: Manifest) -> Sequence[str]:
     return (manifest.namespace_of(claim),) if stays else ()
 
 
-def _deletes_copy(seen: Seen, decision: Decision) -> bool:
-    """Tell whether the copy of a claim that is being deleted would go."""
-    steps = [step for task in decision.tasks for step in task.steps]
-    return seen.claim is not None and any(isinstance(one, Delete) for one in steps)
+def _applies(found: Decision | Read) -> bool:
+    return isinstance(found, Decision) and any(isinstance(step, Apply) for step in found.steps)
 
 
 def _denied(error: ClusterError) -> Note:

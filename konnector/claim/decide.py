@@ -33,6 +33,7 @@ from reconciler.core.decision import (
     modification,
     preconditions_of,
     unchanged,
+    writes,
 )
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
@@ -109,15 +110,15 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
     if not seen.claim_gone:
         return Read.CLAIM
     if orphan:
-        return _one(deletion(CONTROL_PLANE, pair.kind, copy))
-    return _one(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
+        return writes(deletion(CONTROL_PLANE, pair.kind, copy))
+    return writes(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
 
 
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
     """Make the claim first: a copy that is marked, and has none, is an orphan."""
     claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
     claim["metadata"] = {**manifest.get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
-    return _one(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
+    return writes(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
 
 
 def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
@@ -130,13 +131,13 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
         rest = [one for one in held if one != keys.SYNCER]
-        return _one(*_patch_claim(pair, claim, {"finalizers": rest}))
+        return writes(*_patch_claim(pair, claim, {"finalizers": rest}))
     if manifest.is_deleting(copy):
         return _decision(_status_down(pair, claim, copy))
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
         return Decision(notes=(note,))
-    return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+    return writes(deletion(CONTROL_PLANE, pair.kind, copy))
 
 
 def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
@@ -161,7 +162,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
     made_there = Create(pair.kind, made, CONTROL_PLANE)
     held = _patch_claim(pair, claim, _finalizer(claim))
-    return _one(*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
+    return writes(*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
 
 
 def _taken(seen: Seen) -> Note:
@@ -296,10 +297,6 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:
     """Return the patch of a claim's metadata; nothing where there is nothing to say."""
     return (modification(APP_CLUSTER, pair.kind, claim, metadata=metadata),) if metadata else ()
-
-
-def _one(*steps: Step) -> Decision:
-    return Decision(tasks=(Task(steps),))
 
 
 def _decision(*tasks: tuple[Step, ...]) -> Decision:

@@ -242,7 +242,7 @@ def report(seen: Seen, *, now: datetime) -> Decision:
         conditions.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
         conditions.INSTANCES_IN_SYNC: _orphans(seen),
     }
-    before = conditions.parse(manifest.get_list(seen.cluster_binding, "status", "conditions"))
+    before = conditions.of(seen.cluster_binding)
     said: list[Condition] = []
     notes: list[Note] = []
     for condition_type, problem in found.items():

@@ -7,7 +7,7 @@ backend makes of a mapping.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,9 +23,9 @@ from reconciler.core.decision import (
     Decision,
     Note,
     Patch,
-    Task,
     deletion,
     modification,
+    writes,
 )
 from reconciler.core.manifest import (
     JSON,
@@ -126,7 +126,7 @@ def _made(seen: Seen) -> Decision:
     marks = Marks(annotations=notes)
     kind = API_SERVICE_NAMESPACE
     made = build(kind, seen.name, namespace=seen.space, marks=marks, spec={})
-    return Decision(tasks=(Task((Create(kind, made, CONTROL_PLANE),)),))
+    return writes(Create(kind, made, CONTROL_PLANE))
 
 
 def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
@@ -141,10 +141,10 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     meant = seen.ended or has_ended(mapping)
     if not meant and not orphans.is_orphan(mapping):
         step = orphans.mark(CONTROL_PLANE, kind, mapping, seen.terms, seen.now)
-        return Decision(tasks=(Task((step,)),), again=_AGAIN)
+        return replace(writes(step), again=_AGAIN)
     if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
         return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)
-    return Decision(tasks=(Task((deletion(CONTROL_PLANE, kind, mapping),)),))
+    return writes(deletion(CONTROL_PLANE, kind, mapping))
 
 
 def _is_ending(namespace: Manifest) -> bool:
@@ -160,9 +160,7 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
         notes[keys.APP_CLUSTER_UID] = uid
     if seen.app_namespace is not None:
         notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
-    if not notes:
-        return NOTHING
-    return Decision(tasks=(Task((_noted(mapping, notes),)),))
+    return writes(_noted(mapping, notes)) if notes else NOTHING
 
 
 def _noted(mapping: Manifest, notes: Manifest) -> Patch:

@@ -126,7 +126,7 @@ class PermissionClaims(PairedSync):
         held = await self._is_held(seen, decision)
         if held is not None:
             return held
-        if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
+        if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
@@ -183,8 +183,7 @@ class PermissionClaims(PairedSync):
 
     async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
         """Return when to look again where something would be deleted that must not be, now."""
-        steps = [step for task in decision.tasks for step in task.steps]
-        first = next(iter(steps), None)
+        first = next(iter(decision.steps), None)
         if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
             return await self._stays_here(seen)
         return None

@@ -23,10 +23,10 @@ from reconciler.core.decision import (
     Note,
     Patch,
     Step,
-    Task,
     deletion,
     merge_diff,
     preconditions_of,
+    writes,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, ObjectKey, Ref
@@ -60,8 +60,7 @@ def decide(seen: Seen) -> Decision:
         return NOTHING
     if way is Way.CONFLICT:
         return _conflict(seen)
-    steps = _steps(seen, way)
-    return Decision(tasks=(Task(steps),)) if steps else NOTHING
+    return writes(*_steps(seen, way))
 
 
 def _lacks_content(seen: Seen, way: Way) -> bool:

@@ -273,7 +273,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
     """
     if is_deleting(seen.export):
         return NOTHING
-    held = conditions.parse(get_list(seen.export, "status", "conditions"))
+    held = conditions.of(seen.export)
     after = held
     for one in _own(seen):
         after = conditions.set_condition(after, one, now=now)
@@ -299,8 +299,7 @@ def _own(seen: ExportView) -> Iterable[Condition]:
         yield conditions.false(conditions.CONSUMER_SYNC_NOT_APPLICABLE, message)
         return
     yield conditions.true(conditions.CONNECTED)
-    told = conditions.parse(get_list(seen.binding, "status", "conditions"))
-    in_sync = conditions.find(told, conditions.SCHEMA_IN_SYNC)
+    in_sync = conditions.said(seen.binding, conditions.SCHEMA_IN_SYNC)
     if in_sync is None:
         message = (
             f"APIServiceBinding {name_of(seen.binding)} in the consumer cluster does not have a "
@@ -312,7 +311,7 @@ def _own(seen: ExportView) -> Iterable[Condition]:
 
 
 def _of_crd(crd: Manifest) -> Iterable[Condition]:
-    for one in conditions.parse(get_list(crd, "status", "conditions")):
+    for one in conditions.of(crd):
         if one.type != conditions.READY:
             true = one.status == conditions.TRUE
             yield replace(one, severity="" if true else conditions.ERROR)

@@ -12,7 +12,7 @@ from reconciler.apply.object_writer import ClusterWriter
 from reconciler.controller.fence import WriteFence
 from reconciler.core import conditions
 from reconciler.core.errors import Missing
-from reconciler.core.manifest import Manifest, get_list, get_text, name_of, namespace_of
+from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.health import Location, health_of
@@ -200,9 +200,7 @@ def _answer_to(request: Manifest | None) -> str:
     """Return what the backend says of a request."""
     if request is None:
         return "the request is gone"
-    found = conditions.find(
-        conditions.parse(get_list(request, "status", "conditions")), "ExportsReady"
-    )
+    found = conditions.said(request, "ExportsReady")
     if found is None or not found.reason:
         return "it has not answered the request; does it run?"
     return f"{found.reason}: {found.message}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.manifest import JSON, Manifest, get_list, get_text
 from reconciler.core.times import format_time
 
 TRUE: Final = "True"
@@ -144,6 +144,16 @@ def _urgency(condition: Condition) -> int:
 def ordered(conditions: Iterable[Condition]) -> Conditions:
     """Return the conditions as they are stored: Ready first, the others by type."""
     return tuple(sorted(conditions, key=lambda each: (each.type != READY, each.type)))
+
+
+def of(live: Manifest | None) -> Conditions:
+    """Return what the status of an object says, in its order."""
+    return parse(get_list(live, "status", "conditions"))
+
+
+def said(live: Manifest | None, condition_type: str) -> Condition | None:
+    """Return the condition of a type that an object has."""
+    return find(of(live), condition_type)
 
 
 def parse(items: Sequence[JSON]) -> Conditions:

@@ -15,7 +15,6 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     covers,
-    get_list,
     get_map,
     ref_of,
     resource_version_of,
@@ -113,9 +112,14 @@ class Decision:
     sums_up: bool = True
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all tasks."""
+        return tuple(step for task in self.tasks for step in task.steps)
+
+    @property
     def deletes(self) -> bool:
         """Whether anything is to be deleted."""
-        return any(isinstance(step, Delete) for task in self.tasks for step in task.steps)
+        return any(isinstance(step, Delete) for step in self.steps)
 
     @staticmethod
     def merge(decisions: Iterable["Decision"]) -> "Decision":
@@ -132,6 +136,11 @@ class Decision:
 
 
 NOTHING: Final = Decision()
+
+
+def writes(*steps: Step, failure: Cause | None = None) -> Decision:
+    """Return the decision to do these steps as one task; NOTHING without any."""
+    return Decision(tasks=(Task(steps, failure),)) if steps else NOTHING
 
 
 def preconditions_of(live: Manifest) -> dict[str, JSON]:
@@ -165,7 +174,7 @@ def status_patch(
 
     Conditions that the decision does not name stay as they are.
     """
-    present = conditions.parse(get_list(live, "status", "conditions"))
+    present = conditions.of(live)
     causes = {cause.type: conditions.false(cause, message) for cause, message in failed}
     decided = {each.type: each for each in decision.conditions} | causes
     after = present

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from reconciler import api
 from reconciler.core import conditions, names, times
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
-from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind
 from reconciler.core.times import moment
 from reconciler.fleet.values import Mode, UnitKey
@@ -277,7 +277,7 @@ def _has_own_time(condition: Condition) -> bool:
 
 
 def _conditions(manifest: Manifest | None) -> Conditions:
-    return conditions.parse(get_list(manifest, "status", "conditions"))
+    return conditions.of(manifest)
 
 
 def _not_after(time: datetime | None, now: datetime) -> datetime | None:

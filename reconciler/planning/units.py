@@ -173,9 +173,7 @@ def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
 
 
 def _waits_for(request: Manifest) -> str:
-    found = conditions.find(
-        conditions.parse(manifest.get_list(request, "status", "conditions")), "ExportsReady"
-    )
+    found = conditions.said(request, "ExportsReady")
     if found is None or not found.reason:
         return "the backend has not answered the request yet"
     return f"ExportsReady is {found.status}, {found.reason}: {found.message}"
