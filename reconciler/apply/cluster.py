@@ -20,7 +20,7 @@ from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError
 from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
-from reconciler.observe import unavailable
+from reconciler.observe import visits
 from reconciler.planning.changes import Action, Change
 
 OnOutcome = Callable[[Outcome], None]
@@ -59,7 +59,7 @@ async def run(job: Job) -> list[Outcome]:
     except Exception as error:
         known = {id(outcome.change) for outcome in worker.outcomes}
         rest = [line for line in job.lines if id(line) not in known]
-        worker.fail(rest, unavailable.defect(error).reason)
+        worker.fail(rest, visits.defect(error).reason)
     return worker.outcomes
 
 

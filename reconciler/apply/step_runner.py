@@ -128,10 +128,8 @@ class StepRunner:
             beat = api.heartbeat_of(await plane.read(self._heart(step)))
             if binding is None and beat is None and api.connected_of(export) is None:
                 return ""  # no konnector has ever come to this space
-            if (
-                api.liveness(beat, self.options.now(), timeout=api.SILENCE)
-                is not api.Liveness.ALIVE
-            ):
+            liveness = api.liveness(beat, self.options.now(), timeout=api.SILENCE)
+            if liveness is not api.Liveness.ALIVE:
                 last = "never" if beat is None else format_time(beat.time)
                 return f"the konnector does not answer (last heartbeat: {last})"
             return None

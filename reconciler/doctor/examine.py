@@ -23,8 +23,7 @@ from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace
-from reconciler.observe.reading import together
-from reconciler.observe.visits import Visit, Visits
+from reconciler.observe.visits import Visit, Visits, together
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io",

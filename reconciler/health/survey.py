@@ -28,8 +28,7 @@ from reconciler.health.verdict import (
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
-from reconciler.observe.reading import Incomplete, together
-from reconciler.observe.visits import Visit, Visits
+from reconciler.observe.visits import Incomplete, Visit, Visits, together
 
 _DEFAULTS: Final = Pace()
 _WIDTH: Final = 4  # CRDs of a cluster read at once; each takes a connection of its own

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from reconciler.core.live import ClusterState, Live, Questions, Unavailable, control_plane_ref_name
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.observe import read_scope, reads, unavailable
+from reconciler.observe import read_scope, reads
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Clusters, Pace, Visit, Visits
 
@@ -57,7 +57,7 @@ async def observe(
         }
     )
     asleep = {
-        cluster.name: unavailable.asleep(cluster.suspended)
+        cluster.name: _asleep(cluster.suspended)
         for cluster in chosen
         if cluster.suspended is not None
     }
@@ -71,7 +71,7 @@ async def observe(
         }
     )
     lost = {name: cluster for name, cluster in sought.items() if isinstance(cluster, Unavailable)}
-    return _with_those_behind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
+    return _with_thosebehind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
 
 
 async def answer(
@@ -106,7 +106,7 @@ async def answer(
         _answered(live.clusters, asked, at_app_cluster),
         _answered(live.leaving, asked, at_app_cluster),
     )
-    return _with_those_behind(fleet, Live(planes, apps, leaving), removed)
+    return _with_thosebehind(fleet, Live(planes, apps, leaving), removed)
 
 
 class _Observer:
@@ -197,16 +197,14 @@ def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
     return asked
 
 
-def _with_those_behind(
+def _with_thosebehind(
     fleet: Fleet, live: Live, removed: Mapping[str, RemovedCluster | Unavailable]
 ) -> Live:
     """Return `live`, in order, where what is behind an unseen control plane is unseen."""
 
     def judged(verdict: Verdict, plane: str) -> Verdict:
         of_plane = live.control_planes[plane]
-        return (
-            verdict if isinstance(of_plane, ClusterState) else unavailable.behind(plane, of_plane)
-        )
+        return verdict if isinstance(of_plane, ClusterState) else behind(plane, of_plane)
 
     apps = {
         name: judged(verdict, fleet.clusters[name].control_plane)
@@ -225,3 +223,13 @@ def _with_those_behind(
 async def _all(verdicts: Mapping[str, Awaitable[Verdict]]) -> dict[str, Verdict]:
     found = await asyncio.gather(*verdicts.values())
     return dict(zip(verdicts, found, strict=True))
+
+
+def _asleep(reason: str) -> Unavailable:
+    """Return the verdict on a suspended cluster, which is not read."""
+    return Unavailable(f"suspended: {reason}", "Remove spec.suspend from its document to go on")
+
+
+def behind(control_plane: str, why: Unavailable) -> Unavailable:
+    """Return the verdict on an app cluster whose control plane is unseen."""
+    return Unavailable(f"its control plane {control_plane} is unseen: {why.reason}", why.remedy)

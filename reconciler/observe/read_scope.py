@@ -1,4 +1,4 @@
-"""Decides which clusters are read, and how much of them: parts, or all that a snapshot holds.
+"""Decides which clusters are read, and what of them: parts, or all that a snapshot holds.
 
 Pure. App clusters that no document names any more are found by our labels, with the way to them
 (mapping.md 1, 9). A control plane holds as much for each of hundreds of clusters. What is decided
@@ -7,12 +7,13 @@ all clusters.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, APP_CLUSTER_BINDING
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
+from reconciler.core import manifest as m
 from reconciler.core.live import (
     ClusterState,
     Live,
@@ -21,11 +22,10 @@ from reconciler.core.live import (
     control_plane_ref_name,
     instances,
 )
-from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, namespace_of
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
 from reconciler.fleet import base_model
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
-from reconciler.observe import unavailable
 from reconciler.planning import placement
 from reconciler.planning.site import Index
 
@@ -33,7 +33,7 @@ from reconciler.planning.site import Index
 # more of them than clusters where bindings lead to several spaces, real ones or not.
 MANY_SPACES: Final = 16
 _MANY: Final = 8
-_CARRIERS: Final = (NAMESPACE, APP_CLUSTER_BINDING)
+_CARRIERS: Final = (refs.NAMESPACE, APP_CLUSTER_BINDING)
 _NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
 
 
@@ -102,11 +102,11 @@ def spaces(
     document = fleet.clusters[cluster]
     uids = {document.identity, app.uid if isinstance(app, ClusterState) else ""} - {""}
     own = {
-        name_of(namespace) for namespace in namespaces if _is_own(namespace, fleet, cluster, uids)
+        m.name_of(namespace) for namespace in namespaces if _is_own(namespace, fleet, cluster, uids)
     }
     own |= {document.adopt} - {""}
     # Where another document binds the same cluster, it is held back.
-    noted = {name_of(namespace) for namespace in namespaces if _notes(namespace, fleet, uids)}
+    noted = {m.name_of(namespace) for namespace in namespaces if _notes(namespace, fleet, uids)}
     if own:
         return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
@@ -119,7 +119,7 @@ def spaces(
 
 def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[str]) -> bool:
     """Compare the identity too: the cluster may have had another name."""
-    labels = labels_of(namespace)
+    labels = m.labels_of(namespace)
     if labels.get(keys.FLEET) != fleet.name:
         return False
     owner = labels.get(keys.CLUSTER, "")
@@ -130,14 +130,14 @@ def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[st
 
 def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
     """Tell whether a space of ours is for a cluster of one of these identities."""
-    ours = labels_of(namespace).get(keys.FLEET) == fleet.name
+    ours = m.labels_of(namespace).get(keys.FLEET) == fleet.name
     return ours and placement.recorded(namespace) in uids
 
 
 def _led_to(app: Index) -> Iterator[str]:
     """Anybody who may write kubeconfigs there may have written anything into them."""
     for secret in {placement.secret_of(binding) for binding in placement.bindings(app)}:
-        space = placement.leads_to(app.get(SECRET, *secret))
+        space = placement.leads_to(app.get(refs.SECRET, *secret))
         if space and not _NAMESPACE.problem_of(space):
             yield space
 
@@ -145,6 +145,65 @@ def _led_to(app: Index) -> Iterator[str]:
 def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
     """Return the count of every service bound in a cluster, and the export of every unit."""
     return Questions(in_use=frozenset(_in_use(fleet, live)), bodies=frozenset(_bodies(fleet, live)))
+
+
+def konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
+    """Return what a konnector's rights are made of where klutchctl writes them (mapping.md 3, 8).
+
+    A cluster that no document names may have them from before.
+    """
+    known = fleet.clusters.get(cluster)
+    deployed = _rights(names.KONNECTOR, names.KONNECTOR_CLUSTER_ROLE)
+    agentless = _rights(names.AGENTLESS_SERVICE_ACCOUNT, names.AGENTLESS_SERVICE_ACCOUNT)
+    if known is None:
+        return (*deployed, *agentless)
+    if fleet.control_planes[known.control_plane].mode is Mode.APP_CLUSTER_BINDING:
+        return agentless
+    return deployed if known.konnector.deploy else ()
+
+
+def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
+    return (
+        (refs.SERVICE_ACCOUNT, account),
+        (refs.CLUSTER_ROLE, role),
+        (refs.CLUSTER_ROLE_BINDING, role),
+    )
+
+
+def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces.
+
+    In the space of an AppClusterBinding it is the kubeconfig of an app cluster, whatever its
+    name: no plan needs that, and no role for klutchctl reads it.
+    """
+    for binding in bindings:
+        if keys.APP_CLUSTER_BINDING_NAME in m.labels_of(binding):
+            continue
+        if name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"):
+            yield "", name
+
+
+def secrets_of_app_cluster_bindings(
+    bindings: Iterable[Manifest], fleet: Fleet, control_plane: str
+) -> Iterator[tuple[str, str]]:
+    """Yield (namespace, name) of the app clusters' kubeconfigs: live ones of ours, and planned.
+
+    An AppClusterBinding that is none of ours may refer to what we have no right to read.
+    """
+    ours = {
+        cluster.app_cluster_binding: names.app_cluster_kubeconfig_secret(cluster.name)
+        for cluster in fleet.clusters.values()
+        if cluster.control_plane == control_plane
+        and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
+    }
+    yield from ((namespace, secret) for (namespace, _), secret in ours.items())
+    for binding in bindings:
+        identity = m.namespace_of(binding), m.name_of(binding)
+        if identity in ours or m.labels_of(binding).get(keys.FLEET) == fleet.name:
+            secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
+            namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+            if secret and namespace:
+                yield namespace, secret
 
 
 def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
@@ -158,7 +217,7 @@ def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
         plane = live.control_planes.get(planes.get(name, ""))
         if isinstance(verdict, ClusterState) and isinstance(plane, ClusterState):
             services = _names(plane, API_SERVICE_EXPORT) | _names(verdict, API_SERVICE_BINDING)
-            for service in services & _names(verdict, CRD):
+            for service in services & _names(verdict, refs.CRD):
                 resource, _, group = service.partition(".")
                 yield name, instances(group, resource)
 
@@ -168,25 +227,25 @@ def _bodies(fleet: Fleet, live: Live) -> Iterator[Ref]:
     for name, verdict in live.control_planes.items():
         if isinstance(verdict, ClusterState):
             for export in verdict.objects.get(API_SERVICE_EXPORT, ()):
-                if name_of(export) in units:
+                if m.name_of(export) in units:
                     place = control_plane_ref_name(name)
-                    yield Ref(place, API_SERVICE_EXPORT, namespace_of(export), name_of(export))
+                    yield Ref(place, API_SERVICE_EXPORT, m.namespace_of(export), m.name_of(export))
 
 
 def _names(seen: ClusterState, kind: Kind) -> set[str]:
-    return set(map(name_of, seen.objects.get(kind, ())))
+    return set(map(m.name_of, seen.objects.get(kind, ())))
 
 
 def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
     """Return (cluster, access) of every space and AppClusterBinding that lost its document."""
     return {
-        (name, annotations_of(carrier).get(keys.ACCESS, ""))
+        (name, m.annotations_of(carrier).get(keys.ACCESS, ""))
         for kind in _CARRIERS
         for carrier in live.objects.get(kind, ())
-        if labels_of(carrier).get(keys.FLEET) == fleet.name
-        and (name := labels_of(carrier).get(keys.CLUSTER, ""))
+        if m.labels_of(carrier).get(keys.FLEET) == fleet.name
+        and (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
         and name not in fleet.clusters
-        and keys.RELEASED not in annotations_of(carrier)
+        and keys.RELEASED not in m.annotations_of(carrier)
     }
 
 
@@ -195,5 +254,19 @@ def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavail
     known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})
     if not known or len({(access, access.secret and plane) for plane, access in known}) > 1:
-        return unavailable.contradictory(texts)
+        return _contradictory(texts)
     return RemovedCluster(name, *known[0])
+
+
+def _contradictory(accesses: Sequence[str]) -> Unavailable:
+    """Return the verdict on a leaving cluster whose annotations do not say one way to it."""
+    if not any(accesses):
+        return Unavailable(
+            "no document names it any more, and nothing says how to reach it",
+            "Bring its Cluster document back until its units are released",
+        )
+    return Unavailable(
+        f"no document names it any more, and it cannot be told how to reach it: "
+        f"{', '.join(repr(access) for access in accesses)}",
+        "Bring its Cluster document back until its units are released",
+    )

@@ -5,22 +5,26 @@ of a cluster beyond that. Secrets are read for an apply alone: who may plan hold
 anybody (trust.md T2).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from reconciler import api
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
-from reconciler.core.errors import NotServed
+from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.live import ClusterState
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, Ref
-from reconciler.fleet.values import Fleet, Mode
-from reconciler.observe import objects
-from reconciler.observe.reading import Reading, together
-from reconciler.observe.visits import Visit
+from reconciler.core.manifest import Manifest, identity_of, namespace_of, uid_of
+from reconciler.core.names import KUBE_SYSTEM
+from reconciler.core.refs import NAMESPACE, Kind, Ref
+from reconciler.fleet.values import Fleet
+from reconciler.kube.cluster import Listing, Reader
+from reconciler.observe import objects, read_scope
+from reconciler.observe.objects import observing
+from reconciler.observe.visits import NoIdentity, Visit, together
 
 _WHOLE: Final = (
     api.CLUSTER_BINDING,
@@ -31,13 +35,121 @@ _WHOLE: Final = (
 )
 _METADATA: Final = (api.API_SERVICE_EXPORT, refs.CRD)
 _SECRETS: Final = (names.KUBECONFIG, names.BINDER)
+_OURS: Final = frozenset({keys.KLUTCH_GROUP, keys.TEMPLATE_GROUP})
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The objects of a cluster, as read so far in one visit."""
+
+    def __init__(self, visit: Visit) -> None:
+        self.cluster: Reader = visit.reached.cluster
+        self._visit = visit
+        self._slots = asyncio.Semaphore(visit.width)
+        self._objects: dict[Kind, dict[tuple[str, str], Manifest]] = defaultdict(dict)
+        self._unserved: set[Kind] = set()
+
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        name: str = "",
+        labels: str = "",
+        metadata_only: bool = False,
+        within: Collection[str] | None = None,
+    ) -> None:
+        """Read all objects of a kind, or those of one name in whichever namespace.
+
+        With `within`, those in other namespaces are not looked at.
+        A Klutch kind that the cluster does not serve is known to be empty.
+        """
+        self._objects[kind] = self._objects[kind]
+        fields = f"metadata.name={name}" if name else ""
+
+        def read() -> Awaitable[Listing]:
+            return self.cluster.list(
+                kind, namespace=namespace, labels=labels, fields=fields, metadata_only=metadata_only
+            )
+
+        try:
+            found = await self.one(Ref(self.cluster.name, kind, namespace, name), read)
+        except NotServed:
+            if kind.group not in _OURS:
+                raise
+            self._unserved.add(kind)
+            return
+        self._keep(
+            kind, (item for item in found.items if within is None or namespace_of(item) in within)
+        )
+
+    async def get(
+        self, kind: Kind, name: str, *, namespace: str = "", metadata_only: bool = False
+    ) -> None:
+        """Read one object, which may be absent."""
+        self._objects[kind] = self._objects[kind]
+        ref = Ref(self.cluster.name, kind, namespace, name)
+        found = await self.one(ref, lambda: self.cluster.get(ref, metadata_only=metadata_only))
+        if found is not None:
+            self._keep(kind, (found,))
+
+    async def one(self, ref: Ref, read: Callable[[], Awaitable[T]]) -> T:
+        """Make any other read. It stays in `Visit.waiting` where it is cancelled."""
+        async with self._slots:
+            self._visit.waiting.append(ref.object)
+            try:
+                answer = await read()
+            except ClusterError:
+                self._visit.waiting.remove(ref.object)
+                raise
+            self._visit.waiting.remove(ref.object)
+            return answer
+
+    def take(self, earlier: ClusterState) -> None:
+        """Keep what was read of this cluster a moment ago."""
+        self._unserved |= earlier.unserved
+        for kind, items in earlier.objects.items():
+            self._objects[kind] |= ((identity_of(item), item) for item in items)
+
+    def of(self, kind: Kind) -> Sequence[Manifest]:
+        """Return the objects of a kind that were read so far, by namespace and name."""
+        found = self._objects.get(kind, {})
+        return tuple(found[key] for key in sorted(found))
+
+    def serves(self, kind: Kind) -> bool:
+        """Tell whether a kind was read, and the cluster serves it."""
+        return kind in self._objects and kind not in self._unserved
+
+    def seen(
+        self,
+        *,
+        bindings_cluster_scoped: bool = False,
+        silent: frozenset[str] = frozenset(),
+    ) -> ClusterState:
+        """Return all that was read. Raises NoIdentity."""
+        system = self._objects[NAMESPACE].get(("", KUBE_SYSTEM))
+        if system is None or not uid_of(system):
+            raise NoIdentity
+        return ClusterState(
+            uid=uid_of(system),
+            address=self._visit.reached.address,
+            objects={kind: self.of(kind) for kind in sorted(self._objects)},
+            unserved=frozenset(self._unserved),
+            bindings_cluster_scoped=bindings_cluster_scoped,
+            silent=silent,
+        )
+
+    def _keep(self, kind: Kind, items: Iterable[Manifest]) -> None:
+        kept = observing(kind)
+        self._objects[kind] |= {identity_of(item): kept(item) for item in items}
 
 
 async def control_plane(
     visit: Visit, fleet: Fleet, name: str, *, credentials: bool
 ) -> ClusterState:
     """Read all of a control plane; `credentials`: also the Secrets with kubeconfigs."""
-    reading = _reading(visit)
+    reading = Reading(visit)
     # The first read also shows whether the cluster answers at all.
     await reading.list(refs.NAMESPACE, metadata_only=True)
     async with visit.turn.slot():
@@ -48,7 +160,7 @@ async def control_plane(
         )
         if credentials:
             await _secrets_of_control_plane(reading, fleet, name)
-    return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
+    return reading.seen(silent=_silent_spaces(reading))
 
 
 async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
@@ -56,7 +168,7 @@ async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
 
     As with `spaces`, the rights to read all are enough.
     """
-    reading = _reading(visit)
+    reading = Reading(visit)
     await reading.list(refs.NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
     ours = f"{keys.FLEET}={fleet.name}"
     async with visit.turn.slot():
@@ -68,26 +180,26 @@ async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
             # Whichever of them may own a CRD in an app cluster.
             reading.list(api.API_SERVICE_BINDING),
         )
-    return reading.seen(visit.reached.address)
+    return reading.seen()
 
 
 async def spaces(
     visit: Visit, shared: ClusterState, spaces: Iterable[str], *, credentials: bool
 ) -> ClusterState:
     """Read what is in some binding spaces, beside the part that was read already."""
-    reading = _reading(visit)
+    reading = Reading(visit)
     reading.take(shared)
     ordered = sorted(spaces)
     async with visit.turn.slot():
         await together(*(_space(reading, space) for space in ordered))
         if credentials:
             await together(*(_secrets_of_space(reading, space) for space in ordered))
-    return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
+    return reading.seen(silent=_silent_spaces(reading))
 
 
 async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> ClusterState:
     """Read an app cluster; `credentials`: also kubeconfigs of konnectors and tokens beside them."""
-    reading = _reading(visit)
+    reading = Reading(visit)
     bind = names.KLUTCH_NAMESPACE
     await reading.get(refs.NAMESPACE, names.KUBE_SYSTEM)
     async with visit.turn.slot():
@@ -99,13 +211,13 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
             reading.list(refs.CRD, metadata_only=True),
             *(
                 reading.get(kind, object_name, namespace=bind if kind.namespaced else "")
-                for kind, object_name in _konnector_objects(fleet, name)
+                for kind, object_name in read_scope.konnector_objects(fleet, name)
             ),
         )
         if credentials:
             await reading.list(refs.SECRET, namespace=bind)
         cluster_scoped = await _binds_cluster_scoped(reading)
-    return reading.seen(visit.reached.address, bindings_cluster_scoped=cluster_scoped)
+    return reading.seen(bindings_cluster_scoped=cluster_scoped)
 
 
 async def answers(
@@ -114,7 +226,7 @@ async def answers(
     """Read what planning asked of a cluster: how many objects of a kind, and whole exports."""
     kinds = sorted(question for question in questions if isinstance(question, Kind))
     refs = sorted(question for question in questions if isinstance(question, Ref))
-    reading = _reading(visit)
+    reading = Reading(visit)
     async with visit.turn.slot():
         counts = await together(*(_count(reading, kind) for kind in kinds))
         bodies = await together(*(_export_body(reading, ref) for ref in refs))
@@ -125,10 +237,6 @@ async def answers(
     )
 
 
-def _reading(visit: Visit) -> Reading:
-    return Reading(visit.reached.cluster, width=visit.width, waiting=visit.waiting)
-
-
 async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
     spaces = {
@@ -137,8 +245,10 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
     await together(*(reading.list(refs.SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
-        *_by_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
-        *_by_app_cluster_bindings(reading.of(api.APP_CLUSTER_BINDING), fleet, name),
+        *read_scope.secrets_of_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
+        *read_scope.secrets_of_app_cluster_bindings(
+            reading.of(api.APP_CLUSTER_BINDING), fleet, name
+        ),
     }
     further = sorted(referenced - known)
     await together(
@@ -165,7 +275,11 @@ async def _secrets_of_space(reading: Reading, space: str) -> None:
         binding for binding in reading.of(api.CLUSTER_BINDING) if m.namespace_of(binding) == space
     ]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
-    named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
+    named = (
+        {*_SECRETS, *(name for _, name in read_scope.secrets_of_cluster_bindings(bindings))}
+        if is_ours
+        else ()
+    )
     # That they were asked for has to be known also where none is.
     await together(
         reading.list(refs.SECRET, namespace=space, name=names.KUBECONFIG, within=()),
@@ -228,62 +342,3 @@ async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:
     """Return an export as `ClusterState.bodies` has it, or None where it is absent."""
     found = await reading.one(ref, lambda: reading.cluster.get(ref))
     return None if found is None else objects.export_body(ref.kind, found)
-
-
-def _konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
-    """Return what a konnector's rights are made of where klutchctl writes them (mapping.md 3, 8).
-
-    A cluster that no document names may have them from before.
-    """
-    known = fleet.clusters.get(cluster)
-    deployed = _rights(names.KONNECTOR, names.KONNECTOR_CLUSTER_ROLE)
-    agentless = _rights(names.AGENTLESS_SERVICE_ACCOUNT, names.AGENTLESS_SERVICE_ACCOUNT)
-    if known is None:
-        return (*deployed, *agentless)
-    if fleet.control_planes[known.control_plane].mode is Mode.APP_CLUSTER_BINDING:
-        return agentless
-    return deployed if known.konnector.deploy else ()
-
-
-def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
-    return (
-        (refs.SERVICE_ACCOUNT, account),
-        (refs.CLUSTER_ROLE, role),
-        (refs.CLUSTER_ROLE_BINDING, role),
-    )
-
-
-def _by_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces.
-
-    In the space of an AppClusterBinding it is the kubeconfig of an app cluster, whatever its
-    name: no plan needs that, and no role for klutchctl reads it.
-    """
-    for binding in bindings:
-        if keys.APP_CLUSTER_BINDING_NAME in m.labels_of(binding):
-            continue
-        if name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"):
-            yield "", name
-
-
-def _by_app_cluster_bindings(
-    bindings: Iterable[Manifest], fleet: Fleet, control_plane: str
-) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of the app clusters' kubeconfigs: live ones of ours, and planned.
-
-    An AppClusterBinding that is none of ours may refer to what we have no right to read.
-    """
-    ours = {
-        cluster.app_cluster_binding: names.app_cluster_kubeconfig_secret(cluster.name)
-        for cluster in fleet.clusters.values()
-        if cluster.control_plane == control_plane
-        and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
-    }
-    yield from ((namespace, secret) for (namespace, _), secret in ours.items())
-    for binding in bindings:
-        identity = m.namespace_of(binding), m.name_of(binding)
-        if identity in ours or m.labels_of(binding).get(keys.FLEET) == fleet.name:
-            secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
-            namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
-            if secret and namespace:
-                yield namespace, secret

@@ -8,18 +8,16 @@ No failure of one cluster, not even a defect in its reader, holds back or alters
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from reconciler.core.errors import ClusterError, ConfigError
-from reconciler.core.live import Unavailable
+from reconciler.core.errors import ClusterError, ConfigError, Forbidden, Unauthorized, Unreachable
+from reconciler.core.live import Address, Unavailable
 from reconciler.fleet.values import Access
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
-from reconciler.observe import unavailable
-from reconciler.observe.reading import Incomplete, NoIdentity
 
 T = TypeVar("T")
 
@@ -29,6 +27,7 @@ _PLANE_WIDTH: Final = 8
 _CLUSTER_WIDTH: Final = 1
 WIDE: Final = 256  # clusters with open connections at once; each may be a few files
 SLOT_SECONDS: Final = 2.0
+_NAMED: Final = 5  # refused reads in one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,18 @@ class Clusters(Protocol):
     async def close(self, name: str) -> None:
         """Give the connections of a cluster (a `Ref.cluster`) back."""
         ...
+
+
+class Incomplete(Exception):
+    """Some reads of one cluster failed, in the order in which they were asked for."""
+
+    def __init__(self, errors: Sequence[ClusterError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(map(str, errors)))
+
+
+class NoIdentity(Exception):
+    """There is no namespace kube-system, so nothing tells this cluster from another."""
 
 
 class ReadSlots:
@@ -111,7 +122,7 @@ class ReadTurn:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One cluster while it is read, with `width` reads at once.
+    """One cluster while it is read, with `width` reads at once: each takes a connection of its own.
 
     `waiting` names the reads that have no answer yet.
     """
@@ -175,21 +186,105 @@ class Visits:
                 reached = await reach()
                 return await read(Visit(reached, turn, width, waiting))
         except TimeoutError:
-            return unavailable.late(waiting, self._timeout)
+            return _late(waiting, self._timeout)
         except Exception as error:
             return _verdict(error, access, reached)
+
+
+async def together(*reads: Awaitable[T]) -> list[T]:
+    """Make the reads at once and wait for all, so that every one that fails can be named.
+
+    Raises Incomplete. A failure that is not a cluster's is raised as it is.
+    """
+    answers: list[T] = []
+    errors: list[ClusterError] = []
+    for outcome in await asyncio.gather(*reads, return_exceptions=True):
+        if isinstance(outcome, ClusterError):
+            errors.append(outcome)
+        elif isinstance(outcome, BaseException):
+            raise outcome
+        else:
+            answers.append(outcome)
+    if errors:
+        raise Incomplete(errors)
+    return answers
 
 
 def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unavailable:
     address = reached.address if reached else None
     match error:
         case ConfigError():
-            return unavailable.unusable(error, access)
+            return _unusable(error, access)
         case ClusterError():
-            return unavailable.failed([error], access, address)
+            return failed([error], access, address)
         case Incomplete():
-            return unavailable.failed(error.errors, access, address)
+            return failed(error.errors, access, address)
         case NoIdentity():
-            return unavailable.nameless(access)
+            return _nameless(access)
         case _:
-            return unavailable.defect(error)
+            return defect(error)
+
+
+def _unusable(error: ConfigError, access: Access) -> Unavailable:
+    """Return the verdict on a cluster that there is no way to."""
+    remedy = f"Mend {access}, or spec.access of this cluster's document"
+    return Unavailable(f"cannot be reached by {access}: {error}", error.hint or remedy)
+
+
+def failed(errors: Sequence[ClusterError], access: Access, address: Address | None) -> Unavailable:
+    """Return the verdict on a cluster where these reads failed; there is at least one.
+
+    All that is forbidden is named, so that the rights can be granted at once. Of other failures
+    the first says it all.
+    """
+    refused = [error for error in errors if isinstance(error, Forbidden)]
+    named = [_sentence(error) for error in refused or errors[:1]]
+    more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    server = address.server if address else "the API server"
+    return Unavailable("; ".join(named[:_NAMED]) + more, _remedy(refused or errors, access, server))
+
+
+def _late(waiting: Sequence[str], seconds: float) -> Unavailable:
+    """Return the verdict on a cluster whose time was up while these reads had no answer."""
+    reads = ", ".join(sorted(set(waiting))) or "the connection"
+    return Unavailable(
+        f"not read completely in {seconds:g} s: no answer yet to {reads}",
+        "Find out why the API server answers so slowly, or raise --timeout",
+    )
+
+
+def _nameless(access: Access) -> Unavailable:
+    """Return the verdict on a cluster without an identity."""
+    return Unavailable(
+        "it has no namespace kube-system, whose uid identifies a cluster",
+        f"Check that {access} leads to a Kubernetes API server",
+    )
+
+
+def defect(error: Exception) -> Unavailable:
+    """Return the verdict on a cluster whose reader broke. The text of `error` may hold anything."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "?" if trace is None else f"{trace.tb_frame.f_globals['__name__']}:{trace.tb_lineno}"
+    return Unavailable(
+        f"unexpected {type(error).__name__} at {place}: this is a defect of klutchctl",
+        "Report it with this line; the other clusters are not affected",
+    )
+
+
+def _sentence(error: ClusterError) -> str:
+    return f"{error.verb} {error.ref.object}: {error.message}"
+
+
+def _remedy(errors: Sequence[ClusterError], access: Access, server: str) -> str:
+    match errors[0]:
+        case Forbidden():
+            rights = sorted({f"{error.verb} {error.ref.kind.resource}" for error in errors})
+            return f"Grant the user of {access}: {', '.join(rights)}"
+        case Unauthorized():
+            return f"Renew the credentials of {access}"
+        case Unreachable():
+            return f"Check that {server} runs, and that it can be reached from here"
+        case _:
+            return f"Check that {server} is the right API server"

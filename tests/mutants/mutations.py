@@ -331,7 +331,7 @@ BACKEND: Final = (
         r"standing is \w+\.TAKEN",
         "the deletion of one AppClusterBinding empties the space of another",
         _BIND,
-        then=r"return _let_go",
+        then=r"return _unheld",
     ),
     _guard(
         "found-space-goes",
@@ -351,8 +351,8 @@ BACKEND: Final = (
     Mutation(
         "future-heartbeats",
         "bind",
-        r"return liveness\(",
-        "return beat is not None or liveness(",
+        r"return api\.liveness\(",
+        "return beat is not None or api.liveness(",
         "a konnector that lies about time is waited for, for ever",
         (_BIND,),
     ),
@@ -489,7 +489,7 @@ APPLY: Final = (
     _guard(
         "silent-konnector",
         "reconciler/apply",
-        r"liveness\(beat, self\.options\.now\(\), timeout=SILENCE\) is not Liveness\.ALIVE",
+        r"liveness is not api\.Liveness\.ALIVE",
         "a dead konnector is not told of",
         f"{_APPLY}_faults.py",
     ),
@@ -552,7 +552,7 @@ OBSERVE: Final = (
     Mutation(
         "released-clusters-leave",
         "reconciler/observe",
-        r"\s+and keys\.RELEASED not in annotations_of\(carrier\)",
+        r"\s+and keys\.RELEASED not in m\.annotations_of\(carrier\)",
         "",
         "a cluster that was released leaves again",
         ("tests/unit/observe",),
@@ -562,8 +562,8 @@ COMMANDS: Final = (
     Mutation(
         "silent-is-healthy",
         "reconciler/health",
-        r"case Liveness\.SILENT:",
-        "case Liveness.SILENT if False:",
+        r"case api\.Liveness\.SILENT:",
+        "case api.Liveness.SILENT if False:",
         "`status` calls a unit healthy whose konnector is dead",
         ("tests/unit/health",),
     ),
