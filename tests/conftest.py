@@ -21,9 +21,8 @@ import pytest_asyncio
 from hypothesis import settings
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.servers import Program
-from klutchctl.sandbox.state import Role
+from klutchctl.sandbox.state import Layout, Role, layout_of
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, uid_of
@@ -87,7 +86,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _layout(home: Path) -> Layout:
-    return named("tests", state_home=home)
+    return layout_of("tests", state_home=home)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

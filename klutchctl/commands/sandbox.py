@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from klutchctl.sandbox.components import Kit
-    from klutchctl.sandbox.layout import Layout
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.servers import Program
-    from klutchctl.sandbox.state import State, Wanted
+    from klutchctl.sandbox.state import Layout, State, Wanted
     from klutchctl.sandbox.suite import Suite
 
 app = typer.Typer(
@@ -28,11 +27,11 @@ app = typer.Typer(
 
 
 def _checked(name: str) -> str:
-    from klutchctl.sandbox import layout
+    from klutchctl.sandbox.state import check_name
     from reconciler.core.errors import ConfigError
 
     try:
-        layout.check_name(name)
+        check_name(name)
     except ConfigError as error:
         raise typer.BadParameter(f"{error.message}. {error.hint}") from error
     return name
@@ -86,12 +85,13 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
-    from klutchctl.sandbox import layout, lifecycle, processes
+    from klutchctl.sandbox import lifecycle, processes
     from klutchctl.sandbox import services as beside
+    from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
     chosen = processes.port_range(settings.environ.get(processes.PORTS_VARIABLE, ""))
-    place = layout.named(name, state_home=settings.state_home)
+    place = layout_of(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
     if wanted is not None:
         lifecycle.check(place, wanted)
@@ -134,10 +134,11 @@ def down(
     ] = False,
 ) -> int:
     """Stop the clusters. Their data stays, unless you say --delete."""
-    from klutchctl.sandbox import layout, lifecycle
+    from klutchctl.sandbox import lifecycle
+    from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
-    place = layout.named(name, state_home=settings.state_home)
+    place = layout_of(name, state_home=settings.state_home)
     stopped = lifecycle.down(place, delete=delete, progress=_progress(settings))
     ended = f"{stopped} processes stopped" if stopped else "no process to stop"
     typer.echo(f"Sandbox {name}: {ended}")
@@ -155,10 +156,11 @@ def status(
     """Show the clusters and their health. Exit code 0 says that all is well, 1 that it is not."""
     import time
 
-    from klutchctl.sandbox import layout, lifecycle, report
+    from klutchctl.sandbox import lifecycle, report
+    from klutchctl.sandbox.state import layout_of
     from reconciler.core.errors import HostError
 
-    place = layout.named(name, state_home=of(context).state_home)
+    place = layout_of(name, state_home=of(context).state_home)
     found = lifecycle.status(place)
     if found is None:
         raise HostError(

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import (
     HttpProbe,
@@ -19,7 +18,7 @@ from klutchctl.sandbox.servers import (
     Probe,
     Server,
 )
-from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.state import Component, Layout, Services
 from klutchctl.sandbox.suite import Program, Suite
 
 NAMESPACE: Final = "crossplane-system"

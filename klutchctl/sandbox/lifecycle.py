@@ -18,12 +18,11 @@ from klutchctl.sandbox import (
     state,
 )
 from klutchctl.sandbox.components import Kit
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
 from klutchctl.sandbox.startup import STOP_GRACE
-from klutchctl.sandbox.state import Member, Services, State, Wanted
+from klutchctl.sandbox.state import Layout, Member, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection

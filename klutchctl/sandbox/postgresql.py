@@ -19,9 +19,9 @@ import psutil
 from klutchctl import files
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.components import PostgresqlPlace
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Owner
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
 
 _NEEDED: Final = ("postgres", "initdb", "pg_dump", "pg_restore")

@@ -24,8 +24,8 @@ from typing import Final
 
 import psutil
 
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Owner, Program, Server
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import ConfigError, HostError
 
 _PROGRAMS: Final = frozenset(Program)

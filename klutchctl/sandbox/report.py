@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO, Final, Protocol
 
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Program, Server
-from klutchctl.sandbox.state import State
+from klutchctl.sandbox.state import Layout, State
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
 _FORMAT_VERSION: Final = "1.1"

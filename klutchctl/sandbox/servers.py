@@ -8,8 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.state import Member, State
+from klutchctl.sandbox.state import Layout, Member, State
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _AUDIT_MEGABYTES: Final = 4_096

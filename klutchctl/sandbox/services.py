@@ -20,10 +20,9 @@ from klutchctl.sandbox import (
 )
 from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.go_build import CRDS
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
-from klutchctl.sandbox.state import Component, State
+from klutchctl.sandbox.state import Component, Layout, State
 from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_map, put

@@ -14,7 +14,6 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import (
@@ -25,6 +24,7 @@ from klutchctl.sandbox.servers import (
     Probe,
     Server,
 )
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
 
 STOP_GRACE: Final = 20.0

@@ -19,7 +19,7 @@ from typing import Final
 import psutil
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.state import Layout
 from reconciler import api
 from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request

@@ -18,7 +18,7 @@ import orjson
 import uvloop
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.state import Layout
 from reconciler.blueprints.objects import build
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE
 from reconciler.kube.client import KubeCluster

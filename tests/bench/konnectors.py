@@ -27,7 +27,7 @@ import uvloop
 import yaml
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.state import Layout
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from klutchctl.sandbox import binaries, lifecycle, recipes, state
-from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program, Tuning
+from klutchctl.sandbox.state import Layout, layout_of
 from klutchctl.settings import Settings
 from tests.support.quiet import Quiet
 
@@ -27,7 +27,7 @@ def programs() -> Mapping[Program, Path]:
 @contextmanager
 def sandbox(home: Path, *, app_clusters: int = 0, audit: bool = False) -> Iterator[Layout]:
     """Run a control plane and app clusters, whose audit logs hold every write if asked for."""
-    layout = named("bench", state_home=home)
+    layout = layout_of("bench", state_home=home)
     tuning = Tuning(fsync=False, audit=audit)
     plan = lifecycle.Plan(programs(), state.app_clusters(app_clusters), tuning=tuning)
     try:

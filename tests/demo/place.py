@@ -12,10 +12,9 @@ import yaml
 
 from klutchctl import files
 from klutchctl.sandbox import lifecycle, processes, startup
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import Member, Role
+from klutchctl.sandbox.state import Layout, Member, Role
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 

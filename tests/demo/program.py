@@ -23,8 +23,8 @@ import uvloop
 
 from klutchctl import files
 from klutchctl.entry import ExitCode
-from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.report import Lines
+from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
@@ -285,7 +285,7 @@ def run(make: int) -> None:
     """
     interrupt_once()
     end_with_make(make)
-    place = Place(named(NAME, state_home=Settings(os.environ).state_home))
+    place = Place(layout_of(NAME, state_home=Settings(os.environ).state_home))
     folder = place.layout.root.parent
     files.private_folder(folder)
     with files.exclusive(folder / f".{NAME}.demo.lock", "the demo", Lines(sys.stdout)):

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from klutchctl.render.problems import Findings
 from klutchctl.sandbox import servers
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Health
 from klutchctl.sandbox.report import Status as SandboxStatus
-from klutchctl.sandbox.state import Member, Role
+from klutchctl.sandbox.state import Layout, Member, Role
 from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply import NotReady, Outcome, Report, Status
 from reconciler.core.decision import FieldChange

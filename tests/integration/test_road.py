@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
@@ -101,7 +101,7 @@ async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(Settings(os.environ).cache_home))
         patch.setenv("XDG_STATE_HOME", str(home))
-        place = Place(named(NAME, state_home=home))
+        place = Place(layout_of(NAME, state_home=home))
         try:
             await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
             async with (

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Program
+from klutchctl.sandbox.state import Layout
 from reconciler.core.refs import CRD, NAMESPACE, Ref
 from tests.support.eventually import eventually
 from tests.support.machines import furnished

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.servers import Program
-from klutchctl.sandbox.state import Role, Wanted
+from klutchctl.sandbox.state import Role, Wanted, layout_of
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
@@ -190,7 +189,7 @@ async def app_clusters(
     state_home: Path, programs: Mapping[Program, Path], *contexts: str
 ) -> AsyncIterator[tuple[LiveCluster, ...]]:
     """Start app clusters in a sandbox of their own, which no other test uses."""
-    layout = named("captures", state_home=state_home)
+    layout = layout_of("captures", state_home=state_home)
     wanted = [Wanted(context, Role.APP_CLUSTER) for context in contexts]
     plan = lifecycle.Plan(programs, wanted, tuning=clusters.TUNING)
     async with contextlib.AsyncExitStack() as stack:

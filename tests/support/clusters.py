@@ -12,9 +12,8 @@ import psutil
 
 from klutchctl.sandbox import lifecycle, manifests, processes, servers
 from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Program, Tuning
-from klutchctl.sandbox.state import Member, app_clusters
+from klutchctl.sandbox.state import Layout, Member, app_clusters
 from reconciler.core.manifest import get_text
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection

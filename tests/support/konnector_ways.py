@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.state import Layout
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klutchctl.sandbox import components, lifecycle, processes, servers
-from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.servers import NORMAL, Program
+from klutchctl.sandbox.state import Layout, layout_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
 
@@ -33,7 +33,7 @@ class Machine:
     environ: Mapping[str, str]
 
     def layout(self, name: str = "default") -> Layout:
-        return named(name, state_home=self.home / "state")
+        return layout_of(name, state_home=self.home / "state")
 
     async def start(self, *arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

@@ -15,8 +15,7 @@ from klutchctl import files
 from klutchctl.sandbox import components, lifecycle, processes, startup
 from klutchctl.sandbox import postgresql as sandboxed
 from klutchctl.sandbox.components import Kit, PostgresqlPlace
-from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.state import Component, Layout, Services, layout_of
 from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from tests.support.quiet import Quiet
@@ -62,7 +61,7 @@ class Server:
 def served() -> Iterator[Server]:
     """Run a server for the length of the block; it leaves nothing behind."""
     with tempfile.TemporaryDirectory(prefix="klutchctl-postgresql-") as home:
-        layout = named("postgresql", state_home=Path(home))
+        layout = layout_of("postgresql", state_home=Path(home))
         place = _found(layout)
         try:
             yield _started(layout, place)

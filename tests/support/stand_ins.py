@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import HttpsProbe, Program, Server
+from klutchctl.sandbox.state import Layout
 
 NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
 SLEEPS = "import signal; print('up', flush=True); signal.pause()"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from klutchctl.sandbox import components, processes
 from klutchctl.sandbox.components import Kit, PostgresqlPlace
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
-from klutchctl.sandbox.state import Component, Services
+from klutchctl.sandbox.state import Component, Layout, Services
 from klutchctl.sandbox.suite import Program, Suite
 
 LAYOUT = Layout(Path("/state/box"))

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from klutchctl.sandbox import servers
-from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.servers import NORMAL, Program, Tuning
-from klutchctl.sandbox.state import Member, Role, State
+from klutchctl.sandbox.state import Layout, Member, Role, State, layout_of
 from reconciler.core.errors import ConfigError
 
 LAYOUT = Layout(Path("/state/klutchctl/sandbox/default"))
@@ -63,7 +62,7 @@ NAMES = {
 @pytest.mark.parametrize(("name", "usable"), NAMES.values(), ids=NAMES.keys())
 def test_sandbox_names(name, usable):
     if usable:
-        assert named(name, state_home=Path("/state")).root == LAYOUT.root.parent / name
+        assert layout_of(name, state_home=Path("/state")).root == LAYOUT.root.parent / name
     else:
         with pytest.raises(ConfigError, match="--name"):
-            named(name, state_home=Path("/state"))
+            layout_of(name, state_home=Path("/state"))

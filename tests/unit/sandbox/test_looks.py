@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from klutchctl.sandbox import lifecycle, processes, report, servers, startup
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.report import Health, Lines, Status, Terminal
 from klutchctl.sandbox.servers import NORMAL
-from klutchctl.sandbox.state import Member, Role, State
+from klutchctl.sandbox.state import Layout, Member, Role, State
 from reconciler.core.errors import ConfigError, HostError
 
 LAYOUT = Layout(Path("/state/default"))

@@ -12,8 +12,8 @@ from klutchctl import main
 from klutchctl.entry import ExitCode
 from klutchctl.sandbox import lifecycle, postgresql, processes
 from klutchctl.sandbox.components import PostgresqlPlace
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Owner
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.quiet import Quiet

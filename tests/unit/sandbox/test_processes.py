@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Decision, Observed
 from klutchctl.sandbox.servers import Launch, LifeProbe, Owner, Program, Server
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.stand_ins import NOWHERE, SLEEPS, stand_in

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from klutchctl.sandbox import processes, startup
-from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import HttpProbe, LifeProbe, PostgresqlProbe, Program
+from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.quiet import Quiet
