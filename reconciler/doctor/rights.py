@@ -18,7 +18,7 @@ from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names, refs
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.fleet import common_manifests, values
+from reconciler.fleet import values, wanted
 
 
 class Task(StrEnum):
@@ -93,7 +93,7 @@ def scope_of(
             for name in whole
         ),
         secrets=frozenset(secret[0] for secret in accesses if secret is not None),
-        claimed=frozenset(one for unit in units for one in common_manifests.claimed(unit)),
+        claimed=frozenset(one for unit in units for one in wanted.claimed(unit)),
         named=frozenset(name for unit in units for one in unit.claims for name in one.namespaces),
         deploys=bool(whole) or any(one.konnector.deploy for one in chosen.values()),
         full=any(one.konnector.rbac is values.Rbac.FULL for one in chosen.values()),

@@ -10,9 +10,9 @@ from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, SECRET, GroupResource, Ref
-from reconciler.fleet.compile import Wanted, unit_objects
+from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.values import Claim, Unit
-from reconciler.fleet.wanted import Placement
+from reconciler.fleet.wanted import Placement, Wanted
 from reconciler.planning import permission_claims
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
 from reconciler.planning.objects import before_digest, draft_of, obstacle, owned_changes, sealed

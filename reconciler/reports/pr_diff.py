@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from reconciler.core.decision import FieldChange, pointer
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
-from reconciler.fleet import common_manifests
+from reconciler.fleet import wanted
 from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.models import FleetDocument
@@ -310,10 +310,8 @@ def _list_differences(
 
 
 def _claimed(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> Effect:
-    than = common_manifests.wire_claims(before, ())
-    if any(
-        permission_claims.is_wider(claim, than) for claim in common_manifests.wire_claims(after, ())
-    ):
+    than = wanted.wire_claims(before, ())
+    if any(permission_claims.is_wider(claim, than) for claim in wanted.wire_claims(after, ())):
         return Effect.WIDEN
     then, now = (sorted(map(_unjudged, some)) for some in (before, after))
     return Effect.CHANGE if not any(now) or then == now else Effect.RIGHTS

@@ -17,9 +17,9 @@ from reconciler.core import keys, names
 from reconciler.core.live import Address
 from reconciler.core.refs import CRD, DEPLOYMENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind
 from reconciler.core.secret import Secret
-from reconciler.fleet.compile import Wanted, cluster_objects, unit_objects, units_by_cluster
+from reconciler.fleet.compile import cluster_objects, unit_objects, units_by_cluster
 from reconciler.fleet.values import AppCluster, Fleet, Unit
-from reconciler.fleet.wanted import default_placement
+from reconciler.fleet.wanted import Wanted, default_placement
 from tests.bench.large_fleet import CONTROL_PLANE
 from tests.bench.peers import TOKEN, told_of_binding, told_of_space
 from tests.bench.store import Item, State
