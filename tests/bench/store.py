@@ -18,6 +18,7 @@ import orjson
 
 from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.core.times import format_time
+from tests.kit import json_patch
 
 Object = dict[str, Any]
 
@@ -223,7 +224,7 @@ class Store:
 def merged(live: Object, patch: Object) -> Object:
     """Return an object after a merge patch (RFC 7386). Raises Refusal."""
     _check(live, patch.get("metadata", {}))
-    return _merge(live, patch)  # type: ignore[no-any-return]
+    return json_patch.merged(live, patch)  # type: ignore[no-any-return]
 
 
 def patched(live: Object, operations: Sequence[Object]) -> Object:
@@ -246,7 +247,7 @@ def applied(live: Object, body: Object, *, manager: str) -> Object:
         _drop(kept, one["fieldsV1"], entry["fieldsV1"])
         if one["fieldsV1"] == entry["fieldsV1"]:
             entry = one
-    result: Object = _merge(kept, stated)
+    result: Object = json_patch.merged(kept, stated)
     others = [one for one in entries if one not in before]
     result["metadata"]["managedFields"] = [*others, entry]
     return result
@@ -282,18 +283,6 @@ def _check(live: Object, known: Object) -> None:
         raise Refusal(409, "Conflict", "Precondition failed: UID in precondition", held["name"])
     if known.get("resourceVersion", held["resourceVersion"]) != held["resourceVersion"]:
         raise Refusal(409, "Conflict", "the object has been modified", held["name"])
-
-
-def _merge(live: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(live) if isinstance(live, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _merge(result.get(key), value)
-    return result
 
 
 def _drop(live: Object, before: Object, after: Object) -> None:

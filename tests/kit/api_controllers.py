@@ -1,7 +1,6 @@
 """What the controllers of a cluster do, at once: CRDs, the end of namespaces, garbage."""
 
 import base64
-import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.core.refs import CRD, NAMESPACE, ObjectKey
-from tests.kit import managers
+from tests.kit import managers, typed
 from tests.kit.api_store import Change, Object, Resource, Store
 from tests.kit.api_writes import CRD_FINALIZER, Write
 from tests.kit.managers import Manager
@@ -55,7 +54,7 @@ class Controllers:
             if "deletionTimestamp" in live["metadata"]:
                 worked |= self._end_crd(key, live)
             elif _status_of(live) != live.get("status"):
-                self._put(_CRDS, key, live, copy.deepcopy({**live, "status": _status_of(live)}))
+                self._put(_CRDS, key, live, typed.copied({**live, "status": _status_of(live)}))
                 worked = True
         return worked
 
@@ -106,7 +105,7 @@ class Controllers:
             if owners and not left:
                 worked |= self._delete_all(resource, [key])
             elif left != owners:
-                made = copy.deepcopy(live)
+                made = typed.copied(live)
                 made["metadata"]["ownerReferences"] = left
                 self._put(resource, key, live, made)
                 worked = True
@@ -137,7 +136,7 @@ class Controllers:
             "ca.crt": _encoded(CA),
             "namespace": _encoded(key.namespace),
         }
-        made = copy.deepcopy({**live, "data": {**live.get("data", {}), **data}})
+        made = typed.copied({**live, "data": {**live.get("data", {}), **data}})
         self._put(_SECRETS, key, live, made)
 
     def _has_account(self, secret: ObjectKey, account: str) -> bool:

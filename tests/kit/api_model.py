@@ -256,7 +256,7 @@ class ApiModel:
             made = write.patch(lambda live: json_patch.patched(live, operations))
         else:
             change = orjson.loads(body)
-            made = write.patch(lambda live: merged(live, change))
+            made = write.patch(lambda live: json_patch.merged(live, change))
         return Reply(201 if is_new else 200, self._shown(asked, made))
 
     def _delete(self, call: Call, asked: Asked) -> Object:
@@ -385,19 +385,6 @@ class Watched:
         if self.asked.metadata_only:
             head = {"kind": _METADATA_ONLY, "apiVersion": "meta.k8s.io/v1"}
         return {"type": "BOOKMARK", "object": {**head, "metadata": metadata}}
-
-
-def merged(live: Any, change: Any) -> Any:
-    """Patch as RFC 7386 says."""
-    if not isinstance(change, dict):
-        return change
-    made = dict(live) if isinstance(live, dict) else {}
-    for key, value in change.items():
-        if value is None:
-            made.pop(key, None)
-        else:
-            made[key] = merged(made.get(key), value)
-    return made
 
 
 def _read_yaml(body: bytes) -> Any:

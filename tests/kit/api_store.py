@@ -1,11 +1,11 @@
 """The objects of the model of an API server, their versions, and the history that watches read."""
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from reconciler.core.refs import ObjectKey
+from tests.kit import typed
 
 Resource: TypeAlias = tuple[str, str]  # group and plural
 Object: TypeAlias = dict[str, Any]
@@ -59,7 +59,7 @@ class Store:
         some = self._objects.setdefault(resource, {})
         old = some.pop(key, None)
         if new is not None:
-            made = copy.deepcopy(dict(new))
+            made = typed.copied(dict(new))
             made["metadata"]["resourceVersion"] = str(self.version)
             some[key] = made
             change = Change(self.version, resource, key, old, made)

@@ -1,6 +1,5 @@
 """How the model of an API server writes: creates, updates, applies and deletes of one object."""
 
-import copy
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ class Write:
         if live is None:
             raise answers.not_found(self.served.kind, self.key.name)
         shown = self._shown(live)
-        made = change(copy.deepcopy(shown))
+        made = change(typed.copied(shown))
         self._expect(made)
         given = made.get("metadata", {}).pop("managedFields", None)
         made = self._tidy(self.served.completed(made))
@@ -126,7 +125,7 @@ class Write:
             }
         if "deletionTimestamp" in metadata:
             return live
-        made = copy.deepcopy(live)
+        made = typed.copied(live)
         made["metadata"] |= {
             "deletionTimestamp": _time(self.now),
             **({} if kind in (NAMESPACE, CRD) else {"deletionGracePeriodSeconds": 0}),
@@ -215,10 +214,10 @@ class Write:
         if not self.served.has_status:
             return made
         base, other = (live, made) if self.subresource == "status" else (made, live)
-        merged = {**copy.deepcopy(base)}
+        merged = {**typed.copied(base)}
         merged.pop("status", None)
         if "status" in other:
-            merged["status"] = copy.deepcopy(other["status"])
+            merged["status"] = typed.copied(other["status"])
         return merged
 
     def _check_namespace(self) -> None:
@@ -278,7 +277,7 @@ class Write:
 
     def _head(self, stated: Mapping[str, Any]) -> Object:
         kind = self.served.kind
-        made = copy.deepcopy(dict(stated))
+        made = typed.copied(dict(stated))
         metadata = made.setdefault("metadata", {})
         metadata["name"] = self.key.name
         if kind.namespaced:

@@ -1,10 +1,23 @@
-"""RFC 6902 as kube-apiserver takes it, which lets a `replace` add what is missing."""
+"""RFC 6902 as kube-apiserver takes it, which lets a `replace` add what is missing; RFC 7386."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from tests.kit import answers
 from tests.kit.typed import ABSENT, same
+
+
+def merged(live: Any, change: Any) -> Any:
+    """Return what a merge patch makes of a value, as RFC 7386 says."""
+    if not isinstance(change, dict):
+        return change
+    made = dict(live) if isinstance(live, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = merged(made.get(key), value)
+    return made
 
 
 def patched(live: Any, operations: Sequence[Any]) -> Any:

@@ -1,6 +1,5 @@
 """Which kinds the model of an API server serves, and what it knows of their objects."""
 
-import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from tests.kit.typed import ATOMIC, DEDUCED, Type
+from tests.kit.typed import ATOMIC, DEDUCED, Type, copied
 
 _OWNERS: Final = Type(keys=("uid",), item=ATOMIC)
 _METADATA: Final = Type(
@@ -218,7 +217,7 @@ def _defaulted(schema: Mapping[str, Any], value: Any) -> Any:
             and made.get(key) is None
             and not (key in made and below.get("nullable"))
         ):
-            made[key] = copy.deepcopy(below["default"])
+            made[key] = copied(below["default"])
         if key in made:
             made[key] = _defaulted(below, made[key])
     if isinstance(more, Mapping):

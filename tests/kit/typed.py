@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+import orjson
+
 Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
 
+_SORTED: Final = orjson.OPT_SORT_KEYS
 ABSENT: Final[Any] = object()
 NOTHING: Final[FieldSet] = frozenset()
 
@@ -74,7 +77,16 @@ def _without_lone_dots(node: dict[str, Any]) -> dict[str, Any]:
 
 def same(one: Any, other: Any) -> bool:
     """Compare as JSON, where true is not 1."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    if one is other:
+        return True
+    return orjson.dumps(one, option=_SORTED) == orjson.dumps(other, option=_SORTED)
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value that shares nothing with it."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def field_set(of: Type, value: Any, at: Path = ()) -> set[Path]:

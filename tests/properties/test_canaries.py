@@ -22,6 +22,7 @@ from konnector.permission_claim.ways import Seen
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import SECRET, ObjectKey
+from tests.kit.json_patch import merged
 from tests.support.space_objects import NOW
 
 WORLDS = 100
@@ -300,19 +301,6 @@ def test_only_copies_are_ever_deleted(seed):
 
 class Refused(Exception):
     """An API server said no."""
-
-
-def merged(target, patch):
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 class Servers:

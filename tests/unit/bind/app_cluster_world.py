@@ -15,6 +15,7 @@ from reconciler.core import keys, names, refs
 from reconciler.core.decision import Apply, Create, Decision, Delete, Patch, Step, status_patch
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.times import format_time
+from tests.kit.json_patch import merged
 from tests.support import kubeconfigs
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -284,19 +285,6 @@ class World:
             if any(k[1] == key[2] for k in self.objects):
                 return
         self.objects.pop(key, None)
-
-
-def merged(live: Any, body: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(body, dict):
-        return body
-    held = dict(live) if isinstance(live, dict) else {}
-    for key, value in body.items():
-        if value is None:
-            held.pop(key, None)
-        else:
-            held[key] = merged(held.get(key), value)
-    return held
 
 
 def fields(value: Any) -> Any:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.decision import merge_diff
 from reconciler.core.manifest import canonical
+from tests.kit.json_patch import merged
 
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "equal": ({"a": 1}, {"a": 1}, {}),
@@ -47,26 +48,13 @@ objects = st.dictionaries(keys, values, max_size=3)
 @given(objects, objects)
 def test_the_patch_leads_there(before, after):
     # What was null before, and is not in the patch, is as good as absent.
-    there = _without_nulls(_patched(before, merge_diff(before, after)))
+    there = _without_nulls(merged(before, merge_diff(before, after)))
     assert canonical(there) == canonical(_without_nulls(after))
 
 
 @given(objects)
 def test_nothing_leads_to_the_same(value):
     assert merge_diff(value, value) == {}
-
-
-def _patched(target, patch):
-    """Patch as RFC 7386, section 2, says."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _patched(result.get(key), value)
-    return result
 
 
 def _without_nulls(value):

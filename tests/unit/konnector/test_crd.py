@@ -13,6 +13,7 @@ from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import CRD, Kind, Ref
+from tests.kit.json_patch import merged
 from tests.support.space_objects import deleting, live, live_like
 
 NAME = "databases.shop.example"
@@ -264,19 +265,6 @@ def test_an_empty_default_is_no_absent_one():
     held = changed(versions=[version(schema={**schema, "properties": {
         **schema["properties"], "status": STATUS}})])  # fmt: skip
     assert isinstance(plan(export(), held, OWNER).step, Patch)
-
-
-def merged(target, patch):
-    """Return what a merge patch makes (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return patch
-    held = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            held.pop(key, None)
-        else:
-            held[key] = merged(held.get(key), value)
-    return held
 
 
 GROWN = {

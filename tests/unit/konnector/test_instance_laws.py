@@ -75,8 +75,8 @@ def states(draw) -> Any:
             both.plane.patch({"metadata": {}, "status": status}, "provider", "status")
     if draw(st.booleans()):
         marks = {"labels": draw(words), "annotations": draw(words)}
-        both.app.live["spec"] = draw(specs)
-        both.app.live["metadata"] |= {**marks, "resourceVersion": str(next(both.app.versions))}
+        metadata = {**both.app.live["metadata"], **marks}
+        both.app.live = {**both.app.live, "metadata": metadata, "spec": draw(specs)}
     return both
 
 
@@ -115,7 +115,7 @@ def test_what_a_claim_states_no_more_goes_and_what_others_wrote_stays(both, spec
     settle(both)
     if provider_writes:
         both.plane.patch({"metadata": {}, "spec": {"resourceRef": {"name": "x"}}}, "provider")
-    both.app.live["spec"] = spec
+    both.app.live = {**both.app.live, "spec": spec}
     settle(both)
     held = both.plane.live.get("spec", {})
     others = {
