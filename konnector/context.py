@@ -1,25 +1,25 @@
 """What all parts of a konnector work with, and what all that syncs with one space shares."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
-from konnector.informers import Homes
+from konnector.informers import Homes, SpaceInformers
+from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.decide import is_reserved
+from konnector.permission_claim.ways import Rival
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import Clock
+from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies
 from reconciler.kube.store import Store
-
-# Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
-# used before the first call. Raises ConfigError.
-Connect: TypeAlias = Callable[[bytes, str], Cluster]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,48 @@ class AgentContext:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderCallbacks:
+    """What a provider asks of the process that it is part of.
+
+    `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
+    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
+    what other providers have for a place. `changed(name)` is called when there is news for a
+    binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
+    whether another serves the space already; then all bindings go to that one.
+    """
+
+    targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
+    is_wanted: Callable[[ObjectKey], Awaitable[bool]]
+    binding: Callable[[str], Manifest | None]
+    rival: Callable[[Kind, ObjectKey], Rival]
+    probe: Callable[[bytes], Awaitable[Probed]]
+    changed: Callable[[str], None]
+    notify: Callable[[Note], None]
+    is_double: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class SyncContext:
     """The app cluster with all that works on it, the space, and what writes to both.
 
-    `want` asks for a mapping. `orphaned(resource)` is called when there is something else to say of
-    its orphans.
+    `want` asks for a mapping.
     """
 
     agent: AgentContext
     plane: Cluster
-    space: str
+    views: SpaceInformers
+    around: ProviderCallbacks
     space_uid: str
     homes: Homes
     want: Callable[[str], None]
-    orphaned: Callable[[str], None]
     guards: Guardian
     executor: Executor
     troubles: "Troubles" = field(default_factory=lambda: Troubles())
+
+    @property
+    def space(self) -> str:
+        """The name of the space."""
+        return self.views.space
 
     def is_reserved(self, app_namespace: str) -> bool:
         """Tell whether an app namespace is one of the cluster's own programs."""

@@ -16,10 +16,10 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import controller as binding_controller
 from konnector.binding.controller import Bindings
 from konnector.binding.release import Leftovers
-from konnector.context import AgentContext, Connect
+from konnector.context import AgentContext
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
-from konnector.kubeconfig.connections import RotatingCluster
+from konnector.kubeconfig.connections import Connect, RotatingCluster
 from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.api import API_SERVICE_BINDING, is_established

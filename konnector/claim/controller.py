@@ -231,7 +231,7 @@ class Claims(PairedSync):
         orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
         lost = bool(seen.creates_held)
         if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
-            self.link.orphaned(self.kind.resource)
+            self.link.around.changed(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when to look again at what is held up by what no event tells the end of."""

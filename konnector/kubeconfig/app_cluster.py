@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Final
 
 from konnector import APP_CLUSTER
-from konnector.context import AgentContext, Connect
+from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import connections, judge
-from konnector.kubeconfig.connections import RotatingCluster
+from konnector.kubeconfig.connections import Connect, RotatingCluster
 from konnector.settings import ControlPlaneMode
 from reconciler.api import kubeconfig_content
 from reconciler.controller.controller import Controller

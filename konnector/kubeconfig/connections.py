@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from konnector.context import Connect
 from reconciler.core.errors import ClusterError, KlutchError, Unreachable
 from reconciler.core.manifest import Manifest, resource_version_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
@@ -31,6 +30,9 @@ from reconciler.kube.requests import ListQuery, Request
 
 log = logging.getLogger(__name__)
 
+# Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
+# used before the first call. Raises ConfigError.
+Connect: TypeAlias = Callable[[bytes, str], Cluster]
 _Open: TypeAlias = Callable[[Cluster, str], Watching]  # from a resourceVersion
 
 _CALL_TIMEOUT: Final = 30.0  # seconds for calls that are under way over the old connection

@@ -1,26 +1,21 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from konnector.binding import crd
 from konnector.claim import orphans
-from konnector.context import AgentContext, Troubles
-from konnector.informers import SpaceInformers
-from konnector.mass_loss.guard import Guardian
+from konnector.context import SyncContext
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
-from reconciler.controller.executor import Executor
 from reconciler.core import keys
-from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, NotServed
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.kube.cluster import Cluster
 
 _SOON: Final = timedelta(seconds=1)
 _HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
@@ -28,32 +23,15 @@ _AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be 
 
 
 class Namespaces:
-    """The controller of a space's mappings, by app namespace; run it once.
+    """The controller of a space's mappings, by app namespace; run it once."""
 
-    `binding` is the APIServiceBinding of a name, `notify` tells developers; `troubles` are what
-    bindings say.
-    """
-
-    def __init__(  # noqa: PLR0913 - each is known to another part of the program
-        self,
-        context: AgentContext,
-        plane: Cluster,
-        views: SpaceInformers,
-        guardian: Guardian,
-        executor: Executor,
-        syncs: Syncs,
-        *,
-        binding: Callable[[str], Manifest | None],
-        notify: Callable[[Note], None],
-        troubles: Troubles,
-    ) -> None:
-        self._context, self._plane, self._views = context, plane, views
-        self._guardian, self._executor, self._syncs = guardian, executor, syncs
-        self._binding, self._notify, self._troubles = binding, notify, troubles
+    def __init__(self, link: SyncContext, syncs: Syncs) -> None:
+        self._link, self._syncs = link, syncs
+        self._context, self._guardian, self._views = link.agent, link.guards, link.views
         self._resource = API_SERVICE_NAMESPACE.resource
-        self._kind_guard = guardian.kind_guard(self._resource)
+        self._kind_guard = link.guards.kind_guard(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
-        self._began = context.clock.monotonic()
+        self._began = link.agent.clock.monotonic()
         self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
 
     async def reconcile(self, key: str) -> timedelta | None:
@@ -80,11 +58,11 @@ class Namespaces:
         self._kind_guard.note(_place(key), orphan=self._is_orphan(seen))
         decision = decide.decide(seen)
         for note in decision.notes:
-            self._notify(note)
+            self._link.around.notify(note)
         if self._guardian.stranger():
             return _HELD
         try:
-            await self._executor.execute(decision)
+            await self._link.executor.execute(decision)
         except AlreadyExists:
             return None  # its event is on the way
         return decision.again
@@ -147,7 +125,7 @@ class Namespaces:
         for export in self._unread() if service else ():
             try:
                 kind = crd.instance_kind(export)
-                copies = await self._plane.list(kind, namespace=service, metadata_only=True)
+                copies = await self._link.plane.list(kind, namespace=service, metadata_only=True)
             except NotServed:
                 continue
             except ClusterError:
@@ -163,17 +141,17 @@ class Namespaces:
         since, before = self._kept.pop(app_namespace, (now, frozenset()))
         about = f"app namespace {app_namespace}"
         for resource in before - resources:
-            self._troubles.say(resource, about, "")
+            self._link.troubles.say(resource, about, "")
         if not resources:
             return
         self._kept[app_namespace] = since, resources
         if now - since >= _HELD.total_seconds():
             for resource in resources:
-                self._troubles.say(resource, about, _KEPT)
+                self._link.troubles.say(resource, about, _KEPT)
 
     def _is_unread(self, name: str) -> bool:
         """Tell whether an export is bound, and its instances were not all seen."""
-        bound = self._binding(name)
+        bound = self._link.around.binding(name)
         if bound is None or is_deleting(bound):
             return False
         return not self._syncs.wants(name) or bool(self._syncs.missing(name))
@@ -198,7 +176,7 @@ class Namespaces:
             if not kind.namespaced:
                 continue
             try:
-                found = await self._plane.list(kind, namespace=service, metadata_only=True)
+                found = await self._link.plane.list(kind, namespace=service, metadata_only=True)
             except ClusterError:
                 return True
             if any(keys.RELEASED in annotations_of(one) for one in found.items):

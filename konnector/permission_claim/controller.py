@@ -4,7 +4,7 @@ One for each kind, whoever claims it: exports share the views and the work (H29)
 """
 
 import random
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
@@ -48,19 +48,10 @@ class Services(Protocol):
 class PermissionClaims(PairedSync):
     """The sync of one kind of claimed objects that both clusters serve.
 
-    `rival` tells whether another provider has something for the same place (E.2). `changed` is
-    called when there is something else to say in `troubles`.
+    Bindings are looked at again when there is something else to say in `troubles`.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        link: SyncContext,
-        *,
-        rival: Callable[[Kind, ObjectKey], Rival],
-        services: Services,
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, kind: Kind, link: SyncContext, services: Services) -> None:
         super().__init__(
             "claims",
             link,
@@ -68,7 +59,7 @@ class PermissionClaims(PairedSync):
             InformerSpec(kind, without_managed_fields, {NAME: name}),
             unmapped=False,
         )
-        self._rival, self._on_news, self._services = rival, changed, services
+        self._services = services
         self._rules: tuple[Rule, ...] = ()
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
@@ -153,7 +144,7 @@ class PermissionClaims(PairedSync):
             consumer,
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
-            rival=self._rival(kind, place),
+            rival=self.link.around.rival(kind, place),
             space_uid=self.link.space_uid,
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
@@ -232,7 +223,7 @@ class PermissionClaims(PairedSync):
             self._refused[place] = what
         else:
             del self._refused[place]
-        self._on_news()
+        self.link.around.changed("")
 
 
 def _trimmed(live: Manifest) -> Manifest:
@@ -247,18 +238,9 @@ class ClaimedResource(TaskSupervisor):
     `sync` is None until both clusters serve it.
     """
 
-    def __init__(
-        self,
-        resource: Kind,
-        link: SyncContext,
-        *,
-        rival: Callable[[Kind, ObjectKey], Rival],
-        services: Services,
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, resource: Kind, link: SyncContext, services: Services) -> None:
         super().__init__()
-        self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
-        self._services = services
+        self._resource, self._link, self._services = resource, link, services
         self._rules: tuple[Rule, ...] = ()
         self.sync: PermissionClaims | None = None
         self._problem = ""
@@ -294,9 +276,7 @@ class ClaimedResource(TaskSupervisor):
         while (kind := await self._look()) is None:
             failures += 1
             await self._link.agent.clock.sleep(pause(failures, asked=None, jitter=random.random()))
-        self.sync = PermissionClaims(
-            kind, self._link, rival=self._rival, services=self._services, changed=self._changed
-        )
+        self.sync = PermissionClaims(kind, self._link, self._services)
         self.sync.follow(self._rules)
         self.start_worker("sync", self.sync)
 
@@ -321,4 +301,4 @@ class ClaimedResource(TaskSupervisor):
     def _have_problem(self, what: str) -> None:
         if what != self._problem:
             self._problem = what
-            self._changed()
+            self._link.around.changed("")

@@ -1,54 +1,27 @@
 """One provider: a space on a control plane, served for one app cluster."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Final
 
 from konnector.binding import decide as binding_decide
-from konnector.context import AgentContext, SyncContext, Troubles
+from konnector.context import AgentContext, ProviderCallbacks, SyncContext, Troubles
 from konnector.informers import Homes, SpaceInformers
-from konnector.kubeconfig.connections import Probed, Reach
+from konnector.kubeconfig.connections import Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
-from konnector.permission_claim.ways import Rival
 from konnector.provider.sync_manager import Syncs, Wanted
 from konnector.space import decide as space_decide
 from konnector.space.controller import ClusterBindings, Exports
 from reconciler.controller.controller import Controller, Reconciler
-from reconciler.controller.executor import Executor
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
 
 LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
 _HEART: Final = "cluster"
 _GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to another provider
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a provider asks of the process that it is part of.
-
-    `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
-    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
-    what other providers have for a place. `changed(name)` is called when there is news for a
-    binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
-    whether another serves the space already; then all bindings go to that one.
-    """
-
-    targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
-    is_wanted: Callable[[ObjectKey], Awaitable[bool]]
-    binding: Callable[[str], Manifest | None]
-    rival: Callable[[Kind, ObjectKey], Rival]
-    probe: Callable[[bytes], Awaitable[Probed]]
-    changed: Callable[[str], None]
-    notify: Callable[[Note], None]
-    is_double: Callable[[], bool]
 
 
 class Provider(TaskSupervisor):
@@ -59,7 +32,7 @@ class Provider(TaskSupervisor):
         context: AgentContext,
         plane: Cluster,
         space: str,
-        around: Surroundings,
+        around: ProviderCallbacks,
         *,
         in_use: str,
     ) -> None:
@@ -214,48 +187,33 @@ class _Serving:
         self,
         provider: Provider,
         context: AgentContext,
-        around: Surroundings,
+        around: ProviderCallbacks,
         *,
         outcome: Callable[[str], None],
     ) -> None:
-        views, plane, guardian = provider.views, provider.plane, provider.guardian
-        self._context = context
-        executor = context.executor(plane)
-        self.link = _link(provider, context, executor, orphaned=around.changed)
-        self.link.troubles.follow(around.changed)
-        self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
-        heart = ClusterBindings(
-            context,
-            views,
-            guardian,
-            executor,
-            targets=around.targets,
-            is_wanted=around.is_wanted,
-            in_use=lambda: provider.in_use,
-            probe=around.probe,
-            outcome=outcome,
-            notify=around.notify,
+        self.link = link = SyncContext(
+            agent=context,
+            plane=provider.plane,
+            views=provider.views,
+            around=around,
+            space_uid=provider.guardian.space_uid,
+            homes=Homes(provider.views.mappings, provider.space),
+            want=provider.look_at_namespace,
+            guards=provider.guardian,
+            executor=context.executor(provider.plane),
         )
-        exports = Exports(context, views, executor, binding=around.binding, syncs=self.syncs.wants)
-        namespaces = Namespaces(
-            context,
-            plane,
-            views,
-            guardian,
-            executor,
-            self.syncs,
-            binding=around.binding,
-            notify=around.notify,
-            troubles=self.link.troubles,
-        )
+        link.troubles.follow(around.changed)
+        self.syncs = Syncs(link)
+        heart = ClusterBindings(link, in_use=lambda: provider.in_use, outcome=outcome)
+        exports = Exports(link, syncs=self.syncs.wants)
+        self.reconciles_namespaces = Namespaces(link, self.syncs)
         self.heart = self._controller("clusterbinding", heart)
         self.exports = self._controller("serviceexport", exports)
-        self.namespaces = self._controller("servicenamespace", namespaces)
-        self.reconciles_namespaces = namespaces
+        self.namespaces = self._controller("servicenamespace", self.reconciles_namespaces)
         exports.subscribe(self.exports)
-        self._subscribe(views, around)
+        self._subscribe(provider.views, around)
 
-    def _subscribe(self, views: SpaceInformers, around: Surroundings) -> None:
+    def _subscribe(self, views: SpaceInformers, around: ProviderCallbacks) -> None:
         views.cluster_bindings.subscribe_keys(lambda _: self.heart.enqueue(_HEART))
         views.cluster_bindings.subscribe_keys(lambda _: around.changed(""))
         views.exports.subscribe_keys(lambda key: around.changed(key.name))
@@ -268,7 +226,7 @@ class _Serving:
             supervisor.start_worker(controller.name, controller)
 
     def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:
-        context = self._context
+        context = self.link.agent
         return Controller(
             name,
             reconciler.reconcile,
@@ -276,23 +234,3 @@ class _Serving:
             metrics=context.metrics,
             depends_on=(context.app.connectivity, self.link.plane.connectivity),
         )
-
-
-def _link(
-    provider: Provider,
-    context: AgentContext,
-    executor: Executor,
-    *,
-    orphaned: Callable[[str], None],
-) -> SyncContext:
-    return SyncContext(
-        agent=context,
-        plane=provider.plane,
-        space=provider.space,
-        space_uid=provider.guardian.space_uid,
-        homes=Homes(provider.views.mappings, provider.space),
-        want=provider.look_at_namespace,
-        orphaned=orphaned,
-        guards=provider.guardian,
-        executor=executor,
-    )

@@ -13,13 +13,13 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from konnector import CONTROL_PLANE
-from konnector.context import AgentContext
+from konnector.context import AgentContext, ProviderCallbacks
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import Probed, RotatingCluster
 from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim.ways import Rival
-from konnector.provider.provider import Provider, Surroundings
+from konnector.provider.provider import Provider
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions
@@ -237,7 +237,7 @@ class Providers(TaskSupervisor):
         bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 
-        around = Surroundings(
+        around = ProviderCallbacks(
             targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._binding(bindings, name),
@@ -314,7 +314,7 @@ class OneProvider(TaskSupervisor):
         super().__init__()
         self._fault, self._changed = "", changed
         self._bindings = bindings = set[ObjectKey]()
-        around = Surroundings(
+        around = ProviderCallbacks(
             targets=dict,
             is_wanted=_unasked,
             binding=lambda name: binding(bindings, name),

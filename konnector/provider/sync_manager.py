@@ -1,7 +1,7 @@
 """Which kinds are synced with one space at present, and by whom they are claimed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from konnector.claim.controller import Claims, Say
@@ -30,15 +30,9 @@ class Wanted:
 class Syncs(TaskSupervisor):
     """Starts and ends syncs as bindings come, change and go. Nothing that stays is restarted."""
 
-    def __init__(
-        self,
-        link: SyncContext,
-        *,
-        rival: Callable[[Kind, ObjectKey], Rival],
-        changed: Callable[[], None],
-    ) -> None:
+    def __init__(self, link: SyncContext) -> None:
         super().__init__()
-        self._link, self._rival, self._changed = link, rival, changed
+        self._link = link
         self._wanted: dict[str, Wanted] = {}
         self._instances: dict[str, Claims] = {}
         self._claims: dict[Kind, ClaimedResource] = {}
@@ -150,14 +144,7 @@ class Syncs(TaskSupervisor):
         for kind, all_of_it in rules.items():
             claim = self._claims.get(kind)
             if claim is None:
-                claim = ClaimedResource(
-                    kind,
-                    self._link,
-                    rival=self._rival,
-                    services=self,
-                    changed=self._changed,
-                )
-                self._claims[kind] = claim
+                claim = self._claims[kind] = ClaimedResource(kind, self._link, self)
                 self.start_worker(_name(kind), claim)
             claim.follow(all_of_it)
 

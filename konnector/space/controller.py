@@ -1,26 +1,22 @@
 """Writes what a space is to say: ClusterBinding, which also brings a kubeconfig, and exports."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from typing import Final
 
-from konnector.context import AgentContext
-from konnector.informers import SpaceInformers
+from konnector.context import SyncContext
 from konnector.kubeconfig import judge
-from konnector.kubeconfig.connections import Probed
-from konnector.mass_loss.guard import Guardian
 from konnector.space import decide
 from konnector.space.decide import ClusterBindingView, ExportView
 from reconciler.controller.controller import ObjectReconciler, Queue
-from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.executor import Observed, observed
 from reconciler.core import names
-from reconciler.core.decision import Decision, Note
+from reconciler.core.decision import Decision
 from reconciler.core.errors import Conflict, KlutchError
 from reconciler.core.manifest import Manifest, is_deleting
-from reconciler.core.refs import ObjectKey
 
 log = logging.getLogger(__name__)
 
@@ -31,31 +27,15 @@ _AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is 
 class ClusterBindings:
     """The controller of one space's ClusterBinding; its key is of no matter.
 
-    `targets` are the Secrets in the app cluster that lead here, `is_wanted` asks whether a binding
-    still refers to one. `in_use` is the fingerprint of the kubeconfig that leads here now.
-    `outcome` is called with "" after a beat that is well, else with why it could not be written,
-    `notify` with what developers should know.
+    `in_use` is the fingerprint of the kubeconfig that leads here now. `outcome` is called with ""
+    after a beat that is well, else with why it could not be written.
     """
 
-    def __init__(  # noqa: PLR0913 - each is known to another part of the program
-        self,
-        context: AgentContext,
-        views: SpaceInformers,
-        guardian: Guardian,
-        executor: Executor,
-        *,
-        targets: Callable[[], Mapping[ObjectKey, Manifest | None]],
-        is_wanted: Callable[[ObjectKey], Awaitable[bool]],
-        in_use: Callable[[], str],
-        probe: Callable[[bytes], Awaitable[Probed]],
-        outcome: Callable[[str], None],
-        notify: Callable[[Note], None],
+    def __init__(
+        self, link: SyncContext, *, in_use: Callable[[], str], outcome: Callable[[str], None]
     ) -> None:
-        self._context, self._views = context, views
-        self._guardian, self._executor = guardian, executor
-        self._targets, self._is_wanted = targets, is_wanted
-        self._in_use, self._outcome = in_use, outcome
-        self._probe, self._notify = probe, notify
+        self._link, self._in_use, self._outcome = link, in_use, outcome
+        self._views, self._guardian, self._executor = link.views, link.guards, link.executor
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
 
     async def reconcile(self, _: str) -> timedelta | None:
@@ -83,7 +63,7 @@ class ClusterBindings:
             seen = replace(seen, verdict=await self._verdict_on(tried))
         decision = self._decided(seen, live)
         for note in decision.notes:
-            self._notify(note)
+            self._link.around.notify(note)
         recent = self._views.recent_cluster_bindings
         unnoted = replace(decision, notes=())
         await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
@@ -103,14 +83,14 @@ class ClusterBindings:
 
     def _look(self, live: Manifest) -> ClusterBindingView:
         place = decide.source_place(live)
-        mode = self._context.control_plane_mode
+        mode = self._link.agent.control_plane_mode
         self._views.secrets.need("source", () if mode else (place,))
         return ClusterBindingView(
             cluster_binding=live,
             control_plane_mode=mode,
             source=None if mode else self._views.secrets.object(place),
             source_read=not all(place) or self._views.secrets.knows(place),
-            targets={} if mode else self._targets(),
+            targets={} if mode else self._link.around.targets(),
             in_use=self._in_use(),
             space_uid=self._guardian.space_uid,
         )
@@ -123,7 +103,7 @@ class ClusterBindings:
         targets = {
             place: live
             for place, live in seen.targets.items()
-            if live is not None or await self._is_wanted(place)
+            if live is not None or await self._link.around.is_wanted(place)
         }
         return replace(seen, targets=targets)
 
@@ -131,7 +111,7 @@ class ClusterBindings:
         """Return what comes of trying a kubeconfig; one that worked is not tried again."""
         fingerprint = judge.fingerprint(content)
         if self._verdict != (fingerprint, ""):
-            probed = await self._probe(content)
+            probed = await self._link.around.probe(content)
             other = probed.uid not in ("", self._guardian.space_uid)
             fault = "it leads to another space of the same name" if other else probed.fault
             self._verdict = (fingerprint, fault)
@@ -139,7 +119,7 @@ class ClusterBindings:
 
     def _decided(self, seen: ClusterBindingView, live: Manifest) -> Decision:
         """Unite what is said of the beat with what is said of the guards."""
-        beat = decide.beat(seen, now=self._context.clock.now(), version=_VERSION)
+        beat = decide.beat(seen, now=self._link.now(), version=_VERSION)
         guards = self._guardian.report(live)
         times = [one for one in (beat.again, guards.again) if one is not None]
         return replace(
@@ -154,21 +134,12 @@ class ClusterBindings:
 class Exports(ObjectReconciler[str, ExportView]):
     """The controller of a space's exports, by name.
 
-    `binding` is that of the same name, if any; `syncs` tells whether something is synced for it.
+    `syncs` tells whether something is synced for the binding of that name.
     """
 
-    def __init__(
-        self,
-        context: AgentContext,
-        views: SpaceInformers,
-        executor: Executor,
-        *,
-        binding: Callable[[str], Manifest | None],
-        syncs: Callable[[str], bool],
-    ) -> None:
-        super().__init__(executor, views.recent_exports)
-        self._context, self._views = context, views
-        self._binding, self._syncs = binding, syncs
+    def __init__(self, link: SyncContext, *, syncs: Callable[[str], bool]) -> None:
+        super().__init__(link.executor, link.views.recent_exports)
+        self._link, self._views, self._syncs = link, link.views, syncs
 
     def subscribe(self, queue: Queue[str]) -> None:
         """Have the names enqueued of exports that change."""
@@ -179,8 +150,8 @@ class Exports(ObjectReconciler[str, ExportView]):
         live = self._views.export(key)
         if live is None:
             return None
-        crd = await self._context.bodies.get("", key)
-        binding = self._binding(key)
+        crd = await self._link.agent.bodies.get("", key)
+        binding = self._link.around.binding(key)
         # One that is on its way out is synced for as long as somebody has to carry deletions.
         ending = binding is not None and is_deleting(binding)
         syncing = not ending or self._syncs(key)
