@@ -12,12 +12,7 @@ manifest passes it through `core.secret.redact`.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.api import (
-    API_SERVICE_BINDING,
-    API_SERVICE_EXPORT_REQUEST,
-    APP_CLUSTER_BINDING,
-    CLUSTER_BINDING,
-)
+from reconciler import api
 from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
@@ -121,7 +116,7 @@ def _direct_cluster_objects(
         *_kubeconfigs(fleet, cluster, placement),
         # Never labelled: konnectors PUT over it (mapping.md 0).
         Step(6, cluster.name, Rule.CREATE_ONLY).want(
-            cluster, refs.CRD, build(refs.CRD, API_SERVICE_BINDING.resource)
+            cluster, refs.CRD, build(refs.CRD, api.API_SERVICE_BINDING.resource)
         ),
         *(_konnector(fleet, cluster, placement, units) if cluster.konnector.deploy else ()),
     )
@@ -148,8 +143,8 @@ def _direct_unit_objects(
         marks=Marks(marks.labels, annotations),
     )
     return (
-        Step(8, control_plane, Rule.REQUEST).want(unit, API_SERVICE_EXPORT_REQUEST, request),
-        Step(9, unit.key.cluster).want(unit, API_SERVICE_BINDING, bound),
+        Step(8, control_plane, Rule.REQUEST).want(unit, api.API_SERVICE_EXPORT_REQUEST, request),
+        Step(9, unit.key.cluster).want(unit, api.API_SERVICE_BINDING, bound),
     )
 
 
@@ -177,7 +172,7 @@ def _direct_space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> It
         spec={"providerPrettyName": control_plane.pretty_name or live_name or control_plane.name},
         marks=marks,
     )
-    yield Step(3, place).want(cluster, CLUSTER_BINDING, cluster_binding)
+    yield Step(3, place).want(cluster, api.CLUSTER_BINDING, cluster_binding)
 
 
 def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[Wanted]:
@@ -255,7 +250,7 @@ def _backend_cluster_objects(
         Step(4, place, Rule.KUBECONFIG).want(cluster, refs.SECRET, kubeconfig, kubeconfig=source),
         # As the backend makes it, which would not keep a label of ours.
         Step(5, place, new).want(cluster, refs.NAMESPACE, objects.namespace(placement.space)),
-        Step(7, place).want(cluster, APP_CLUSTER_BINDING, whole),
+        Step(7, place).want(cluster, api.APP_CLUSTER_BINDING, whole),
     )
 
 
@@ -276,7 +271,7 @@ def _backend_unit_objects(
     )
     control_plane = fleet.clusters[unit.key.cluster].control_plane
     step = Step(6, control_plane_ref_name(control_plane))
-    return (step.want(unit, API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
+    return (step.want(unit, api.API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
 
 
 def _claims_of(bound: Manifest) -> Manifest:

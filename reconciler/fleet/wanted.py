@@ -17,19 +17,7 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest, name_of, namespace_of
 from reconciler.core.refs import GroupResource, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.fleet.values import (
-    AppCluster,
-    Claim,
-    ControlPlane,
-    DeletionPolicy,
-    Fleet,
-    Mode,
-    Owner,
-    Rbac,
-    Unit,
-    UnitKey,
-    unit_policies_text,
-)
+from reconciler.fleet import values
 
 
 class Rule(Enum):
@@ -82,7 +70,7 @@ class Wanted:
     manifest: Manifest = field(repr=False)  # may hold the payload of a Secret
     origin: Origin
     step: int
-    unit: UnitKey | None
+    unit: values.UnitKey | None
     rule: Rule
     compared: Manifest | None = field(default=None, repr=False)
     kubeconfig: KubeconfigSource | None = None
@@ -106,7 +94,7 @@ class Step:
 
     def want(
         self,
-        owner: AppCluster | Unit,
+        owner: values.AppCluster | values.Unit,
         kind: Kind,
         manifest: Manifest,
         *,
@@ -115,12 +103,12 @@ class Step:
     ) -> Wanted:
         """Want an object that a cluster needs once, or one of its units."""
         return Wanted(
-            cluster=owner.key.cluster if isinstance(owner, Unit) else owner.name,
+            cluster=owner.key.cluster if isinstance(owner, values.Unit) else owner.name,
             ref=Ref(self.cluster, kind, namespace_of(manifest), name_of(manifest)),
             manifest=manifest,
             origin=owner.origin,
             step=self.number,
-            unit=owner.key if isinstance(owner, Unit) else None,
+            unit=owner.key if isinstance(owner, values.Unit) else None,
             rule=self.rule,
             compared=compared,
             kubeconfig=kubeconfig,
@@ -161,13 +149,13 @@ class Placement:
     # AppClusterBinding mode: what a live one lists, the files do not, and stays (mapping.md 4).
     unmanaged: frozenset[GroupResource] = frozenset()
     # What the Bindings of these said, by `plural.group`; what is not named is Release.
-    policies: Mapping[str, DeletionPolicy] = field(default_factory=dict)
+    policies: Mapping[str, values.DeletionPolicy] = field(default_factory=dict)
 
 
-def default_placement(fleet: Fleet, cluster: AppCluster) -> Placement:
+def default_placement(fleet: values.Fleet, cluster: values.AppCluster) -> Placement:
     """Return what a first apply would use where nothing is live yet."""
     uid = cluster.identity or None
-    if fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT:
+    if fleet.control_planes[cluster.control_plane].mode is values.Mode.DIRECT:
         space = names.direct_space(fleet.name, cluster.name)
         return Placement(
             space=space,
@@ -190,19 +178,23 @@ def default_placement(fleet: Fleet, cluster: AppCluster) -> Placement:
 
 
 def ownership(
-    fleet: Fleet, cluster: str, *, binding: str = "", annotations: Mapping[str, str] | None = None
+    fleet: values.Fleet,
+    cluster: str,
+    *,
+    binding: str = "",
+    annotations: Mapping[str, str] | None = None,
 ) -> Marks:
     """Return the labels of what we create or adopt, and annotations."""
     return Marks(ownership_labels(fleet.name, cluster, binding=binding), annotations or {})
 
 
-def provenance(cluster: AppCluster, placement: Placement) -> dict[str, str]:
+def provenance(cluster: values.AppCluster, placement: Placement) -> dict[str, str]:
     """Return the annotations by which a cluster is found without its document (mapping.md 1)."""
     uid = KNOWN_AFTER_APPLY if placement.cluster_uid is None else placement.cluster_uid
     return {keys.APP_CLUSTER_UID: uid, keys.ACCESS: str(cluster.access)}
 
 
-def deletion_policy(policy: DeletionPolicy) -> dict[str, str]:
+def deletion_policy(policy: values.DeletionPolicy) -> dict[str, str]:
     """Return the annotation `deletion-policy`: all that is left to know once a Binding is gone.
 
     `Block` stands there too, so that the unit is held (mapping.md 9). To a konnector or backend
@@ -211,19 +203,21 @@ def deletion_policy(policy: DeletionPolicy) -> dict[str, str]:
     return {keys.DELETION_POLICY: policy.value}
 
 
-def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
+def policies_of_units(units: Mapping[str, values.DeletionPolicy]) -> dict[str, str]:
     """Return the annotation `unit-policies`: what each Binding said, for when it is gone.
 
     What is not named is Release, and so is all of an object without the annotation.
     """
     special = {
-        name: policy for name, policy in units.items() if policy is not DeletionPolicy.RELEASE
+        name: policy
+        for name, policy in units.items()
+        if policy is not values.DeletionPolicy.RELEASE
     }
-    return {keys.UNIT_POLICIES: unit_policies_text(special)} if special else {}
+    return {keys.UNIT_POLICIES: values.unit_policies_text(special)} if special else {}
 
 
 def kubeconfig_source(
-    target: ControlPlane | AppCluster, placement: Placement, token: Ref
+    target: values.ControlPlane | values.AppCluster, placement: Placement, token: Ref
 ) -> KubeconfigSource:
     """Return what the kubeconfig that leads to `target` is made of once `token` is filled."""
     return KubeconfigSource(token, target.endpoint, target.ca, placement.address)
@@ -240,36 +234,40 @@ def kubeconfig_secret(
     return objects.kubeconfig_secret(*place, content=content, marks=marks)
 
 
-def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:
+def konnector_rules(
+    cluster: values.AppCluster, units: Iterable[values.Unit]
+) -> tuple[Manifest, ...] | None:
     """Return what a konnector of these units may do in the app cluster; None for all."""
-    if cluster.konnector.rbac is Rbac.FULL:
+    if cluster.konnector.rbac is values.Rbac.FULL:
         return None
     listed = list(units)
     bound = [unit.key.service for unit in listed]
     return rbac.minimal(bound, [kind for unit in listed for kind in claimed(unit)])
 
 
-def claimed(unit: Unit) -> tuple[Claimed, ...]:
+def claimed(unit: values.Unit) -> tuple[Claimed, ...]:
     """Return the kinds that the accepted permission claims of a unit name."""
     return tuple(
-        Claimed(claim.group, claim.resource, down=claim.owner is Owner.PROVIDER)
+        Claimed(claim.group, claim.resource, down=claim.owner is values.Owner.PROVIDER)
         for claim in unit.claims
         if claim.accepted
     )
 
 
-def wire_claims(claims: Sequence[Claim], required: Collection[Claim]) -> list[Manifest]:
+def wire_claims(
+    claims: Sequence[values.Claim], required: Collection[values.Claim]
+) -> list[Manifest]:
     """Return claims as an APIServiceBinding holds them (mapping.md 6), in one order."""
     ordered = sorted(claims, key=_rank)
     return [_wire_claim(claim, required=claim in required) for claim in ordered]
 
 
-def _rank(claim: Claim) -> tuple[object, ...]:
+def _rank(claim: values.Claim) -> tuple[object, ...]:
     kind = (claim.group, claim.resource, claim.version, claim.owner)
     return (*kind, claim.names, claim.namespaces, claim.labels, claim.accepted)
 
 
-def _wire_claim(claim: Claim, *, required: bool) -> Manifest:
+def _wire_claim(claim: values.Claim, *, required: bool) -> Manifest:
     selector: dict[str, JSON] = {
         "names": sorted(claim.names),
         "namespaces": sorted(claim.namespaces),

@@ -16,15 +16,8 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
+from reconciler.health import verdict
 from reconciler.health.board import Board, Definitions, FleetView, board, view_of
-from reconciler.health.verdict import (
-    LiveUnits,
-    Location,
-    State,
-    UnitHealth,
-    awaits_definition,
-    judge,
-)
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
@@ -94,11 +87,11 @@ def _ways(view: FleetView) -> Mapping[str, tuple[Access, str]]:
 async def health_of(
     units: Collection[UnitKey],
     *,
-    location: Location,
+    location: verdict.Location,
     control_plane: Reader,
     app: Reader,
     now: Callable[[], datetime],
-) -> Mapping[UnitKey, UnitHealth]:
+) -> Mapping[UnitKey, verdict.UnitHealth]:
     """Return how each of the units, all of one app cluster, is now.
 
     `now` is asked after the reads, and gives UTC. Where a read fails, all are Unknown with the
@@ -106,17 +99,19 @@ async def health_of(
     """
     try:
         live = await _live_units(location, control_plane, app)
-        nearly = [unit for unit in units if awaits_definition(unit, live.facts(unit))]
+        nearly = [unit for unit in units if verdict.awaits_definition(unit, live.facts(unit))]
         crds = await definitions(app, {unit.name for unit in nearly})
     except Incomplete as error:
         return {unit: _unread(unit, str(error.errors[0])) for unit in units}
     time = now()
-    return {unit: judge(unit, live.facts(unit, crds.get(unit.name)), now=time) for unit in units}
+    return {
+        unit: verdict.judge(unit, live.facts(unit, crds.get(unit.name)), now=time) for unit in units
+    }
 
 
-def _unread(unit: UnitKey, reason: str) -> UnitHealth:
+def _unread(unit: UnitKey, reason: str) -> verdict.UnitHealth:
     """Return the health of a unit in a cluster that could not be read."""
-    return UnitHealth(unit, State.UNKNOWN, "NotRead", reason)
+    return verdict.UnitHealth(unit, verdict.State.UNKNOWN, "NotRead", reason)
 
 
 async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manifest | None]:
@@ -134,7 +129,9 @@ async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manif
     return dict(zip(ordered, await together(*map(read, ordered)), strict=True))
 
 
-async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:
+async def _live_units(
+    location: verdict.Location, control_plane: Reader, app: Reader
+) -> verdict.LiveUnits:
     """List what is live at a location. Raises Incomplete."""
     direct = location.mode is Mode.DIRECT
     beats = Ref(control_plane.name, api.CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
@@ -158,7 +155,7 @@ async def _live_units(location: Location, control_plane: Reader, app: Reader) ->
     def inside(kind: Kind, namespace: str) -> Sequence[Manifest]:
         return [one for one in read.get(kind, ()) if namespace_of(one) == namespace]
 
-    return LiveUnits(location, on_plane=inside, in_app=inside)
+    return verdict.LiveUnits(location, on_plane=inside, in_app=inside)
 
 
 async def _list(
