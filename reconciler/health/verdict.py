@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from reconciler import api
 from reconciler.core import conditions, names, times
-from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
+from reconciler.core.conditions import FALSE, TRUE, Condition
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind
 from reconciler.core.times import moment
@@ -179,7 +179,7 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
     if get_text(facts.asked, "status", "phase") == "Failed":
         why = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
         return _Fault("RequestFailed", f"the export request failed: {why}")
-    for one in _conditions(facts.asked):
+    for one in conditions.of(facts.asked):
         if one.status == FALSE and one.type != conditions.READY:
             return _fault_of(one)
     waiting = f"the backend has not made APIServiceExport {unit.name} yet; see that one runs"
@@ -188,12 +188,12 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
 
 def _reported_fault(facts: UnitFacts) -> _Fault | None:
     """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
-    reported = _conditions(facts.binding)
+    reported = conditions.of(facts.binding)
     for needed in (conditions.SECRET_VALID, conditions.CONNECTED):
         condition = conditions.find(reported, needed)
         if condition is None:
             silent = f"the konnector has not reported {needed} yet"
-            return _Fault(f"{needed}Missing", silent, _made(facts.binding))
+            return _Fault(f"{needed}Missing", silent, times.created(facts.binding or {}))
         if condition.status != TRUE:
             return _fault_of(condition)
     beating = conditions.find(reported, conditions.HEARTBEATING)
@@ -202,10 +202,10 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
 
 def _held(facts: UnitFacts) -> Condition | None:
     """Return what the konnector holds until a person decides; the rest goes on."""
-    orphaned = conditions.find(_conditions(facts.binding), conditions.INSTANCES_IN_SYNC)
+    orphaned = conditions.find(conditions.of(facts.binding), conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
-    reported = _conditions(facts.cluster_binding)
+    reported = conditions.of(facts.cluster_binding)
     held = (conditions.find(reported, condition) for condition in _HELD)
     return next((one for one in held if one is not None and one.status == FALSE), None)
 
@@ -221,23 +221,17 @@ def _doomed(reason: str, live: Manifest, what: str) -> _Fault:
     return _Fault(reason, f"{what} is being deleted", since)
 
 
-def _made(live: Manifest | None) -> datetime | None:
-    return moment(get_text(live, "metadata", "creationTimestamp"))
-
-
 def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | None:
     if definition is None:
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
-    established = conditions.find(_conditions(definition), _ESTABLISHED)
+    established = conditions.find(conditions.of(definition), _ESTABLISHED)
     if established is None or established.status != TRUE:
         why = f": {established.message}" if established is not None and established.message else ""
-        since = (
-            moment(established.last_transition_time)
-            if established is not None
-            else _made(definition)
-        )
+        since = times.created(definition)
+        if established is not None:
+            since = moment(established.last_transition_time)
         return _Fault("CrdNotEstablished", f"CRD {unit.name} is not served yet{why}", since)
     return None
 
@@ -263,7 +257,7 @@ def _changes(facts: UnitFacts) -> Iterator[datetime]:
             if time is not None:
                 yield time
     for one in (facts.binding, facts.definition, facts.asked):
-        for condition in _conditions(one):
+        for condition in conditions.of(one):
             time = moment(condition.last_transition_time)
             if time is not None and _has_own_time(condition):
                 yield time
@@ -274,10 +268,6 @@ def _has_own_time(condition: Condition) -> bool:
     return condition.type != conditions.READY and not (
         condition.status == FALSE and condition.reason in _RESTLESS
     )
-
-
-def _conditions(manifest: Manifest | None) -> Conditions:
-    return conditions.of(manifest)
 
 
 def _not_after(time: datetime | None, now: datetime) -> datetime | None:
