@@ -12,12 +12,15 @@ from typing import Final, cast
 from bind.bounds import Bounds
 from reconciler.blueprints.export import Isolation, Scope
 from reconciler.controller import flags
-from reconciler.controller.flags import LogFormat
+from reconciler.controller.flags import Operation
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 
+_WORKERS: Final = 4
+_QPS: Final = 100.0
+_BURST: Final = 300
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 # Which fields spec.konnector.overrides of an AppClusterBinding may set.
 _OVERRIDES: Final = {"restricted": "Restricted", "all": "All"}
@@ -49,8 +52,8 @@ _WEB: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How one backend runs. `probes` and `metrics` are where those are served; None: nowhere."""
+class Settings(Operation):
+    """How one backend runs."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -67,16 +70,10 @@ class Settings:
     service_namespace_quota: int = 20_000
     export_grace: timedelta = timedelta(minutes=10)
     drain_deadline: timedelta = timedelta(minutes=10)
-    leader_election: bool = True
     lease_namespace: str = ""
-    probes: tuple[str, int] | None = None
-    metrics: tuple[str, int] | None = flags.METRICS
-    workers: int = 4
-    qps: float = 100.0
-    burst: int = 300
-    verbosity: int = 2
-    log_format: LogFormat = "text"
-    unserved: tuple[str, ...] = ()
+    workers: int = _WORKERS
+    qps: float = _QPS
+    burst: int = _BURST
 
     @property
     def bounds(self) -> Bounds:
@@ -118,16 +115,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         ),
         export_grace=_seconds(given.export_grace, "--export-grace"),
         drain_deadline=_seconds(given.drain_deadline, "--drain-deadline"),
-        leader_election=given.leader_election,
         lease_namespace=given.lease_namespace,
-        probes=flags.address(given.probe_address, "--probe-address"),
-        metrics=flags.address(given.metrics_address, "--metrics-address"),
-        workers=flags.at_least(1, given.workers, "--workers"),
-        qps=flags.positive(given.qps, "--qps"),
-        burst=flags.at_least(1, given.burst, "--burst"),
-        verbosity=given.v,
-        log_format=given.logging_format,
-        unserved=flags.given_of((*_WEB, *flags.LOGGING), given),
+        **flags.operation(given, idle=_WEB),
     )
 
 
@@ -161,22 +150,9 @@ def _parser() -> flags.Parser:
     text("--service-namespace-quota", type=int, default=20_000, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
-    parser.switch("--leader-election", default=True, help="one of several replicas works")
     text("--lease-namespace", default="", help="of the leader's Lease; else the pod's own")
-    text("--probe-address", default="", metavar="ADDR:PORT", help="/healthz, /readyz")
-    text(
-        "--metrics-address",
-        default=flags.METRICS_ADDRESS,
-        metavar="[ADDR]:PORT",
-        help=flags.METRICS_HELP,
-    )
-    text("--workers", type=int, default=4, help="objects of one kind that are worked on at once")
-    text("--qps", type=float, default=100.0, help="calls a second")
-    text("--burst", type=int, default=300, help="calls before --qps holds")
-    text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
-    text("--logging-format", choices=("text", "json"), default="text")
-    parser.version()
-    parser.ignore((*_WEB, *flags.LOGGING))
+    parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
+    parser.ignore(_WEB)
     return parser
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from reconciler.controller import flags
-from reconciler.controller.flags import LogFormat
+from reconciler.controller.flags import Address, Operation
 from reconciler.controller.lease import holder_here
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
@@ -46,36 +46,29 @@ class ControlPlaneMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Operation):
     """How one konnector runs.
 
     `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
     usual places, and then the pod's. APIServiceBindings of `binding_namespace` alone are served,
     with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
-    `probes` and `metrics` are where those are served, with the host "" on every address; None:
-    nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
-    for each cluster. `namespace` is the pod's own. `orphan_grace`: how long after a copy without
-    its origin goes; None: never. `unserved` are flags that were given and have no effect.
+    `namespace` is the pod's own. `orphan_grace`: how long after a copy without its origin goes;
+    None: never.
     """
 
     kubeconfig: str | None = None
     control_plane_mode: ControlPlaneMode | None = None
     binding_namespace: str = ""
-    leader_election: bool = True
     lease_name: str = names.KONNECTOR_LEASE
     lease_namespace: str = names.KUBE_SYSTEM
     namespace: str = ""
     lease_identity: str
-    probes: tuple[str, int] | None = _PROBES
-    metrics: tuple[str, int] | None = flags.METRICS
+    probes: Address | None = _PROBES
     workers: int = _WORKERS
     qps: float = _QPS
     burst: int = _BURST
     orphan_grace: timedelta | None = None
-    verbosity: int = 2
-    log_format: LogFormat = "text"
     networks: Networks = ANYWHERE  # where kubeconfigs in Secrets may lead
-    unserved: tuple[str, ...] = ()
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -88,28 +81,20 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """
     given = _parser().parse_args(list(arguments))
     mode = _control_plane_mode(given) if given.control_plane_mode else None
-    idle = (*(_OF_THE_MODE if mode is None else (_BINDINGS,)), *flags.LOGGING)
+    idle = _OF_THE_MODE if mode is None else (_BINDINGS,)
     return Settings(
         kubeconfig=given.kubeconfig or None,
         control_plane_mode=mode,
         binding_namespace=given.binding_namespace or environ.get("BINDING_NAMESPACE", ""),
-        leader_election=given.leader_election,
         lease_name=given.lease_name or names.KONNECTOR_LEASE,
         lease_namespace=given.lease_namespace
         or environ.get("POD_NAMESPACE", "")
         or names.KUBE_SYSTEM,
         namespace=environ.get("POD_NAMESPACE", ""),
         lease_identity=environ.get("POD_NAME", "") or holder_here(),
-        probes=flags.address(given.probe_address, "--probe-address"),
-        metrics=flags.address(given.metrics_address, "--metrics-address"),
-        workers=flags.at_least(1, given.workers, "--workers"),
-        qps=flags.positive(given.qps, "--qps"),
-        burst=flags.at_least(1, given.burst, "--burst"),
         orphan_grace=_grace(given.orphan_grace),
-        verbosity=given.v,
-        log_format=given.logging_format,
         networks=_networks(given, environ),
-        unserved=flags.given_of(idle, given),
+        **flags.operation(given, idle=idle),
     )
 
 
@@ -171,7 +156,6 @@ def _parser() -> flags.Parser:
     text(f"--{_SECRET_KEY}", metavar="KEY", help="in that Secret (default: kubeconfig)")
     text(f"--{_SPACE}", metavar="NAMESPACE", help="what is bound, in control-plane mode")
     text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
-    parser.switch("--leader-election", default=True, help="one of several replicas works")
     text(
         "--lease-name",
         default=names.KONNECTOR_LEASE,
@@ -180,36 +164,8 @@ def _parser() -> flags.Parser:
     text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
     for name, told in _NETWORKS.items():
         text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=told)
-    text("--probe-address", default=":8080", metavar="[ADDR]:PORT", help=_PROBED)
-    text(
-        "--metrics-address",
-        default=flags.METRICS_ADDRESS,
-        metavar="[ADDR]:PORT",
-        help=flags.METRICS_HELP,
-    )
-    text(
-        "--workers",
-        type=int,
-        default=_WORKERS,
-        help="objects of one kind at once (default: %(default)s)",
-    )
-    text(
-        "--qps",
-        type=float,
-        default=_QPS,
-        help="calls a second to each cluster (default: %(default)g)",
-    )
-    text(
-        "--burst",
-        type=int,
-        default=_BURST,
-        help="calls to a cluster before --qps holds (default: %(default)s)",
-    )
     text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
-    text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
-    text("--logging-format", choices=("text", "json"), default="text")
-    parser.version()
-    parser.ignore(flags.LOGGING)
+    parser.operation(probe_address=":8080", workers=_WORKERS, qps=_QPS, burst=_BURST)
     return parser
 
 
@@ -224,4 +180,3 @@ _NETWORKS: Final = {
     "--allow-networks": "and there they may all the same",
 }
 _GRACE: Final = "after which a copy is deleted whose claim is absent, such as 720h (default: never)"
-_PROBED: Final = "/healthz, /readyz (default: :8080; empty: nowhere)"

@@ -6,7 +6,8 @@ Whatever is wrong with one is a ConfigError that names it.
 import argparse
 import math
 from collections.abc import Iterable
-from typing import Final, Literal, NoReturn, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from reconciler.core.errors import ConfigError
 
@@ -25,9 +26,32 @@ LOGGING: Final = (
 # reaches them here, nobody else in the cluster does.
 METRICS: Final = ("127.0.0.1", 8082)
 METRICS_ADDRESS: Final = "127.0.0.1:8082"
-METRICS_HELP: Final = f"/metrics (default: {METRICS_ADDRESS}; empty: nowhere)"
+_SERVED: Final = {"probe": "/healthz, /readyz", "metrics": "/metrics"}
 _SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
 _BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
+
+
+Address: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """How every program runs.
+
+    `probes` and `metrics` are where those are served, with the host "" on every address; None:
+    nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
+    for each cluster. `unserved` are flags that were given and have no effect.
+    """
+
+    leader_election: bool = True
+    probes: Address | None = None
+    metrics: Address | None = METRICS
+    workers: int
+    qps: float
+    burst: int
+    verbosity: int = 2
+    log_format: LogFormat = "text"
+    unserved: tuple[str, ...] = ()
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,9 +76,24 @@ class Parser(argparse.ArgumentParser):
             help=f"{help} (default: {str(default).lower()})",
         )
 
-    def version(self) -> None:
-        """Add --version."""
-        self.add_argument("--version", nargs=0, action=_Version, help="show the version and exit")
+    def operation(self, *, probe_address: str, workers: int, qps: float, burst: int) -> None:
+        """Add the flags of an Operation, with these defaults, and --version."""
+        flag = self.add_argument
+        self.switch("--leader-election", default=True, help="one of several replicas works")
+        for name, default in (("probe", probe_address), ("metrics", METRICS_ADDRESS)):
+            what = f"{_SERVED[name]} (default: {default or 'nowhere'}; empty: nowhere)"
+            flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=what)
+        for name, value, what in (
+            ("workers", workers, "objects of one kind at once"),
+            ("qps", qps, "calls a second to each cluster"),
+            ("burst", burst, "calls to a cluster before --qps holds"),
+        ):
+            help_ = f"{what} (default: {value:g})"
+            flag(f"--{name}", type=type(value), default=value, help=help_)
+        flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
+        flag("--logging-format", choices=("text", "json"), default="text")
+        flag("--version", nargs=0, action=_Version, help="show the version and exit")
+        self.ignore(LOGGING)
 
     def ignore(self, names: Iterable[str]) -> None:
         """Accept flags, without the dashes, that have no effect; `--help` does not show them."""
@@ -80,8 +119,25 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def given_of(names: Iterable[str], parsed: argparse.Namespace) -> tuple[str, ...]:
-    """Return which of these flags, whose default is None, were given."""
+def operation(given: argparse.Namespace, *, idle: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of an Operation. Raises ConfigError.
+
+    `idle` are flags without the dashes, whose default is None, that have no effect.
+    """
+    return {
+        "leader_election": given.leader_election,
+        "probes": address(given.probe_address, "--probe-address"),
+        "metrics": address(given.metrics_address, "--metrics-address"),
+        "workers": at_least(1, given.workers, "--workers"),
+        "qps": _positive(given.qps, "--qps"),
+        "burst": at_least(1, given.burst, "--burst"),
+        "verbosity": given.v,
+        "log_format": given.logging_format,
+        "unserved": _given_of((*idle, *LOGGING), given),
+    }
+
+
+def _given_of(names: Iterable[str], parsed: argparse.Namespace) -> tuple[str, ...]:
     given = vars(parsed)
     return tuple(f"--{name}" for name in names if given[name.replace("-", "_")] is not None)
 
@@ -93,8 +149,7 @@ def at_least(least: int, value: int, where: str) -> int:
     return value
 
 
-def positive(value: float, where: str) -> float:
-    """Return the value, which is finite. Raises ConfigError."""
+def _positive(value: float, where: str) -> float:
     if not 0 < value < math.inf:
         raise ConfigError(f"{value} is not more than 0", where=where)
     return value

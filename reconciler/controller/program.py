@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from reconciler.controller import health_server, process
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
-from reconciler.controller.flags import LogFormat
+from reconciler.controller.flags import Address, Operation
 from reconciler.controller.health_server import Answer, plain
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
@@ -34,40 +34,10 @@ from reconciler.kube.kubeconfig.files import in_cluster
 
 log = logging.getLogger(__name__)
 
-Address = tuple[str, int]
 _DEBUG: Final = 4  # the verbosity from which on decisions are logged
 
 
-class Settings(Protocol):
-    """What the flags of every program say."""
-
-    @property
-    def verbosity(self) -> int:
-        """How much is logged."""
-        ...
-
-    @property
-    def log_format(self) -> LogFormat:
-        """How it is logged."""
-        ...
-
-    @property
-    def unserved(self) -> tuple[str, ...]:
-        """The flags that have no effect."""
-        ...
-
-    @property
-    def probes(self) -> Address | None:
-        """Where probes are served."""
-        ...
-
-    @property
-    def metrics(self) -> Address | None:
-        """Where metrics are served."""
-        ...
-
-
-def start_log(settings: Settings) -> None:
+def start_log(settings: Operation) -> None:
     """Write the log to stderr from now on, and warn of flags without effect."""
     process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     if settings.unserved:
@@ -176,7 +146,7 @@ class Elections:
 
 
 async def serve(
-    settings: Settings,
+    settings: Operation,
     make: Callable[[], Term],
     *,
     stop: asyncio.Event,
