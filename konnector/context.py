@@ -14,7 +14,6 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import Clock
 from reconciler.core.decision import Note
-from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -108,15 +107,6 @@ class SyncContext:
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""
         return self.agent.clock.now()
-
-
-def is_refusal(error: ClusterError) -> bool:
-    """Tell whether a cluster looked at a write and did not take it, for developers to know (H17).
-
-    A webhook that fails, and a store that an object is too large for, are an API server's own
-    failures to it: 500. What only passes, such as 429 and 503, is none.
-    """
-    return isinstance(error, Rejected | Forbidden) or error.status == 500
 
 
 class Troubles:

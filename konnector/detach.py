@@ -4,7 +4,6 @@ Claims are held by a finalizer until their copies are gone. Where no control pla
 that they are, somebody has to decide it. Nothing is deleted here: claims, CRDs and Secrets stay.
 """
 
-import argparse
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Final, TextIO
 from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
 from reconciler.api import API_SERVICE_BINDING
+from reconciler.controller import flags
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch
@@ -39,20 +39,12 @@ class Asked:
     force: bool = False
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override] # raises, as NoReturn asks
-        """Say it as every other error is said."""
-        raise ConfigError(message, hint="`konnector detach --help` lists the flags")
-
-
 def parse(arguments: Sequence[str]) -> Asked:
     """Return what these arguments say. Raises ConfigError, and SystemExit(0) after --help."""
-    parser = _Parser(
-        prog="konnector detach",
-        description="Take the konnector's finalizers off the claims in an app cluster whose "
-        "control plane is gone for ever, so that they can be deleted. Nothing is deleted. Stop "
-        "the konnector first.",
-        allow_abbrev=False,
+    parser = flags.Parser(
+        "konnector detach",
+        "Take the konnector's finalizers off the claims in an app cluster whose control plane is "
+        "gone for ever, so that they can be deleted. Nothing is deleted. Stop the konnector first.",
     )
     parser.add_argument("binding", nargs="*", help="APIServiceBindings, by name (default: all)")
     parser.add_argument("--kubeconfig", help="of the app cluster (default: the usual places)")
@@ -77,7 +69,8 @@ async def run(
             count += 1
             if asked.force:
                 await _let_go(app, kind, live)
-            print(f"{'let go' if asked.force else 'would let go'}: {_told(kind, live)}", file=out)
+            subject = ref_of("", kind, live).object
+            print(f"{'let go' if asked.force else 'would let go'}: {subject}", file=out)
         if not count:
             print("nothing is held by a konnector", file=out)
         elif not asked.force:
@@ -144,7 +137,3 @@ def _patch(app: Cluster, kind: Kind, live: Manifest) -> Patch | None:
     if kind.resource == API_SERVICE_BINDING.resource:
         return drain.unheld(app.name, kind, live)
     return drain.detached(kind, live)
-
-
-def _told(kind: Kind, live: Manifest) -> str:
-    return ref_of("", kind, live).object

@@ -19,7 +19,8 @@ from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor
-from reconciler.core.decision import Note
+from reconciler.core.decision import Decision, Note
+from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.core.manifest import Manifest, name_of, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -129,8 +130,10 @@ class PairedSync(TaskSupervisor):
     A key is that of the app cluster, on either side. `here` is about the objects in the app
     cluster, `there` about those on the control plane, which the index NAME has to find by the names
     that they have in the app cluster. Of app namespaces without a service namespace, keys are
-    enqueued only with `unmapped`.
+    enqueued only with `unmapped`. `refused` begins the Event about what a cluster does not take.
     """
+
+    refused: str
 
     def __init__(
         self,
@@ -214,6 +217,23 @@ class PairedSync(TaskSupervisor):
             ref = ref_of(self.link.agent.app.name, self.kind, about)
             self.link.agent.runtime.recorder.record(ref, about, note)
 
+    @abstractmethod
+    def say(self, place: ObjectKey, what: str) -> None:
+        """Have the binding report what is wrong with an object; "" for nothing any more."""
+
+    async def write(
+        self, place: ObjectKey, about: Manifest | None, decision: Decision, there: ReadYourWrites
+    ) -> None:
+        """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors."""
+        try:
+            await self.link.executor.execute(decision, recents=(self.here, there))
+        except ClusterError as error:
+            if _is_refusal(error):
+                self.record(about, Note("SyncDenied", f"{self.refused}: {error}", "Warning"))
+                self.say(place, str(error))
+            raise
+        self.say(place, "")
+
     async def fresh_terms(self) -> Terms:
         """Ask once more which app cluster it is that lacks an object, and what was confirmed."""
         await self.link.guards.look_at_app_cluster()
@@ -229,6 +249,15 @@ class PairedSync(TaskSupervisor):
 
     def _enqueue_name(self, app_namespace: str, name: str) -> None:
         self._controller.enqueue(ObjectKey(app_namespace, name))
+
+
+def _is_refusal(error: ClusterError) -> bool:
+    """Tell whether a cluster looked at a write and did not take it, for developers to know (H17).
+
+    A webhook that fails, and a store that an object is too large for, are an API server's own
+    failures to it: 500. What only passes, such as 429 and 503, is none.
+    """
+    return isinstance(error, Rejected | Forbidden) or error.status == 500
 
 
 def name(live: Manifest) -> Sequence[str]:

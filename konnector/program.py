@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -125,7 +125,8 @@ async def served_bindings(cluster: Cluster, fence: WriteFence, clock: Clock) -> 
         if live is None or not _is_ours(live):
             await _install(cluster, fence, live)
         elif is_established(live):
-            return _binding_kind(namespaced=get_text(live, "spec", "scope") != "Cluster")
+            namespaced = get_text(live, "spec", "scope") != "Cluster"
+            return replace(API_SERVICE_BINDING, namespaced=namespaced)
         await clock.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -143,11 +144,6 @@ async def discovered_bindings(cluster: Cluster, clock: Clock) -> Kind:
         except NotServed:
             await clock.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _binding_kind(*, namespaced: bool) -> Kind:
-    one = API_SERVICE_BINDING
-    return Kind(one.group, one.version, one.kind, one.plural, namespaced=namespaced)
 
 
 def _is_ours(live: Manifest) -> bool:

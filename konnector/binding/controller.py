@@ -20,18 +20,9 @@ from konnector.provider.provider import Provider
 from konnector.provider.sync_manager import Wanted
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    drop,
-    get_maps,
-    get_text,
-    is_deleting,
-    name_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
@@ -102,9 +93,9 @@ class Bindings:
         found = [live for key in named if (live := self._recent.get(*key))]
         if len(found) < 2:
             return next(iter(found), None)
-        owners = get_maps(self._context.crds.get("", name), "metadata", "ownerReferences")
-        uids = {get_text(one, "uid") for one in owners}
-        return next((one for one in found if uid_of(one) in uids), found[0])
+        owners = manifest.get_maps(self._context.crds.get("", name), "metadata", "ownerReferences")
+        uids = {manifest.get_text(one, "uid") for one in owners}
+        return next((one for one in found if manifest.uid_of(one) in uids), found[0])
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """Look at one binding, and do what follows."""
@@ -119,11 +110,11 @@ class Bindings:
         judged = await self._providers.assign(key, place, self._judged(live))
         provider = self._providers.of(key)
         self._last[key] = live
-        if is_deleting(live):
+        if manifest.is_deleting(live):
             return await self._let_go(live, provider)
         seen = await self._look(live, judged, provider)
         if seen.crd is not None and seen.plan is not None and seen.plan.standing == "ours":
-            self._held[key] = uid_of(live), uid_of(seen.crd)
+            self._held[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
         await self._sync(provider, live, seen)
         marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._now())
@@ -145,7 +136,7 @@ class Bindings:
             seen = await self._left(live, provider) if seen.syncing else seen
         elif provider is not None:
             # Its instances may still be deleted, and nobody else would carry that.
-            undeleted = drop(live, "metadata", "deletionTimestamp")
+            undeleted = manifest.drop(live, "metadata", "deletionTimestamp")
             look = await self._look(undeleted, self._judged(live), provider)
             await self._sync(provider, live, look)
             follows = decide.decide(look) if look.crd is not None else NOTHING
@@ -212,7 +203,7 @@ class Bindings:
     def _is_withdrawn(self) -> bool:
         """Tell whether the app cluster is to serve no bindings any more."""
         kind = self._context.crds.get("", self._kind.resource)
-        return kind is None or is_deleting(kind)
+        return kind is None or manifest.is_deleting(kind)
 
     async def _is_there(self, key: ObjectKey) -> bool:
         """Ask whether a binding exists; by a list, for which the rights suffice."""
@@ -234,7 +225,7 @@ class Bindings:
         return now - self._gone_since.setdefault(key, now) < seconds
 
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
-        name = name_of(live)
+        name = manifest.name_of(live)
         shown = None if provider is None else provider.shown(name)
         owner, held_crd = self._held.get(key_of(live), ("", ""))
         return Seen(
@@ -242,8 +233,8 @@ class Bindings:
             judged=judged,
             provider=shown,
             crd=await self._context.bodies.get("", name),
-            live_uids=frozenset(uid_of(one) for one in self._view.all()),
-            held_crd=held_crd if owner == uid_of(live) else "",
+            live_uids=frozenset(manifest.uid_of(one) for one in self._view.all()),
+            held_crd=held_crd if owner == manifest.uid_of(live) else "",
             space_uid="" if provider is None else provider.guardian.space_uid,
             control_plane_mode=self._context.control_plane_mode,
             unowned=await self._is_unowned(),
@@ -265,8 +256,8 @@ class Bindings:
             named = copies.carried(seen.export)
             pair = Pair(kind, link.space, link.space_uid, has_status, named)
             say = Say(
-                recreates=annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
-                drains=is_deleting(live),
+                recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
+                drains=manifest.is_deleting(live),
             )
             rules = permission_claim_rules.rules_of(live, seen.export).rules
             wanted = Wanted(key_of(live), pair, rules, say)
@@ -285,12 +276,12 @@ class Bindings:
         if not self._context.control_plane_mode:
             return False
         served = await self._context.bodies.get("", self._kind.resource)
-        return get_text(served, "spec", "scope") == "Cluster"
+        return manifest.get_text(served, "spec", "scope") == "Cluster"
 
     def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
         said = list(permission_claim_rules.rules_of(live).unsupported)
         if provider is not None and provider.syncs is not None:
-            said += provider.syncs.problems(name_of(live))
+            said += provider.syncs.problems(manifest.name_of(live))
         return said
 
     def _crd_changed(self, crd_key: ObjectKey) -> None:

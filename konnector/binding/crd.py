@@ -13,25 +13,9 @@ from konnector import APP_CLUSTER
 from konnector.binding import crd_form
 from reconciler import api
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.decision import Create, Patch, merge_diff, preconditions_of
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    canonical,
-    fill,
-    get,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    is_deleting,
-    name_of,
-    put,
-    ref_of,
-    uid_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.names import resource_name
 from reconciler.core.refs import CRD, Kind
 
@@ -77,8 +61,8 @@ class Owner:
         return {
             "apiVersion": api.API_SERVICE_BINDING.api_version,
             "kind": api.API_SERVICE_BINDING.kind,
-            "name": name_of(self.binding),
-            "uid": uid_of(self.binding),
+            "name": manifest.name_of(self.binding),
+            "uid": manifest.uid_of(self.binding),
             "controller": True,
         }
 
@@ -105,23 +89,25 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner) -> Plan:
         return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
     if standing == "foreign":
         return Plan(standing)
-    change = _spec_change(get_map(live, "spec"), spec(export, live))
+    change = _spec_change(manifest.get_map(live, "spec"), spec(export, live))
     marks = _marks_change(live, owner)
-    if is_deleting(live) or not (change or marks):
+    if manifest.is_deleting(live) or not (change or marks):
         return Plan(standing, same_spec=not change)
     body: dict[str, JSON] = {"metadata": {**preconditions_of(live), **marks}}
     if change:
         body["spec"] = change
-    return Plan(standing, Patch(ref_of(APP_CLUSTER, CRD, live), body), same_spec=not change)
+    return Plan(
+        standing, Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body), same_spec=not change
+    )
 
 
 def wanted(export: Manifest, owner: Owner) -> Manifest:
     """Return the CRD as it is made (C.3)."""
     marks = Marks(annotations={keys.SPACE_UID: owner.space_uid}) if owner.marks else UNMARKED
-    made = build(CRD, name_of(export), marks=marks, spec=spec(export))
+    made = build(CRD, manifest.name_of(export), marks=marks, spec=spec(export))
     if not owner.referenced:
         return made
-    return put(made, [owner.reference], "metadata", "ownerReferences")
+    return manifest.put(made, [owner.reference], "metadata", "ownerReferences")
 
 
 def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
@@ -129,27 +115,29 @@ def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
 
     `live` is the CRD that is to say so: versions that it may hold objects in stay, unserved.
     """
-    said = get_map(export, "spec")
-    names = crd_form.filled(get_map(said, "names"), get_map(said, "names"))
-    versions = [_version(one) for one in get_maps(said, "versions")]
-    kept = _kept(live or {}, {get_text(one, "name") for one in versions})
+    said = manifest.get_map(export, "spec")
+    names = crd_form.filled(manifest.get_map(said, "names"), manifest.get_map(said, "names"))
+    versions = [_version(one) for one in manifest.get_maps(said, "versions")]
+    kept = _kept(live or {}, {manifest.get_text(one, "name") for one in versions})
     spec_of_crd = {key: said.get(key) for key in _OF_SPEC}
     return {**spec_of_crd, "names": names, "versions": [*versions, *kept]}
 
 
 def problem(export: Manifest) -> str:
     """Return why no CRD follows from an export, as a sentence, or ""."""
-    name, versions = name_of(export), get_maps(export, "spec", "versions")
+    name, versions = manifest.name_of(export), manifest.get_maps(export, "spec", "versions")
     own_name = resource_name(
-        get_text(export, "spec", "names", "plural"), get_text(export, "spec", "group")
+        manifest.get_text(export, "spec", "names", "plural"),
+        manifest.get_text(export, "spec", "group"),
     )
     if own_name != name:
         return f"APIServiceExport {name} is of {own_name}: they have to be named alike."
     if not api.served_versions(export):
         return f"APIServiceExport {name} serves no version."
     for version in versions:
-        if not get_map(version, "schema", "openAPIV3Schema"):
-            return f"APIServiceExport {name}: version {get_text(version, 'name')} has no schema."
+        if not manifest.get_map(version, "schema", "openAPIV3Schema"):
+            what = manifest.get_text(version, "name")
+            return f"APIServiceExport {name}: version {what} has no schema."
     return ""
 
 
@@ -158,12 +146,12 @@ def isolation_problem(export: Manifest) -> str:
 
     An export that does not say is of before isolation, which is Prefixed.
     """
-    isolation = get_text(export, "spec", "clusterScopedIsolation")
-    if get_text(export, "spec", "scope") != "Cluster" or isolation in ("", "Prefixed"):
+    isolation = manifest.get_text(export, "spec", "clusterScopedIsolation")
+    if manifest.get_text(export, "spec", "scope") != "Cluster" or isolation in ("", "Prefixed"):
         return ""
     return (
-        f"APIServiceExport {name_of(export)} wants clusterScopedIsolation {isolation}, and this "
-        "konnector supports Prefixed only: nothing is synced."
+        f"APIServiceExport {manifest.name_of(export)} wants clusterScopedIsolation {isolation}, and"
+        " this konnector supports Prefixed only: nothing is synced."
     )
 
 
@@ -179,10 +167,10 @@ def synced_version(export: Manifest, live: Manifest | None = None) -> str:
     if live is None:
         return best
     there = api.served_versions(live)
-    if any(get_text(one, "name") == best for one in there):
+    if any(manifest.get_text(one, "name") == best for one in there):
         return best
-    known = {get_text(one, "name") for one in offered}
-    both = [one for one in there if get_text(one, "name") in known]
+    known = {manifest.get_text(one, "name") for one in offered}
+    both = [one for one in there if manifest.get_text(one, "name") in known]
     return api.preferred_version(both or there)
 
 
@@ -194,9 +182,9 @@ def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
 def has_status(said: Manifest, version: str) -> bool:
     """Tell whether instances have /status in a version (H13), as an export or a CRD has it."""
     return any(
-        get(one, "subresources", "status") is not None
-        for one in get_maps(said, "spec", "versions")
-        if get_text(one, "name") == version
+        manifest.get(one, "subresources", "status") is not None
+        for one in manifest.get_maps(said, "spec", "versions")
+        if manifest.get_text(one, "name") == version
     )
 
 
@@ -206,7 +194,7 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
     What only such a version knows does not get to the other side.
     """
     schemas = {
-        get_text(one, "name"): canonical(crd_form.plain(one).get("schema"))
+        manifest.get_text(one, "name"): manifest.canonical(crd_form.plain(one).get("schema"))
         for one in api.served_versions(export)
     }
     synced = schemas.get(synced_version(export))
@@ -219,20 +207,20 @@ def is_anothers(live: Manifest, owner: Owner) -> bool:
     In control-plane mode an owner that cannot be seen may live, for another space.
     """
     uids = owners(live, owner)
-    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
+    if manifest.uid_of(owner.binding) in uids or _is_of_space(live, owner):
         return False
     return bool(uids & owner.live or (uids and owner.marks) or _is_of_another_space(live, owner))
 
 
 def owners(live: Manifest, owner: Owner) -> Set[str]:
     """Return the uids of the bindings of this name that a CRD names as its owners."""
-    return {get_text(one, "uid") for one in _references(live, owner)}
+    return {manifest.get_text(one, "uid") for one in _references(live, owner)}
 
 
 def was_made(live: Manifest, *, space_uid: str) -> bool:
     """Tell whether a binding brought a CRD: one of this space, or, with "", of the app cluster."""
-    if space_uid or keys.SPACE_UID in annotations_of(live):
-        return annotations_of(live).get(keys.SPACE_UID) == space_uid
+    if space_uid or keys.SPACE_UID in manifest.annotations_of(live):
+        return manifest.annotations_of(live).get(keys.SPACE_UID) == space_uid
     return bool(_references(live, Owner(live)))
 
 
@@ -250,10 +238,10 @@ def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:
     An API server lets none of these go, and refuses the whole change (422). What is converted by
     webhook is exported in its storage version alone, so another one comes without the last.
     """
-    stored = get_list(live, "status", "storedVersions")
+    stored = manifest.get_list(live, "status", "storedVersions")
     return [
         {**one, "served": False, "storage": False}
-        for one in get_maps(live, "spec", "versions")
+        for one in manifest.get_maps(live, "spec", "versions")
         if one.get("name") in stored and one.get("name") not in offered
     ]
 
@@ -262,27 +250,27 @@ def _standing(live: Manifest | None, owner: Owner) -> Standing:
     if live is None:
         return "absent"
     uids = owners(live, owner)
-    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
+    if manifest.uid_of(owner.binding) in uids or _is_of_space(live, owner):
         return "ours"
     if _is_of_another_space(live, owner):
         return "foreign"
-    taken = uid_of(live) == owner.held
+    taken = manifest.uid_of(live) == owner.held
     return "left" if uids and not uids & owner.live and not taken else "foreign"
 
 
 def _is_of_space(live: Manifest, owner: Owner) -> bool:
-    mark = annotations_of(live).get(keys.SPACE_UID, "")
+    mark = manifest.annotations_of(live).get(keys.SPACE_UID, "")
     return bool(mark) and mark == owner.space_uid
 
 
 def _is_of_another_space(live: Manifest, owner: Owner) -> bool:
-    mark = annotations_of(live).get(keys.SPACE_UID, "")
+    mark = manifest.annotations_of(live).get(keys.SPACE_UID, "")
     return bool(mark and owner.space_uid) and mark != owner.space_uid
 
 
 def _references(live: Manifest, owner: Owner) -> list[Manifest]:
     """Return the ownerReferences to any binding of this name, now or before."""
-    name = name_of(owner.binding)
+    name = manifest.name_of(owner.binding)
     return [
         reference for reference in api.binding_references(live) if reference.get("name") == name
     ]
@@ -291,11 +279,13 @@ def _references(live: Manifest, owner: Owner) -> list[Manifest]:
 def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:
     """Return the metadata by which the CRD tells whose it is, where it does not; others stay."""
     of_name = _references(live, owner)
-    others = [one for one in get_list(live, "metadata", "ownerReferences") if one not in of_name]
+    others = [
+        one for one in manifest.get_list(live, "metadata", "ownerReferences") if one not in of_name
+    ]
     change: dict[str, JSON] = {}
     if owner.marks and not _is_of_space(live, owner):
         change["annotations"] = {keys.SPACE_UID: owner.space_uid}
-    if owner.referenced and owners(live, owner) != {uid_of(owner.binding)}:
+    if owner.referenced and owners(live, owner) != {manifest.uid_of(owner.binding)}:
         change["ownerReferences"] = [*others, owner.reference]
     elif of_name and not owner.referenced:
         change["ownerReferences"] = others or None
@@ -304,12 +294,12 @@ def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:
 
 def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
     """Return the merge patch that makes a live spec say what the export says; {} where it does."""
-    kind = get_text(said, "names", "kind")
+    kind = manifest.get_text(said, "names", "kind")
     defaults: Manifest = {"singular": kind.lower(), "listKind": f"{kind}List"}
     target = {
         **live,
         **said,
-        "names": fill(get_map(said, "names"), defaults),
+        "names": manifest.fill(manifest.get_map(said, "names"), defaults),
         "conversion": _NO_CONVERSION,
         "preserveUnknownFields": None,
     }
@@ -324,4 +314,4 @@ def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
 
 def _version(version: Manifest) -> Manifest:
     said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
-    return {**said, "subresources": get_map(version, "subresources")}
+    return {**said, "subresources": manifest.get_map(version, "subresources")}

@@ -31,7 +31,7 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
 from reconciler import api
-from reconciler.core import conditions, keys
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -43,19 +43,7 @@ from reconciler.core.decision import (
     modification,
     writes,
 )
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_map,
-    get_text,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-    uid_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, Kind
 from reconciler.core.times import format_time
 
@@ -111,12 +99,18 @@ def is_held(binding: Manifest) -> bool:
 
     Taking the annotation away ends that, for those who want no drain.
     """
-    return is_deleting(binding) and keys.DRAIN in finalizers_of(binding) and _asks(binding)
+    return (
+        manifest.is_deleting(binding)
+        and keys.DRAIN in manifest.finalizers_of(binding)
+        and _asks(binding)
+    )
 
 
 def syncs(seen: Seen) -> bool:
     """Tell whether objects of this binding are synced, as far as its own deletion is concerned."""
-    return not is_deleting(seen.binding) or (is_held(seen.binding) and _awaits_deletes(seen))
+    return not manifest.is_deleting(seen.binding) or (
+        is_held(seen.binding) and _awaits_deletes(seen)
+    )
 
 
 def decide(seen: Seen, *, now: datetime) -> Decision:
@@ -125,8 +119,8 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
     A binding that is not held gets nothing: its status is for others to tell.
     """
     binding = seen.binding
-    drains = keys.DRAIN in finalizers_of(binding)
-    if not is_deleting(binding) or not drains:
+    drains = keys.DRAIN in manifest.finalizers_of(binding)
+    if not manifest.is_deleting(binding) or not drains:
         return _marked(seen, drains=drains)
     if not _asks(binding):
         return _let_go(seen)
@@ -147,7 +141,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     it was bound: bound again elsewhere, it is to get a new service, and nothing was lost there.
     """
     change: dict[str, JSON] = {}
-    held = finalizers_of(instance)
+    held = manifest.finalizers_of(instance)
     if keys.SYNCER in held:
         change["finalizers"] = _without(held, keys.SYNCER)
     if copies.is_managed(instance):
@@ -163,7 +157,7 @@ def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
     Nobody asked for its data to go; and nobody else would free its instances.
     """
     metadata: dict[str, JSON] = {
-        **get_map(binding, "metadata"),
+        **manifest.get_map(binding, "metadata"),
         "annotations": {keys.DELETION_POLICY: RELEASE},
         "deletionTimestamp": "gone",
         "finalizers": [keys.DRAIN],
@@ -173,45 +167,45 @@ def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
 
 def is_over(seen: Seen, decision: Decision) -> bool:
     """Tell whether a decision lets the binding itself go: nothing else is left to do."""
-    itself = ref_of(seen.home, seen.kind, seen.binding)
+    itself = manifest.ref_of(seen.home, seen.kind, seen.binding)
     return any(isinstance(step, Patch) and step.ref == itself for step in decision.steps)
 
 
 def freed(kind: Kind, instance: Manifest) -> Patch | None:
     """Return the patch after which an instance can be deleted without a konnector, if it cannot."""
-    return _free(kind, instance) if keys.SYNCER in finalizers_of(instance) else None
+    return _free(kind, instance) if keys.SYNCER in manifest.finalizers_of(instance) else None
 
 
 def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
     """Return the patch that takes our finalizer off a binding, if it has it."""
-    held = finalizers_of(binding)
+    held = manifest.finalizers_of(binding)
     if keys.DRAIN not in held:
         return None
     return _finalizers(home, kind, binding, _without(held, keys.DRAIN))
 
 
 def _asks(binding: Manifest) -> bool:
-    return keys.DELETION_POLICY in annotations_of(binding)
+    return keys.DELETION_POLICY in manifest.annotations_of(binding)
 
 
 def _policy(binding: Manifest) -> str:
-    return annotations_of(binding).get(keys.DELETION_POLICY, "")
+    return manifest.annotations_of(binding).get(keys.DELETION_POLICY, "")
 
 
 def _awaits_deletes(seen: Seen) -> bool:
     """Tell whether the instances that are left have to be deleted first, each by its owner."""
-    goes_with_space = keys.DRAINING in annotations_of(seen.binding)
+    goes_with_space = keys.DRAINING in manifest.annotations_of(seen.binding)
     return _policy(seen.binding) == DELETE and goes_with_space and bool(_left(seen))
 
 
 def _marked(seen: Seen, *, drains: bool) -> Decision:
     """Hold the binding exactly while it says how it is to be let go."""
     binding = seen.binding
-    if is_deleting(binding) or drains == _asks(binding):
+    if manifest.is_deleting(binding) or drains == _asks(binding):
         return NOTHING
     if drains:
         return _let_go(seen)
-    held = [*finalizers_of(binding), keys.DRAIN]
+    held = [*manifest.finalizers_of(binding), keys.DRAIN]
     return writes(_finalizers(seen.home, seen.kind, binding, held), failure=DRAIN_FAILED)
 
 
@@ -235,7 +229,7 @@ def _in_use(seen: Seen) -> Decision:
         f" the control plane are left ({_first(left)}): delete them, or annotate this binding"
         f" with {keys.DELETION_POLICY}=Release to keep them"
     )
-    goes = any(is_deleting(one) for _, one in left)
+    goes = any(manifest.is_deleting(one) for _, one in left)
     return _waits(message, SOMEWHAT_LATER if goes else RECHECK)
 
 
@@ -243,7 +237,9 @@ def _deleted(seen: Seen) -> Decision:
     if seen.crd is not None and _is_ours(seen.crd, seen.binding):
         return _crd_goes(seen.crd)
     ours = [(kind, one) for kind, one in seen.copied if _is_providers(one)]
-    leaving = [deletion(APP_CLUSTER, kind, one) for kind, one in ours if not is_deleting(one)]
+    leaving = [
+        deletion(APP_CLUSTER, kind, one) for kind, one in ours if not manifest.is_deleting(one)
+    ]
     if leaving:
         return _batch(leaving, "copied objects to delete")
     if ours:
@@ -252,8 +248,10 @@ def _deleted(seen: Seen) -> Decision:
 
 
 def _crd_goes(crd: Manifest) -> Decision:
-    if is_deleting(crd):
-        return _waits(f"CustomResourceDefinition {name_of(crd)} is still being deleted", RECHECK)
+    if manifest.is_deleting(crd):
+        return _waits(
+            f"CustomResourceDefinition {manifest.name_of(crd)} is still being deleted", RECHECK
+        )
     return _batch([deletion(APP_CLUSTER, CRD, crd)], "CustomResourceDefinition to delete")
 
 
@@ -262,8 +260,8 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
 
     klutchctl deletes bindings so that the CRD loses its owner; then who wrote it tells.
     """
-    owners = {get_text(reference, "uid") for reference in api.binding_references(crd)}
-    return owners == {uid_of(binding)} if owners else api.is_from_konnector(crd)
+    owners = {manifest.get_text(reference, "uid") for reference in api.binding_references(crd)}
+    return owners == {manifest.uid_of(binding)} if owners else api.is_from_konnector(crd)
 
 
 def _is_providers(live: Manifest) -> bool:
@@ -280,12 +278,16 @@ def _bound(seen: Seen) -> list[Held]:
 
 def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
     if kind.namespaced:
-        return namespace_of(copy) in seen.service_namespaces
-    return annotations_of(copy).get(keys.CLUSTER_NAMESPACE) == seen.space  # never the name (H3)
+        return manifest.namespace_of(copy) in seen.service_namespaces
+    return (
+        manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) == seen.space
+    )  # never the name (H3)
 
 
 def _finalized(seen: Seen) -> list[Held]:
-    return [(kind, one) for kind, one in seen.instances if keys.SYNCER in finalizers_of(one)]
+    return [
+        (kind, one) for kind, one in seen.instances if keys.SYNCER in manifest.finalizers_of(one)
+    ]
 
 
 def _left(seen: Seen) -> list[Held]:
@@ -294,12 +296,12 @@ def _left(seen: Seen) -> list[Held]:
 
 def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
     """Return what marks the mappings of these copies."""
-    resource = name_of(seen.binding)
-    behind = {namespace_of(one) for kind, one in bound if kind.namespaced}
+    resource = manifest.name_of(seen.binding)
+    behind = {manifest.namespace_of(one) for kind, one in bound if kind.namespaced}
     steps: list[Step] = []
     for mapping in seen.mappings:
         marked = api.released_kinds(mapping)
-        if get_text(mapping, "status", "namespace") in behind and resource not in marked:
+        if manifest.get_text(mapping, "status", "namespace") in behind and resource not in marked:
             steps.append(namespace_decide.marked(mapping, marked | {resource}))
     return steps
 
@@ -310,7 +312,7 @@ def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
 
 
 def _free(kind: Kind, instance: Manifest) -> Patch:
-    rest = _without(finalizers_of(instance), keys.SYNCER)
+    rest = _without(manifest.finalizers_of(instance), keys.SYNCER)
     return modification(APP_CLUSTER, kind, instance, metadata={"finalizers": rest})
 
 
@@ -336,7 +338,7 @@ def _without(finalizers: Sequence[str], ours: str) -> list[str]:
 
 def _first(found: Sequence[Held]) -> str:
     kind, one = found[0]
-    return ref_of("", kind, one).object + (" and others" if len(found) > 1 else "")
+    return manifest.ref_of("", kind, one).object + (" and others" if len(found) > 1 else "")
 
 
 def _batch(steps: Sequence[Step], what: str) -> Decision:

@@ -4,7 +4,6 @@ Nothing is taken from informers here: what is released is listed anew at each lo
 ended.
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -21,19 +20,11 @@ from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
-from reconciler.controller.tasks import unless
-from reconciler.core import keys
+from reconciler.controller.tasks import TaskSupervisor
+from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Task
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    identity_of,
-    is_deleting,
-    name_of,
-    namespace_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
@@ -65,7 +56,7 @@ class Places(Protocol):
 
 def key_of(live: Manifest) -> ObjectKey:
     """Return the key of a binding."""
-    return ObjectKey(namespace_of(live), name_of(live))
+    return ObjectKey(manifest.namespace_of(live), manifest.name_of(live))
 
 
 async def look(
@@ -91,8 +82,8 @@ async def look(
         space=provider.space,
         service_namespaces=frozenset(map(provider.link.homes.service, provider.link.homes.all())),
         mappings=provider.link.homes.mappings(),
-        syncing=provider.syncs.wants(name_of(live)),
-        told=provider.has_told_the_end(name_of(live)),
+        syncing=provider.syncs.wants(manifest.name_of(live)),
+        told=provider.has_told_the_end(manifest.name_of(live)),
     )
     try:
         found = _Left(context, provider.link, bindings, live)
@@ -115,7 +106,7 @@ class _Left:
         Nothing is left of a binding whose CRD is another's: what there is is that one's.
         """
         app = self._context.app
-        body = await app.get(Ref(app.name, CRD, "", name_of(self._live)))
+        body = await app.get(Ref(app.name, CRD, "", manifest.name_of(self._live)))
         if body is None:
             return replace(seen, copied=await self._copied())
         kind = crd.instance_kind(body)
@@ -132,7 +123,7 @@ class _Left:
         )
 
     def _owner(self) -> Owner:
-        live = frozenset(uid_of(one) for one in self._bindings.all())
+        live = frozenset(manifest.uid_of(one) for one in self._bindings.all())
         marks = self._context.control_plane_mode
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
@@ -151,13 +142,13 @@ class _Left:
 
     async def _copied(self) -> Sequence[Held]:
         """Return what came down by this binding's claims, and would by no other's."""
-        if annotations_of(self._live).get(keys.DELETION_POLICY) != drain.DELETE:
+        if manifest.annotations_of(self._live).get(keys.DELETION_POLICY) != drain.DELETE:
             return ()
         own = [rule for rule in permission_claim_rules.rules_of(self._live).rules if rule.goes_down]
         others = [
             rule
             for one in self._bindings.all()
-            if uid_of(one) != uid_of(self._live)
+            if manifest.uid_of(one) != manifest.uid_of(self._live)
             for rule in permission_claim_rules.rules_of(one).rules
         ]
         kinds = {(rule.group, rule.version, rule.resource) for rule in own}
@@ -175,8 +166,8 @@ class _Left:
 
     def _came_by(self, held: Held, rules: Sequence[Rule]) -> bool:
         _, live = held
-        place = ObjectKey(*identity_of(live))
-        mark = annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
+        place = ObjectKey(*manifest.identity_of(live))
+        mark = manifest.annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
         provided = copies.owner_of(live) == keys.OWNER_PROVIDER and mark == self._link.space_uid
         mapped = bool(self._link.homes.service(place.namespace))
         return provided and mapped and any(rule.reaches(place) for rule in rules)
@@ -212,7 +203,7 @@ async def _held(cluster: Cluster, kind: Kind, namespace: str) -> list[Held]:
     return [(kind, one) for one in found.items]
 
 
-class Leftovers:
+class Leftovers(TaskSupervisor):
     """Frees, at the start, the instances of kinds that no binding names any more (U3).
 
     Their binding was deleted while no konnector ran; they could never be deleted. Their copies on
@@ -234,19 +225,11 @@ class Leftovers:
         *,
         space: str,
     ) -> None:
+        super().__init__()
         self._context, self._home, self._space = context, home, space
         self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
         self._executor = context.executor()
-        self._stop = asyncio.Event()
-
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._stop.set()
-
-    async def run(self) -> None:
-        """Free what is left, and then wait for `stop`."""
-        await unless(self._stop, self._free_all())
-        await self._stop.wait()
+        self.start("leftovers", self._free_all)
 
     async def _free_all(self) -> None:
         failures = 0
@@ -276,14 +259,14 @@ class Leftovers:
         if not candidates:
             return ""
         served = self._context.crds.get("", self._kind.resource)
-        if not self._space and (served is None or is_deleting(served)):
+        if not self._space and (served is None or manifest.is_deleting(served)):
             return ""  # who deletes the kind says nothing about each binding
         # Of all of them, or nothing follows: a view may hold those of one namespace.
         listed = await self._home.list(self._kind, namespace=self._space, metadata_only=True)
-        named = {name_of(one) for one in listed.items}
+        named = {manifest.name_of(one) for one in listed.items}
         for one in candidates:
-            if name_of(one) not in named and not is_deleting(one):
-                held = await self._free_instances(name_of(one))
+            if manifest.name_of(one) not in named and not manifest.is_deleting(one):
+                held = await self._free_instances(manifest.name_of(one))
                 if held:
                     return held
         return ""
@@ -293,7 +276,7 @@ class Leftovers:
             return ""
         ref = Ref(self._home.name, NAMESPACE, "", self._space)
         live = await self._home.get(ref, metadata_only=True)
-        return "" if live is None else uid_of(live)
+        return "" if live is None else manifest.uid_of(live)
 
     async def _free_instances(self, name: str) -> str:
         body = await self._context.bodies.get("", name)

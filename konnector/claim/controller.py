@@ -8,13 +8,12 @@ from typing import Final
 from konnector.claim import copies, decide, orphans
 from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen
-from konnector.context import SyncContext, is_refusal
+from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from reconciler.core import manifest
-from reconciler.core.decision import Apply, Decision, Note
-from reconciler.core.errors import ClusterError
+from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
@@ -41,6 +40,8 @@ class Claims(PairedSync):
 
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
+
+    refused = "The control plane refused this claim"
 
     def __init__(
         self, pair: Pair, link: SyncContext, say: Say, *, moved: Callable[[str], None]
@@ -257,20 +258,12 @@ class Claims(PairedSync):
         return self.pair.claim_of(copy)
 
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
-        link = self.link
         for note in decision.notes:
             self.record(seen.claim, note)
         if not decision.tasks:
-            self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
+            self.say(seen.place, "".join(note.message for note in decision.notes if seen.taken))
             return
-        try:
-            await link.executor.execute(decision, recents=(self.here, there))
-        except ClusterError as error:
-            if is_refusal(error):
-                self.record(seen.claim, _denied(error))
-                self._say(seen, str(error))
-            raise
-        self._say(seen, "")
+        await self.write(seen.place, seen.claim, decision, there)
         self._note_applied(seen, decision, there)
 
     async def _without_home(self, place: ObjectKey) -> None:
@@ -326,8 +319,9 @@ class Claims(PairedSync):
         asked, held = decide.stated(self.pair, claim), decide.stated(self.pair, copy)
         return manifest.digest(asked), manifest.digest(held)
 
-    def _say(self, seen: Seen, what: str) -> None:
-        self.link.troubles.say(self.kind.resource, str(seen.place), what)
+    def say(self, place: ObjectKey, what: str) -> None:
+        """Have the binding report what is wrong with a claim; "" for nothing any more."""
+        self.link.troubles.say(self.kind.resource, str(place), what)
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)
@@ -346,7 +340,3 @@ def _living(claim: Manifest) -> Sequence[str]:
 
 def _applies(found: Decision | Read) -> bool:
     return isinstance(found, Decision) and any(isinstance(step, Apply) for step in found.steps)
-
-
-def _denied(error: ClusterError) -> Note:
-    return Note("SyncDenied", f"The control plane refused this claim: {error}", "Warning")

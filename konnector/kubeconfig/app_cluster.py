@@ -79,7 +79,7 @@ async def working(
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-class AppKubeconfig:
+class AppKubeconfig(TaskSupervisor):
     """Watches the Secret, and switches the app cluster's connection.
 
     `on_fault` is called with why the Secret that is there now is not used, a sentence, and with ""
@@ -95,6 +95,7 @@ class AppKubeconfig:
         *,
         on_fault: Callable[[str], None],
     ) -> None:
+        super().__init__()
         self._context, self._mode, self._in_use = context, mode, in_use
         self._on_fault, self._fault = on_fault, ""
         self._place = ObjectKey(mode.secret_namespace, mode.secret_name)
@@ -109,17 +110,8 @@ class AppKubeconfig:
             plane, SECRET, context.metrics, on_change=lambda _: controller.enqueue(_KEY)
         )
         self._views.need(_KEY, [self._place])
-        self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("secret", self._views)
-        self._supervisor.start_worker(controller.name, controller)
-
-    def stop(self) -> None:
-        """Follow no more."""
-        self._supervisor.stop()
-
-    async def run(self) -> None:
-        """Follow until `stop`."""
-        await self._supervisor.run()
+        self.start_worker("secret", self._views)
+        self.start_worker(controller.name, controller)
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at the Secret, and use what it holds if that is new and works."""

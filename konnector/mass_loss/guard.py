@@ -15,17 +15,9 @@ from konnector.mass_loss import decide
 from konnector.mass_loss.decide import Confirmations, Held, Identity
 from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Decision, Task
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_text,
-    identity_of,
-    is_deleting,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.core.times import moment
 from reconciler.kube.cluster import Reader
@@ -82,7 +74,7 @@ class Guardian:
     async def look_at_space(self) -> None:
         """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
         space = await self._read_space()
-        self.space_uid = uid_of(space)
+        self.space_uid = manifest.uid_of(space)
         self._space_records = decide.recorded([space], keys.APP_CLUSTER_UID)
 
     async def is_being_deleted(self, resource: str) -> bool:
@@ -97,7 +89,7 @@ class Guardian:
         """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""
         ref = Ref(self._app.name, NAMESPACE, "", names.KUBE_SYSTEM)
         system = await self._app.get(ref, metadata_only=True)
-        before, self.app_cluster_uid = self.app_cluster_uid, uid_of(system or {})
+        before, self.app_cluster_uid = self.app_cluster_uid, manifest.uid_of(system or {})
         if before != self.app_cluster_uid:
             self._released()
 
@@ -176,7 +168,7 @@ class Guardian:
         For the first time it is recorded with what else is written to a Secret.
         """
         confirmed, identity = self.recreates(decide.ALL), self.identity
-        marked = [one for one in self._secrets() if keys.SPACE_UID in annotations_of(one)]
+        marked = [one for one in self._secrets() if keys.SPACE_UID in manifest.annotations_of(one)]
         found = [decide.space_record(one, identity, confirmed=confirmed) for one in marked]
         return Decision(tuple(Task((patch,)) for patch in found if patch is not None))
 
@@ -191,7 +183,7 @@ class Guardian:
 
     def _cluster_binding_changed(self, key: ObjectKey) -> None:
         live = self._cluster_bindings.get(*key)
-        notes = {} if live is None else annotations_of(live)
+        notes = {} if live is None else manifest.annotations_of(live)
         before = self._confirmed, self._confirmation
         self._confirmed = decide.confirmations_of(live)
         value = notes.get(keys.CONFIRM_ORPHANS, "")
@@ -330,16 +322,16 @@ class Deletions:
 
 def _bound(claim: Manifest) -> tuple[ObjectKey, ...]:
     """Return the place of a claim that has, or had, a copy, as an index does."""
-    return (ObjectKey(*identity_of(claim)),) if copies.is_managed(claim) else ()
+    return (ObjectKey(*manifest.identity_of(claim)),) if copies.is_managed(claim) else ()
 
 
 def _leaving(claim: Manifest) -> tuple[tuple[str, ObjectKey], ...]:
     """Return when such a claim was deleted while we hold it, and its place, as an index does."""
-    held = copies.is_managed(claim) and keys.SYNCER in finalizers_of(claim)
-    if not held or not is_deleting(claim):
+    held = copies.is_managed(claim) and keys.SYNCER in manifest.finalizers_of(claim)
+    if not held or not manifest.is_deleting(claim):
         return ()
-    time = get_text(claim, "metadata", "deletionTimestamp")
-    return ((time, ObjectKey(*identity_of(claim))),)
+    time = manifest.get_text(claim, "metadata", "deletionTimestamp")
+    return ((time, ObjectKey(*manifest.identity_of(claim))),)
 
 
 CLAIM_INDEXES: Final[Mapping[str, Index]] = {_BOUND: _bound, _LEAVING: _leaving}

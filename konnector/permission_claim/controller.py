@@ -12,14 +12,14 @@ from typing import Final, Protocol
 from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
-from konnector.context import SyncContext, is_refusal
+from konnector.context import SyncContext
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival, Seen
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
-from reconciler.core.decision import Decision, Delete, Note
+from reconciler.core.decision import Decision, Delete
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
@@ -50,6 +50,8 @@ class PermissionClaims(PairedSync):
 
     Bindings are looked at again when there is something else to say in `troubles`.
     """
+
+    refused = "It is not synced"
 
     def __init__(self, kind: Kind, link: SyncContext, services: Services) -> None:
         super().__init__(
@@ -98,7 +100,7 @@ class PermissionClaims(PairedSync):
             return HELD
         there = self.there(place.namespace)
         if there is None:
-            self._say(place, "")
+            self.say(place, "")
             self.guard.note(place)
             return None
         seen = await self._looked(place, there)
@@ -107,7 +109,7 @@ class PermissionClaims(PairedSync):
         for note in decision.notes:
             self.record(seen.consumer, note)
         if not decision.tasks:
-            self._say(place, "")
+            self.say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
             return HELD if contested else self._again(seen)
@@ -119,15 +121,7 @@ class PermissionClaims(PairedSync):
             return held
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
-        try:
-            await self.link.executor.execute(decision, recents=(self.here, there))
-        except ClusterError as error:
-            if is_refusal(error):
-                denied = Note("SyncDenied", f"It is not synced: {error}", "Warning")
-                self.record(seen.consumer, denied)
-                self._say(place, str(error))
-            raise
-        self._say(place, "")
+        await self.write(place, seen.consumer, decision, there)
         return None
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
@@ -216,7 +210,8 @@ class PermissionClaims(PairedSync):
             return None
         return orphans.changes_in(seen.provider, seen.terms, seen.now)
 
-    def _say(self, place: ObjectKey, what: str) -> None:
+    def say(self, place: ObjectKey, what: str) -> None:
+        """Have the bindings report what is wrong with an object; "" for nothing any more."""
         if what == self._refused.get(place, ""):
             return
         if what:

@@ -18,7 +18,7 @@ from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
 from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import (
     NOTHING,
@@ -30,18 +30,7 @@ from reconciler.core.decision import (
     merge_diff,
     preconditions_of,
 )
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    get_list,
-    get_map,
-    get_text,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import format_duration, format_time, moment
 
@@ -88,8 +77,8 @@ def beat(seen: ClusterBindingView, *, now: datetime, version: str | None) -> Dec
     `version` is what `version.konnector_version` returned. Nothing about Secrets in the app
     cluster holds up a beat: those are written by `mirror`.
     """
-    held = get_map(seen.cluster_binding, "status")
-    last = moment(get_text(held, "lastHeartbeatTime"))
+    held = manifest.get_map(seen.cluster_binding, "status")
+    last = moment(manifest.get_text(held, "lastHeartbeatTime"))
     age = None if last is None else now - last
     fields: dict[str, JSON] = {
         "heartbeatInterval": format_duration(INTERVAL),
@@ -114,7 +103,11 @@ def mirror(seen: ClusterBindingView) -> Decision:
     """
     source = seen.source
     content = _content(seen)
-    if source is None or not isinstance(content, bytes) or is_deleting(seen.cluster_binding):
+    if (
+        source is None
+        or not isinstance(content, bytes)
+        or manifest.is_deleting(seen.cluster_binding)
+    ):
         return Decision()
     works = judge.fingerprint(content) == seen.in_use or seen.verdict == ""
     if not works or _fault(seen, content):
@@ -139,8 +132,8 @@ def to_probe(seen: ClusterBindingView) -> bytes | None:
 
 def source_place(cluster_binding: Manifest) -> ObjectKey:
     """Return where the Secret is that a ClusterBinding names."""
-    name = get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
-    return ObjectKey(namespace_of(cluster_binding), name)
+    name = manifest.get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
+    return ObjectKey(manifest.namespace_of(cluster_binding), name)
 
 
 def _conditions(seen: ClusterBindingView, version: str | None) -> Iterator[Condition]:
@@ -178,12 +171,12 @@ def _content(seen: ClusterBindingView) -> bytes | str:
     """Return the provider's kubeconfig, or why there is none."""
     if seen.control_plane_mode or seen.source is None:
         return "is not there"
-    key = get_text(seen.cluster_binding, "spec", "kubeconfigSecretRef", "key")
+    key = manifest.get_text(seen.cluster_binding, "spec", "kubeconfigSecretRef", "key")
     return kubeconfig_content(seen.source, key)
 
 
 def _fault(seen: ClusterBindingView, content: bytes) -> str:
-    return judge.fault(content, namespace=namespace_of(seen.cluster_binding))
+    return judge.fault(content, namespace=manifest.namespace_of(seen.cluster_binding))
 
 
 def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None) -> _Standing:
@@ -196,7 +189,7 @@ def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None)
     namespace = None if isinstance(held, str) else judge.leads_to(held)
     if isinstance(held, str) or namespace is None:
         return "old"  # nobody can use what is there
-    if namespace != namespace_of(seen.cluster_binding):
+    if namespace != manifest.namespace_of(seen.cluster_binding):
         return "elsewhere"
     return "rerouted" if judge.same_but_for_server(held, content) else "old"
 
@@ -209,24 +202,24 @@ def _step(
     live: Manifest | None,
 ) -> Step | None:
     marks = {keys.SPACE_UID: seen.space_uid} if seen.space_uid else {}
-    data = get_map(source, "data")
+    data = manifest.get_map(source, "data")
     if live is None:
         made = build(
             SECRET,
             place.name,
             namespace=place.namespace,
             marks=Marks(annotations=marks) if marks else UNMARKED,
-            type=get_text(source, "type") or "Opaque",
+            type=manifest.get_text(source, "type") or "Opaque",
             data=data,
         )
         # By apply, which needs no more than rights to this very name.
         return Apply(SECRET, made, APP_CLUSTER)
     standing = _standing(seen, content, live)
-    if standing == "elsewhere" or is_deleting(live):
+    if standing == "elsewhere" or manifest.is_deleting(live):
         return None
-    change = {} if standing == "rerouted" else merge_diff(get_map(live, "data"), data)
+    change = {} if standing == "rerouted" else merge_diff(manifest.get_map(live, "data"), data)
     # Whose space it was is for the guards to judge: once said, it is not said again.
-    noted = {} if keys.SPACE_UID in annotations_of(live) else marks
+    noted = {} if keys.SPACE_UID in manifest.annotations_of(live) else marks
     if not (change or noted):
         return None
     metadata = preconditions_of(live)
@@ -235,7 +228,7 @@ def _step(
     body: dict[str, JSON] = {"metadata": metadata}
     if change:
         body["data"] = change
-    return Patch(ref_of(APP_CLUSTER, SECRET, live), body)
+    return Patch(manifest.ref_of(APP_CLUSTER, SECRET, live), body)
 
 
 def konnector_version(build: str) -> str | None:
@@ -271,7 +264,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
     The conditions of the CRD are somebody else's, so they come with their reasons and times; and
     without a CRD the last ones stay, and Ready is not summed up. So the whole list is a field.
     """
-    if is_deleting(seen.export):
+    if manifest.is_deleting(seen.export):
         return NOTHING
     held = conditions.of(seen.export)
     after = held
@@ -289,7 +282,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
 
 def says_connected(export: Manifest | None) -> bool:
     """Tell whether an export that stays says that its objects are synced."""
-    return export is not None and not is_deleting(export) and reports_sync(export)
+    return export is not None and not manifest.is_deleting(export) and reports_sync(export)
 
 
 def _own(seen: ExportView) -> Iterable[Condition]:
@@ -302,8 +295,8 @@ def _own(seen: ExportView) -> Iterable[Condition]:
     in_sync = conditions.said(seen.binding, conditions.SCHEMA_IN_SYNC)
     if in_sync is None:
         message = (
-            f"APIServiceBinding {name_of(seen.binding)} in the consumer cluster does not have a "
-            "SchemaInSync condition."
+            f"APIServiceBinding {manifest.name_of(seen.binding)} in the consumer cluster does not"
+            " have a SchemaInSync condition."
         )
         yield conditions.false(conditions.CONSUMER_SYNC_UNKNOWN, message)
     else:
@@ -320,9 +313,9 @@ def _of_crd(crd: Manifest) -> Iterable[Condition]:
 def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
     """Return what of it is new: what the app cluster serves, once it says so."""
     wanted: dict[str, JSON] = {
-        "acceptedNames": get_map(crd, "status", "acceptedNames"),
-        "storedVersions": get_list(crd, "status", "storedVersions"),
+        "acceptedNames": manifest.get_map(crd, "status", "acceptedNames"),
+        "storedVersions": manifest.get_list(crd, "status", "storedVersions"),
     }
     told = {key: value for key, value in wanted.items() if value}
-    held = get_map(export, "status")
+    held = manifest.get_map(export, "status")
     return merge_diff({key: held.get(key) for key in told}, told)
