@@ -16,7 +16,8 @@ from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
-from tests.support.apply_runs import inhabit, remove, staged
+from tests.support import removal
+from tests.support.apply_runs import inhabit, staged
 from tests.support.applying import Scene
 from tests.support.clusters import AuditLog, LiveCluster
 from tests.support.eventually import eventually
@@ -105,7 +106,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
             (refs.CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
         ):
             place = BIND if kind.namespaced else ""
-            await remove(app_cluster, refs.Ref(app_cluster.name, kind, place, name))
+            await removal.remove(app_cluster.cluster, refs.Ref(app_cluster.name, kind, place, name))
 
 
 @only("direct", "konnector", "acb", soak=["direct"])
@@ -261,7 +262,7 @@ async def test_a_space_stays_where_a_service_that_no_file_names_may_not_be_looke
     ):
         await scene.apply("--wait")
         claim, copy = await inhabit(scene)
-        await remove(scene.app, claim)
+        await removal.remove(scene.app.cluster, claim)
         await eventually(lambda: scene.is_gone(copy))
         scene.fleet.listed = False
         run = await scene.apply(code=5)

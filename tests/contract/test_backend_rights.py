@@ -26,7 +26,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from tests.support import deployed
+from tests.support import deployed, removal
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import (
@@ -49,7 +49,6 @@ from tests.support.served_spaces import (
     a_space,
     claim,
     damaged_and_repaired,
-    delete,
     gone,
 )
 
@@ -153,9 +152,9 @@ async def test_default_mode(control_plane, namespace):
             await damaged_and_repaired(space.cluster, quota, Damage.uncounted)
             await no_right_everywhere(space)
             await follows_its_template(space)
-            await delete(space.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
+            await removal.remove(space.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
             await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
-            await delete(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
+            await removal.remove(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
             await gone(space.cluster, space.export)
         await told_and_counted(stage)
         await applied_again(stage)
@@ -186,7 +185,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
         released = manifest.put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
         await stage.cluster.create(released, stage.offer.kind, manager="tests")
         await withdrawn(stage, space)
-        await delete(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
+        await removal.remove(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
         await told_of(space, "ContentsUnknown")
         home = await space.at(space.everywhere(refs.NAMESPACE, space.home))
         assert home is not None
@@ -203,12 +202,14 @@ async def noted(space: Space) -> None:
 
 async def withdrawn(stage: Stage, space: Space) -> None:
     cluster, offer = stage.cluster, stage.offer
-    await delete(cluster, space.ref(api.API_SERVICE_EXPORT_REQUEST, offer.name))
+    await removal.remove(cluster, space.ref(api.API_SERVICE_EXPORT_REQUEST, offer.name))
     for one in (
         await cluster.list(api.API_SERVICE_EXPORT_TEMPLATE, namespace=stage.namespace)
     ).items:
-        await delete(cluster, manifest.ref_of(cluster.name, api.API_SERVICE_EXPORT_TEMPLATE, one))
-    await delete(cluster, space.export)
+        await removal.remove(
+            cluster, manifest.ref_of(cluster.name, api.API_SERVICE_EXPORT_TEMPLATE, one)
+        )
+    await removal.remove(cluster, space.export)
     await gone(cluster, space.export)
     services = Ref(cluster.name, refs.CLUSTER_ROLE, "", deployed.SERVICES)
     await cluster.merge_patch(services, {"rules": []}, manager="tests")
@@ -359,7 +360,7 @@ async def repaired(app: AppCluster) -> None:
     for ref in (space.binding, space.ref(api.API_SERVICE_BINDING, space.offer.name)):
         await app.keeps(ref, unlabelled)
     await app.keeps(space.ref(refs.SECRET, app.source.name), unlabelled)
-    await delete(space.cluster, space.ref(refs.SECRET, app.source.name))
+    await removal.remove(space.cluster, space.ref(refs.SECRET, app.source.name))
     await space.has(space.ref(refs.SECRET, app.source.name))
 
 

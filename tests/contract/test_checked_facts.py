@@ -31,9 +31,9 @@ from reconciler.core.refs import (
 )
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support.accounts import create_robot, robot_connection, token_of
 from tests.support.eventually import eventually
 from tests.support.raw import get_json
-from tests.support.robots import create_robot, request_token, robot_connection
 
 MANAGER = "klutchctl"
 SELF_REVIEW = Kind(
@@ -268,9 +268,9 @@ async def test_when_the_server_counts(control_plane, namespace, query, items, re
 async def test_a_token_for_less_than_ten_minutes_is_refused(cluster, namespace):
     await create_robot(cluster, namespace)
     with pytest.raises(Rejected) as caught:
-        await request_token(cluster, namespace, seconds=599)
+        await token_of(cluster, namespace, seconds=599)
     assert caught.value.status == 422
-    assert await request_token(cluster, namespace, seconds=600)
+    assert await token_of(cluster, namespace, seconds=600)
 
 
 async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namespace):

@@ -14,9 +14,9 @@ from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
+from tests.support.accounts import robot_connection
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.robots import robot_connection
 
 MANAGER = "tests"
 NOTHING_LIKE_IT = Kind("shop.example", "v1", "Basket", "baskets")

@@ -29,12 +29,12 @@ from reconciler.kube.connection import (
 )
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
+from tests.support.accounts import robot_token
 from tests.support.cues import AFTER, Gate
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
 from tests.support.listener import Listener
-from tests.support.robots import robot_token
 from tests.support.tcp_proxy import CLEAR, STALLED, Flow, TcpProxy
 
 MANAGER = "tests"
@@ -485,7 +485,7 @@ async def test_a_rotated_token_file_is_read_again_after_a_401(control_plane, nam
         with pytest.raises(Unauthorized):
             await who_am_i(cluster)
         assert [passed.status for passed in proxy.log] == [401], "nothing newer was there"
-        file.write_text(robot.token.reveal())
+        file.write_text(robot)
         assert await who_am_i(cluster) == f"system:serviceaccount:{namespace}:robot"
         assert [passed.status for passed in proxy.log] == [401, 401, 201]
 
@@ -520,7 +520,7 @@ async def test_a_401_runs_a_plugin_once_more_for_all_calls_together(
     async with KubeCluster(replace(control_plane.connection, credential=plugin)) as cluster:
         with pytest.raises(Unauthorized):
             await who_am_i(cluster)
-        token.write_text(robot.token.reveal())
+        token.write_text(robot)
         runs = tmp_path / "plugin.runs"
         before = len(runs.read_text().splitlines())
         names = await asyncio.gather(*(who_am_i(cluster) for _ in range(20)))

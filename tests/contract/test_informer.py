@@ -13,7 +13,7 @@ from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
-from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 from tests.support.churn import (
     IMPATIENT,
     INDEXES,
@@ -79,11 +79,7 @@ class World:
         return await self.administrator.merge_patch(self.ref(name), patch, manager=MANAGER)
 
     async def delete(self, name):
-        await self.administrator.delete(
-            self.ref(name),
-            preconditions=Preconditions(uid=None),
-            propagation=Propagation.BACKGROUND,
-        )
+        await removal.remove(self.administrator, self.ref(name))
 
     async def miss(self, informer):
         """Change much while the informer has no connection, and return a tally."""

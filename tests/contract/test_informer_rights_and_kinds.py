@@ -13,11 +13,10 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential
 from reconciler.kube.informer import Informer
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support.accounts import ROBOT, robot_connection
 from tests.support.churn import IMPATIENT, MANAGER, following, seen, truth
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.robots import NAME as ROBOT
-from tests.support.robots import robot_connection
 
 NOT_YET = (NotServed, Unreachable)  # a CRD takes effect some time after it is written
 NO_CAUSE = Preconditions(uid=None)

@@ -24,6 +24,7 @@ from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube import informer as informers
 from tests.support import churn
+from tests.support.accounts import with_token
 from tests.support.bound_scenes import (
     ACCEPTED,
     Scene,
@@ -40,7 +41,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Crash, Faults, deeds
 from tests.support.http_faults import Cut, Effect, Request, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
-from tests.support.konnector_ways import account, fronting, with_token
+from tests.support.konnector_ways import account, fronting
 from tests.support.losses import confirm
 
 pytestmark = pytest.mark.timeout(7200)

@@ -6,7 +6,6 @@ original's.
 
 import contextlib
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,10 +29,9 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
 )
-from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Token
-from tests.support import deployed
+from tests.support import deployed, removal
+from tests.support.accounts import token_of, with_token
 from tests.support.deployed import KINDS, PDB
 from tests.support.eventually import eventually
 from tests.support.raw import http_session
@@ -51,7 +49,6 @@ _REVIEW = refs.Kind(
     "selfsubjectrulesreviews",
     namespaced=False,
 )
-_TOKEN_REQUEST = refs.Kind("", "v1", "TokenRequest", "serviceaccounts")
 
 
 def folder_ids(folder):
@@ -192,7 +189,7 @@ async def test_its_pods_may_run_where_security_is_restricted(app_cluster):
         await cluster.create(account, refs.SERVICE_ACCOUNT, manager="tests")
         await cluster.create(pod, _POD, manager="tests", dry_run=True)
     finally:
-        await deployed.remove(cluster, refs.NAMESPACE, namespace)
+        await removal.remove_manifest(cluster, refs.NAMESPACE, namespace)
 
 
 def object_of(kind: refs.Kind) -> dict[str, Any]:
@@ -273,24 +270,15 @@ async def account_of(live, made):
     """Apply all but the workload, and yield the cluster as the konnector's account sees it."""
     applied = [one for one in made if one["kind"] not in (refs.DEPLOYMENT.kind, PDB.kind)]
     where = {"name": names.KONNECTOR, "namespace": names.KLUTCH_NAMESPACE}
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": _TOKEN_REQUEST.kind,
-        "metadata": where,
-        "spec": {"expirationSeconds": 600},
-    }
     try:
         await deployed.apply(live.cluster, applied)
-        answer = await live.cluster.create(
-            request, _TOKEN_REQUEST, manager="tests", subresource="token"
-        )
-        token = Token(Secret(get_text(answer, "status", "token")))
-        async with KubeCluster(replace(live.connection, credential=token)) as cluster:
+        token = await token_of(live.cluster, where["namespace"], where["name"])
+        async with KubeCluster(with_token(live.connection, token)) as cluster:
             yield cluster
     finally:
         for one in applied:
             if one["kind"] != refs.NAMESPACE.kind:
-                await deployed.remove(live.cluster, KINDS[one["kind"]], one)
+                await removal.remove_manifest(live.cluster, KINDS[one["kind"]], one)
 
 
 async def held_in(cluster, namespace) -> set[Right]:
@@ -361,4 +349,4 @@ async def test_a_right_to_create_what_is_named_is_enough_for_an_apply(app_cluste
         assert [name_of(one) for one in listed.items] == [own]
         ref = refs.Ref(app_cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, own)
         assert await cluster.get(ref) is not None
-    await deployed.remove(app_cluster.cluster, refs.SECRET, secret)
+    await removal.remove_manifest(app_cluster.cluster, refs.SECRET, secret)

@@ -25,7 +25,8 @@ from reconciler.core.manifest import put as put_in
 from reconciler.core.refs import CRD, LEASE, SECRET, GroupResource, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.connection import Connection
-from tests.support import deployed
+from tests.support import deployed, removal
+from tests.support.accounts import may_read, token_of, with_token
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -48,16 +49,7 @@ from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import answer, on
 from tests.support.konnector import in_space, konnector
-from tests.support.konnector_ways import (
-    a_way,
-    account,
-    content,
-    fronting,
-    may_read,
-    put,
-    token_of,
-    with_token,
-)
+from tests.support.konnector_ways import a_way, account, content, fronting, put
 
 SOURCE = "shop-kubeconfig"
 INVALID = "KubeconfigSecretInvalid"
@@ -127,7 +119,7 @@ async def beside(managed: Managed) -> AsyncIterator[Beside]:
         await managed.make_secret(kubeconfig)
         await managed.apply(offer.resource)
         await until(managed.binding)
-        token = await until(lambda: token_of(plane, managed.space, names.BINDER))
+        token = await until(lambda: token_of(plane.cluster, managed.space, names.BINDER))
         own = with_token(plane.connection, token)
         await until(lambda: may_read(own, API_SERVICE_BINDING, managed.space))
         await until(lambda: may_read(own, SECRET, managed.space))
@@ -167,7 +159,9 @@ async def test_a_konnector_beside_the_control_plane_serves_with_the_rights_of_it
         assert brought["data"] == {"password": b64("old")}
         await there.claim()
 
-        await deployed.remove(managed.app.cluster, managed.offer.kind, await there.instance())
+        await removal.remove_manifest(
+            managed.app.cluster, managed.offer.kind, await there.instance()
+        )
         await until(lambda: gone(there.copy()))
         await until(lambda: gone(there.instance()))
     assert there.plane.refused() == set()
@@ -220,7 +214,7 @@ async def test_a_kubeconfig_that_was_renewed_while_another_led_is_used(managed: 
             await until(lambda: managed_has(managed, content(new_way.connection, renewed)))
             there.to_app.add(on(), answer(401))
             there.to_app.cut()
-            await deployed.remove(managed.plane.cluster, LEASE, lease)
+            await removal.remove_manifest(managed.plane.cluster, LEASE, lease)
             await until(lambda: all_is_well(managed.binding()))
 
 

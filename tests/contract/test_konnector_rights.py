@@ -24,6 +24,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, EVENT, LEASE, SECRET, GroupResource, Ref
+from tests.support.accounts import with_token
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -40,7 +41,7 @@ from tests.support.deployed import Hearing, rights_of
 from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
-from tests.support.konnector_ways import account, fronting, with_token
+from tests.support.konnector_ways import account, fronting
 from tests.support.losses import confirm
 
 

@@ -18,19 +18,12 @@ from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET
 from reconciler.core.times import format_time
+from tests.support import removal
 from tests.support.backend import backend
 from tests.support.eventually import eventually
 from tests.support.konnector_rights import COPY, Konnector, Question, forbidden, needed
 from tests.support.offers import CREDENTIALS, offered
-from tests.support.served_spaces import (
-    Damage,
-    Space,
-    a_space,
-    claim,
-    damaged_and_repaired,
-    delete,
-    gone,
-)
+from tests.support.served_spaces import Damage, Space, a_space, claim, damaged_and_repaired, gone
 
 pytestmark = pytest.mark.timeout(900)  # on a busy machine
 
@@ -156,7 +149,7 @@ async def app_namespaces_come_and_go(scene: Scene) -> None:
             return get_text(await space.at(mapping), "status", "namespace") == home
 
         await eventually(told)
-        await delete(space.cluster, mapping)
+        await removal.remove(space.cluster, mapping)
         await gone(space.cluster, space.everywhere(NAMESPACE, home))
 
 

@@ -15,8 +15,7 @@ from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube.requests import Preconditions, Propagation
-from tests.support import programs
+from tests.support import programs, removal
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
 from tests.support.eventually import eventually
@@ -24,7 +23,6 @@ from tests.support.eventually import eventually
 GROUP = "plan.example"
 PLURAL = "databases"
 NAME = f"{PLURAL}.{GROUP}"
-WHATEVER = Preconditions(uid=None)
 
 FLEET = """
 apiVersion: fleet.klutchctl.dev/v1alpha1
@@ -117,11 +115,13 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
     typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(control_plane, typed | {"metadata": metadata, "spec": spec}, kind)
     yield scene
-    await remove(control_plane, Ref(control_plane.name, NAMESPACE, "", scene.space))
+    await removal.remove(control_plane.cluster, Ref(control_plane.name, NAMESPACE, "", scene.space))
     bind = names.KLUTCH_NAMESPACE
-    await remove(app_cluster, Ref(app_cluster.name, api.API_SERVICE_BINDING, bind, NAME))
+    await removal.remove(
+        app_cluster.cluster, Ref(app_cluster.name, api.API_SERVICE_BINDING, bind, NAME)
+    )
     for secret in (await app_cluster.cluster.list(SECRET, namespace=bind)).items:
-        await remove(app_cluster, Ref(app_cluster.name, SECRET, bind, name_of(secret)))
+        await removal.remove_manifest(app_cluster.cluster, SECRET, secret)
 
 
 def provider_crd() -> Manifest:
@@ -146,10 +146,6 @@ def provider_crd() -> Manifest:
 
 async def make(live: LiveCluster, manifest: Manifest, kind: Kind, manager: str = "tests") -> None:
     await live.cluster.create(manifest, kind, manager=manager)
-
-
-async def remove(live: LiveCluster, ref: Ref) -> None:
-    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
 
 
 async def apply_creates(scene: Scene) -> None:
@@ -270,9 +266,7 @@ async def test_drift_and_removal_give_their_lines(scene):
     await scene.app.cluster.merge_patch(bound, drift, manager="someone")
     assert scene.lines() == [("update", "APIServiceBinding")]
     request = Ref(scene.plane.name, api.API_SERVICE_EXPORT_REQUEST, scene.space, NAME)
-    await scene.plane.cluster.delete(
-        request, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
-    )
+    await removal.remove(scene.plane.cluster, request)
     assert scene.lines() == [("update", "APIServiceBinding")], "the export is there"
     fleet = (scene.folder / "fleet.yaml").read_text()
     scene.write(fleet.partition("---\napiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Binding")[0])
@@ -306,7 +300,7 @@ async def test_a_request_of_any_depth_hides_nothing(scene, levels):
     ref = Ref(scene.plane.name, kind, scene.space, NAME)
     resource = f'{{"group":"{GROUP}","resource":"{PLURAL}"}}'
     spec = f'"spec":{{"parameters":{nested(levels)},"resources":[{resource}]}}'
-    await remove(scene.plane, ref)
+    await removal.remove(scene.plane.cluster, ref)
     await post(scene.plane, kind, scene.space, typed(kind, spec, name=NAME))
     assert scene.lines() == []
     assert "Progressing" in scene.klutchctl("status", str(scene.folder))

@@ -7,7 +7,8 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.values import Mode
-from tests.support.apply_runs import remove, wipe
+from tests.support import removal
+from tests.support.apply_runs import wipe
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
 from tests.support.eventually import eventually
@@ -32,7 +33,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
         made = Scene(fleet, control_plane, app_cluster, offer, namespace, control_plane.kubeconfig)
         await app_cluster.cluster.create(build(NAMESPACE, namespace), NAMESPACE, manager="tests")
         yield made
-        await remove(app_cluster, Ref(app_cluster.name, NAMESPACE, "", namespace))
+        await removal.remove(app_cluster.cluster, Ref(app_cluster.name, NAMESPACE, "", namespace))
         await wipe(made)
 
 

@@ -27,11 +27,11 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.requests import Preconditions, Propagation
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
 from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import klutchctl
+from tests.support import removal
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -128,11 +128,7 @@ async def provided(cluster: KubeCluster, name: str) -> tuple[Developer, dict[str
 
 
 async def delete(cluster: KubeCluster, kind: Kind, name: str) -> None:
-    await cluster.delete(
-        Ref(cluster.name, kind, TEAM, name),
-        preconditions=Preconditions(uid=None),
-        propagation=Propagation.BACKGROUND,
-    )
+    await removal.remove(cluster, Ref(cluster.name, kind, TEAM, name))
 
 
 async def gone(cluster: KubeCluster, kind: Kind, name: str) -> bool:

@@ -12,7 +12,8 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.fleet.wanted import Placement
-from tests.support.apply_runs import inhabit, remove, runs, scene
+from tests.support import removal
+from tests.support.apply_runs import inhabit, runs, scene
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds
 from tests.support.offers import offered
@@ -135,7 +136,7 @@ async def test_a_space_stays_with_what_was_released_of_a_service_that_nobody_off
         await scene.meddle(
             mapping, {"metadata": {"annotations": {keys.RELEASED_KINDS: other.name}}}
         )
-        await remove(scene.app, claim)
+        await removal.remove(scene.app.cluster, claim)
         await eventually(lambda: scene.is_gone(copy))
         scene.fleet.listed = False
         (line,) = [one for one in (await runs.run()).outcomes if one.status is not Status.DONE]

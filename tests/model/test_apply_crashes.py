@@ -21,10 +21,10 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, drop, get_map, is_deleting, put, uid_of
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
-from reconciler.kube.requests import Propagation
 from reconciler.planning.changes import Action
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write
-from tests.support.apply_runs import WHATEVER, Runs, inhabit, remove, staged, wipe
+from tests.support import removal
+from tests.support.apply_runs import Runs, inhabit, staged, wipe
 from tests.support.applying import CLAIMS, Fleet, Scene
 from tests.support.end_states import differences, end_state
 from tests.support.eventually import eventually
@@ -77,9 +77,7 @@ async def lead_astray(scene: Scene) -> None:
         await scene.app.cluster.create(made, SECRET, manager="someone")
     live = await scene.at(scene.binding)
     assert live is not None
-    await scene.app.cluster.delete(
-        scene.binding, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
-    )
+    await removal.remove(scene.app.cluster, scene.binding)
 
     async def let_go():
         return await scene.at(scene.binding) is None
@@ -214,7 +212,7 @@ class _Telling:
             yield rest
         if self._first:
             await wipe(scene)
-            await remove(scene.app, scene.crd)
+            await removal.remove(scene.app.cluster, scene.crd)
             await eventually(self._is_gone)
 
     async def _may_come_back(self):

@@ -15,7 +15,8 @@ from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
-from tests.support.apply_runs import Runs, inhabit, mode, remove, runs, scene
+from tests.support import removal
+from tests.support.apply_runs import Runs, inhabit, mode, runs, scene
 from tests.support.applying import Scene
 from tests.support.backend import backend
 from tests.support.cues import AFTER, BEFORE
@@ -78,7 +79,7 @@ class MadeAgain:
         live = self.scene.of(call.ref)
         held = await live.cluster.get(call.ref)
         assert held is not None
-        await remove(live, call.ref)
+        await removal.remove(live.cluster, call.ref)
         # The konnector lets go of it first.
         await eventually(lambda: self.scene.is_gone(call.ref))
         made = strip_server_fields(held, keep_status=False)

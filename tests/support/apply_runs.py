@@ -20,16 +20,14 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
-    name_of,
-    namespace_of,
 )
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.fleet.values import Mode
 from reconciler.kube import registry
 from reconciler.kube.registry import Surroundings
-from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe import Clusters, Pace
 from reconciler.planning.changes import Action, Change, Plan
+from tests.support import removal
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
 from tests.support.clusters import LiveCluster
@@ -38,9 +36,6 @@ from tests.support.faults import Faults, FaultyClusters
 from tests.support.observing import established
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
-
-WHATEVER = Preconditions(uid=None)
-
 
 _MANY_RUNS = 5
 
@@ -139,7 +134,7 @@ async def staged(
             yield scene
         finally:
             try:
-                await remove(app, refs.Ref(app.name, refs.NAMESPACE, "", namespace))
+                await removal.remove(app.cluster, refs.Ref(app.name, refs.NAMESPACE, "", namespace))
             finally:
                 await wipe(scene)
 
@@ -158,7 +153,7 @@ async def wipe(scene: Scene) -> None:
     async with AsyncExitStack() as stack:  # the last comes first
         stack.push_async_callback(_wipe_app, scene)
         for ref in (lease, own, scene.home):
-            stack.push_async_callback(remove, scene.plane, ref)
+            stack.push_async_callback(removal.remove, scene.plane.cluster, ref)
         stack.push_async_callback(remove_for_good, scene.plane, scene.whole)
         stack.push_async_callback(remove_for_good, bound, scene.binding)
 
@@ -168,11 +163,7 @@ async def _wipe_app(scene: Scene) -> None:
     for kind in (refs.SECRET, refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
         place = bind if kind.namespaced else ""
         for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
-            await remove(scene.app, refs.Ref(scene.app.name, kind, namespace_of(one), name_of(one)))
-
-
-async def remove(live: LiveCluster, ref: refs.Ref) -> None:
-    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+            await removal.remove_manifest(scene.app.cluster, kind, one)
 
 
 async def inhabit(scene: Scene, name: str = "db") -> tuple[refs.Ref, refs.Ref]:

@@ -36,7 +36,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.core.times import format_time
-from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import Offer
@@ -104,11 +104,7 @@ class Tenant:
         await self.plane.cluster.merge_patch(ref, body, manager=MANAGER, subresource=subresource)
 
     async def remove(self, kind: Kind, name: str, namespace: str = "") -> None:
-        await self.plane.cluster.delete(
-            self._ref(kind, name, namespace),
-            preconditions=Preconditions(uid=None),
-            propagation=Propagation.BACKGROUND,
-        )
+        await removal.remove(self.plane.cluster, self._ref(kind, name, namespace))
 
     async def exported(self, space: str, *offers: Offer) -> bool:
         """Tell whether exactly these are exported in a space, follow their CRDs, and are granted.

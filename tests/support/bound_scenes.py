@@ -26,8 +26,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.secret import Secret
-from reconciler.kube.requests import Preconditions, Propagation
-from tests.support import robots
+from tests.support import accounts, removal
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
@@ -37,7 +36,6 @@ from tests.support.removal import remove_for_good
 
 MANAGER: Final = "klutchctl"
 BIND: Final = names.KLUTCH_NAMESPACE
-TOKEN_REQUEST: Final = refs.Kind("", "v1", "TokenRequest", "serviceaccounts")
 ACCEPTED: Final[Manifest] = {**CREDENTIALS, "state": "Accepted"}
 
 
@@ -85,16 +83,7 @@ class Scene:
 
     async def token(self) -> str:
         """Return a token of the space's ServiceAccount."""
-        request: Manifest = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": TOKEN_REQUEST.kind,
-            "metadata": {"name": names.BINDER, "namespace": self.space},
-            "spec": {"expirationSeconds": 3600},
-        }
-        answer = await self.plane.cluster.create(
-            request, TOKEN_REQUEST, manager=MANAGER, subresource="token"
-        )
-        return get_text(answer, "status", "token")
+        return await accounts.token_of(self.plane.cluster, self.space, names.BINDER)
 
     async def make_secret(
         self, live: LiveCluster, namespace: str, name: str, *, token: str
@@ -217,7 +206,7 @@ class Managed:
         connection = self.app.connection
         to = Address(connection.server, connection.ca or "")
         app = self.app.cluster
-        token = "x" if content else await robots.token_for_all(app, self.app_namespace)
+        token = "x" if content else await accounts.token_for_all(app, self.app_namespace)
         made = spaces.kubeconfig_secret(
             self.namespace,
             "shop-kubeconfig",
@@ -331,9 +320,7 @@ async def read(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) ->
 
 async def remove(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) -> None:
     ref = refs.Ref(live.name, kind, namespace, name)
-    await live.cluster.delete(
-        ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
-    )
+    await removal.remove(live.cluster, ref)
 
 
 async def says(reading: Any, condition: str, status: str = "True", reason: str = "") -> bool:

@@ -36,8 +36,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube.requests import Preconditions, Propagation
-from tests.support import capture_files, clusters
+from tests.support import capture_files, clusters, removal
 from tests.support.capture_files import Blanks, Way, Write
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -50,7 +49,6 @@ APP_CLUSTER: Final = "app-cluster"
 SECOND_APP_CLUSTER: Final = "app-cluster-2"
 PROVIDER: Final = "catalogue"  # what every installation stands on
 _TOKEN: Final = "kubernetes.io/service-account-token"
-_WHATEVER: Final = Preconditions(uid=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class Installation:
         live = self.live(ref)
         before = await live.cluster.get(ref)
         assert before is not None, ref
-        await _delete(live, ref)
+        await removal.remove(live.cluster, ref)
         await _gone(live, ref)
         yield
         body = strip_server_fields(before, keep_status=False)
@@ -172,7 +170,7 @@ async def installed(
     for place, live in places.items():
         if place != CONTROL_PLANE:
             bind = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
-            await _delete(live, bind)
+            await removal.remove(live.cluster, bind)
             await _gone(live, bind)
     making = _Making(places)
     try:
@@ -233,7 +231,7 @@ class _Making:
             await live.cluster.merge_patch(ref, patch, manager=by, subresource="status")
             writers.add((by, "Update"))
         if is_deleting(filled):
-            await _delete(live, ref)
+            await removal.remove(live.cluster, ref)
         if kind == CRD:
             await established(live.cluster, _defined_by(made))
         if get_text(filled, "type") == _TOKEN:
@@ -333,11 +331,7 @@ async def _free_and_delete(live: LiveCluster, ref: Ref) -> None:
     if found is not None and finalizers_of(found):
         free: Manifest = {"metadata": {"finalizers": None}}
         await live.cluster.merge_patch(ref, free, manager="operator")
-    await _delete(live, ref)
-
-
-async def _delete(live: LiveCluster, ref: Ref) -> None:
-    await live.cluster.delete(ref, preconditions=_WHATEVER, propagation=Propagation.BACKGROUND)
+    await removal.remove(live.cluster, ref)
 
 
 async def _gone(live: LiveCluster, ref: Ref) -> None:

@@ -31,6 +31,7 @@ from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.kube.store import Index, Store
+from tests.support import removal
 from tests.support.cues import Delay
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, Reply, answer, gone, on
@@ -134,11 +135,7 @@ class Writes:
             await cluster.create(created, CONFIG_MAP, manager=MANAGER)
         elif ends:
             self._there.discard(ref.name)
-            await cluster.delete(
-                ref,
-                preconditions=Preconditions(uid=None),
-                propagation=Propagation.BACKGROUND,
-            )
+            await removal.remove(cluster, ref)
         else:
             changed = body | {"metadata": {**identity, "labels": {"team": team or None}}}
             await cluster.merge_patch(ref, changed, manager=MANAGER)

@@ -13,6 +13,7 @@ from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 
 WIDGET: Final = Kind("conformance.example", "v1", "Widget", "widgets")
 GADGET: Final = Kind("conformance.example", "v1", "Gadget", "gadgets")
@@ -385,9 +386,7 @@ async def namespaced(cluster: Cluster, name: str) -> AsyncIterator[Player]:
     finally:
         await _let_go(player)
         ref = Ref(cluster.name, NAMESPACE, "", name)
-        await cluster.delete(
-            ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
-        )
+        await removal.remove(cluster, ref)
 
 
 async def _let_go(player: Player) -> None:

@@ -17,12 +17,11 @@ import bind
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
-from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.connection import Connection, Token
-from reconciler.kube.requests import Preconditions, Propagation
-from tests.support import policed
+from reconciler.kube.connection import Connection
+from tests.support import policed, removal
+from tests.support.accounts import token_of, with_token
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -62,7 +61,6 @@ _REVIEW: Final = Kind(
     "selfsubjectrulesreviews",
     namespaced=False,
 )
-_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 
 
 class Right(NamedTuple):
@@ -133,17 +131,7 @@ async def installed(
     ]
     try:
         await apply(cluster, applied)
-        request: Manifest = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": _TOKEN_REQUEST.kind,
-            "metadata": {"name": ACCOUNT, "namespace": names.KLUTCH_NAMESPACE},
-            "spec": {"expirationSeconds": 600},
-        }
-        answer = await cluster.create(
-            request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
-        )
-        token = Token(Secret(manifest.get_text(answer, "status", "token")))
-        way = replace(connection, credential=token)
+        way = with_token(connection, await token_of(cluster, names.KLUTCH_NAMESPACE, ACCOUNT))
         await _held(way, granted(applied))
         await policed.in_force(connection, policed.user_of(names.KLUTCH_NAMESPACE, ACCOUNT))
         yield way
@@ -151,7 +139,7 @@ async def installed(
         for one in applied:
             kind = KINDS[manifest.get_text(one, "kind")]
             if kind != refs.NAMESPACE:
-                await remove(cluster, kind, one)
+                await removal.remove_manifest(cluster, kind, one)
 
 
 async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
@@ -159,14 +147,6 @@ async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
     for one in made:
         kind = KINDS[manifest.get_text(one, "kind")]
         await cluster.apply(one, kind, manager=_MANAGER, force=True)
-
-
-async def remove(cluster: Cluster, kind: Kind, live: Manifest) -> None:
-    await cluster.delete(
-        manifest.ref_of(cluster.name, kind, live),
-        preconditions=Preconditions(uid=None),
-        propagation=Propagation.BACKGROUND,
-    )
 
 
 async def _held(way: Connection, wanted: frozenset[Right]) -> None:

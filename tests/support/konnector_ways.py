@@ -3,7 +3,7 @@
 import base64
 import uuid
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -11,22 +11,19 @@ from klutchctl.sandbox.state import Layout
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
-from reconciler.core.errors import ClusterError
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
-    NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
-    Kind,
     Ref,
 )
 from reconciler.core.secret import Secret
-from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Connection, NoCredential, Token
-from tests.support import deployed, policed
+from reconciler.kube.connection import Connection, NoCredential
+from tests.support import policed, removal
+from tests.support.accounts import may_read, token_of, with_token
 from tests.support.bound_scenes import BIND, Scene, b64, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
@@ -35,26 +32,7 @@ from tests.support.fault_proxy import FaultProxy, serving_tls
 from tests.support.http_faults import Request
 from tests.support.konnector import konnector
 
-_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _MANAGER: Final = "tests"
-
-
-async def token_of(live: LiveCluster, namespace: str, account: str) -> str:
-    """Return a new token of a ServiceAccount."""
-    request: Manifest = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": _TOKEN_REQUEST.kind,
-        "metadata": {"name": account, "namespace": namespace},
-        "spec": {"expirationSeconds": 3600},
-    }
-    answer = await live.cluster.create(
-        request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
-    )
-    return get_text(answer, "status", "token")
-
-
-def with_token(way: Connection, token: str) -> Connection:
-    return replace(way, credential=Token(Secret(token)))
 
 
 def fronting(live: LiveCluster) -> FaultProxy:
@@ -125,24 +103,15 @@ async def account(live: LiveCluster, rules: Iterable[Manifest]) -> AsyncIterator
     for kind, one in made:
         await cluster.create(one, kind, manager=_MANAGER)
     try:
-        token = await token_of(live, "default", name)
-        await eventually(lambda: may_read(with_token(live.connection, token), NAMESPACE))
+        token = await token_of(live.cluster, "default", name)
+        await eventually(lambda: may_read(with_token(live.connection, token)))
         policy = policed.konnector_policy("default", name).manifests()
         user = policed.user_of("default", name)
         async with policed.enforced(live.cluster, live.connection, policy, user):
             yield token
     finally:
         for kind, one in made:
-            await deployed.remove(cluster, kind, one)
-
-
-async def may_read(way: Connection, kind: Kind, namespace: str = "") -> bool:
-    """Tell whether the API server has heard of the rights."""
-    with suppress(ClusterError):
-        async with KubeCluster(way) as cluster:
-            await cluster.first_page(kind, namespace=namespace, limit=1)
-            return True
-    return False
+            await removal.remove_manifest(cluster, kind, one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map,
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster
@@ -60,9 +61,7 @@ async def offered(plane: LiveCluster) -> AsyncIterator[None]:
 
 async def _withdrawn(plane: LiveCluster, crd: Ref) -> None:
     """Have a CRD gone: one that is going would let the next user find it, and lose it."""
-    await plane.cluster.delete(
-        crd, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
-    )
+    await removal.remove(plane.cluster, crd)
 
     async def absent() -> bool:
         return await plane.cluster.get(crd) is None
@@ -127,11 +126,7 @@ class User:
 
     async def delete(self, kind: Kind, name: str) -> None:
         """Ask for a deletion."""
-        await self.plane.cluster.delete(
-            Ref(self.plane.name, kind, self.namespace, name),
-            preconditions=Preconditions(uid=None),
-            propagation=Propagation.BACKGROUND,
-        )
+        await removal.remove(self.plane.cluster, Ref(self.plane.name, kind, self.namespace, name))
 
     async def gone(self, kind: Kind, name: str) -> None:
         """Return once an object is not there."""

@@ -9,11 +9,12 @@ import aiohttp
 
 from reconciler.blueprints import policies
 from reconciler.blueprints.policies import Policy
-from reconciler.core.manifest import Manifest, get_text, ref_of
+from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection, NoCredential
-from reconciler.kube.requests import APPLY_PATCH, MERGE_PATCH, Preconditions, Propagation
+from reconciler.kube.requests import APPLY_PATCH, MERGE_PATCH
+from tests.support import removal
 from tests.support.eventually import eventually
 from tests.support.raw import http_session
 
@@ -52,11 +53,7 @@ async def enforced(
         yield
     finally:
         for kind, one in held:
-            await cluster.delete(
-                ref_of(cluster.name, kind, one),
-                preconditions=Preconditions(uid=None),
-                propagation=Propagation.BACKGROUND,
-            )
+            await removal.remove_manifest(cluster, kind, one)
 
 
 async def in_force(connection: Connection, user: str) -> None:

@@ -8,23 +8,21 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from reconciler.blueprints import objects as spaces
-from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.blueprints.objects import UNMARKED
 from reconciler.core import names, refs
-from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import Kind, Ref
-from reconciler.core.secret import Secret
-from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Connection, Token
-from reconciler.kube.requests import Preconditions, Propagation
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import Ref
+from reconciler.kube.connection import Connection
+from tests.support import removal
+from tests.support.accounts import administrator, may_read, token_of, with_token
 from tests.support.backend import USUAL
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
@@ -35,7 +33,6 @@ BACKEND: Final = (
     "--control-plane-mode",
     f"--konnector-image={USUAL.konnector_image}",
 )
-_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _PROBES: Final = "probes are served"
 _METRICS: Final = "metrics are served"
 _LEADS: Final = "klutch_leader_election_master_status"
@@ -144,26 +141,10 @@ class Replicas:
         cluster, namespace = self.plane.cluster, self.namespace
         account = spaces.service_account(namespace, name, marks=UNMARKED)
         await cluster.create(account, refs.SERVICE_ACCOUNT, manager=MANAGER)
-        made = build(
-            refs.CLUSTER_ROLE_BINDING,
-            f"{namespace}-{name}",
-            roleRef={
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "cluster-admin",
-            },
-            subjects=[{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-        )
+        made = administrator(namespace, name, name=f"{namespace}-{name}")
         await cluster.create(made, refs.CLUSTER_ROLE_BINDING, manager=MANAGER)
-        request: Manifest = {
-            **build(_TOKEN_REQUEST, name, namespace=namespace),
-            "apiVersion": "authentication.k8s.io/v1",
-            "spec": {"expirationSeconds": 3600},
-        }
-        answer = await cluster.create(request, _TOKEN_REQUEST, manager=MANAGER, subresource="token")
-        token = get_text(answer, "status", "token")
-        way = self.plane.connection
-        await eventually(lambda: _may(replace(way, credential=Token(Secret(token)))))
+        token, way = await token_of(cluster, namespace, name), self.plane.connection
+        await eventually(lambda: may_read(with_token(way, token)))
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(_document(way, token)))
         return path
@@ -183,18 +164,7 @@ async def replicas(
                 await one.process.wait()
         for number in range(len(made.started)):
             ref = Ref(plane.name, refs.CLUSTER_ROLE_BINDING, "", f"{namespace}-replica-{number}")
-            await plane.cluster.delete(
-                ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
-            )
-
-
-async def _may(way: Connection) -> bool:
-    """Tell whether the API server has heard of the rights."""
-    with suppress(ClusterError):
-        async with KubeCluster(way) as cluster:
-            await cluster.first_page(refs.NAMESPACE, limit=1)
-            return True
-    return False
+            await removal.remove(plane.cluster, ref)
 
 
 def _document(way: Connection, token: str) -> dict[str, Any]:

@@ -2,30 +2,26 @@
 
 import uuid
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
-from reconciler.blueprints import objects, rbac
-from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.blueprints import objects
+from reconciler.blueprints.objects import UNMARKED
 from reconciler.core import names, refs
-from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import Manifest, get_bool, get_text, ref_of
-from reconciler.core.refs import Kind
-from reconciler.core.secret import Secret
+from reconciler.core.manifest import Manifest, get_bool, get_text
 from reconciler.doctor import policies, rights
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.examine import ACCESS_REVIEW
 from reconciler.doctor.rights import Side, Task, needed, scope_of_fleet
 from reconciler.fleet.values import Fleet
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import Token
-from reconciler.kube.requests import Preconditions, Propagation
-from tests.support import policed
+from tests.support import policed, removal
+from tests.support.accounts import administrator, may_read, token_of, with_token
 from tests.support.eventually import eventually
 from tests.support.observing import context
 
@@ -43,7 +39,6 @@ _KINDS: Final = {
         refs.CLUSTER_ROLE_BINDING,
     )
 }
-_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _MANAGER: Final = "tests"
 _SHARED: Final = "default"  # a namespace that every cluster has
 
@@ -64,7 +59,9 @@ async def role_holder(
         for manifest in made:
             kind = _KINDS[get_text(manifest, "kind")]
             await live.cluster.apply(manifest, kind, manager=_MANAGER, force=True)
-        token = await _token(live, rights.account(fleet.name, task))
+        token = await token_of(
+            live.cluster, names.KLUTCH_NAMESPACE, rights.account(fleet.name, task)
+        )
         asked = questions(needed(task, side, scope_of_fleet(fleet)))
         async with as_holder(live, token) as holder:
 
@@ -94,42 +91,19 @@ async def operator(lives: "Collection[LiveCluster]", folder: Path) -> AsyncItera
     """
     name = f"operator-{uuid.uuid4().hex[:8]}"
     account = objects.service_account(_SHARED, name, marks=UNMARKED)
-    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "namespace": _SHARED, "name": name}
-    given = rbac.cluster_role_binding("cluster-admin", name, marks=UNMARKED)
-    bound = {**build(refs.CLUSTER_ROLE_BINDING, name), "roleRef": given["roleRef"]}
-    made: Sequence[Manifest] = (account, {**bound, "subjects": [subject]})
+    made: Sequence[Manifest] = (account, administrator(_SHARED, name, name=name))
     tokens = {}
     for live in lives:
         for manifest in made:
             kind = _KINDS[get_text(manifest, "kind")]
             await live.cluster.create(manifest, kind, manager=_MANAGER)
-        tokens[live] = await _token(live, name, _SHARED)
-        async with as_holder(live, tokens[live]) as holder:
-            await eventually(partial(_administers, holder))
+        tokens[live] = await token_of(live.cluster, _SHARED, name)
+        way = with_token(live.connection, tokens[live])
+        await eventually(partial(may_read, way, refs.CLUSTER_ROLE_BINDING))
     yield Operator(kubeconfig(folder, tokens), policed.user_of(_SHARED, name))
     for live in tokens:
         for manifest in made:
             await _remove(live, manifest)
-
-
-async def _administers(holder: KubeCluster) -> bool:
-    with suppress(Forbidden):
-        await holder.list(refs.CLUSTER_ROLE_BINDING)
-        return True
-    return False
-
-
-async def _token(live: "LiveCluster", account: str, namespace: str = names.KLUTCH_NAMESPACE) -> str:
-    request: Manifest = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": _TOKEN_REQUEST.kind,
-        "metadata": {"name": account, "namespace": namespace},
-        "spec": {"expirationSeconds": 3600},
-    }
-    answer = await live.cluster.create(
-        request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
-    )
-    return get_text(answer, "status", "token")
 
 
 async def _may(cluster: KubeCluster, question: Question) -> bool:
@@ -148,18 +122,13 @@ async def _remove(live: "LiveCluster", manifest: Manifest) -> None:
     kind = _KINDS[get_text(manifest, "kind")]
     if kind == refs.NAMESPACE:  # other tests share it
         return
-    await live.cluster.delete(
-        ref_of(live.name, kind, manifest),
-        preconditions=Preconditions(uid=None),
-        propagation=Propagation.BACKGROUND,
-    )
+    await removal.remove_manifest(live.cluster, kind, manifest)
 
 
 @asynccontextmanager
 async def as_holder(live: "LiveCluster", token: str) -> AsyncIterator[KubeCluster]:
     """Connect with a token instead of as an administrator."""
-    connection = replace(live.connection, credential=Token(Secret(token)))
-    async with KubeCluster(connection) as cluster:
+    async with KubeCluster(with_token(live.connection, token)) as cluster:
         yield cluster
 
 

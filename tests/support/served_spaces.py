@@ -16,7 +16,7 @@ from reconciler.core.errors import AlreadyExists
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 from tests.support.eventually import eventually
 from tests.support.offers import Offer
 
@@ -136,7 +136,7 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
         yield space
     finally:
         for name in (space.home, space.name):
-            await delete(cluster, space.everywhere(refs.NAMESPACE, name))
+            await removal.remove(cluster, space.everywhere(refs.NAMESPACE, name))
 
 
 _KINDS: Final = {
@@ -166,12 +166,6 @@ async def flood(space: Space, count: int, **spec: Any) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(count):
             group.create_task(make(number))
-
-
-async def delete(cluster: Cluster, ref: Ref) -> None:
-    await cluster.delete(
-        ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
-    )
 
 
 async def gone(cluster: Cluster, ref: Ref) -> None:
@@ -214,7 +208,7 @@ class Damage:
 
     @staticmethod
     async def removed(cluster: Cluster, live: Manifest, kind: Kind) -> None:
-        await delete(cluster, manifest.ref_of(cluster.name, kind, live))
+        await removal.remove(cluster, manifest.ref_of(cluster.name, kind, live))
 
     @staticmethod
     async def misled(cluster: Cluster, live: Manifest, kind: Kind) -> None:
@@ -234,7 +228,7 @@ class Damage:
                 "metadata": {**manifest.get_map(made, "metadata"), "ownerReferences": owners},
             }
         for _ in range(20):
-            await delete(cluster, manifest.ref_of(cluster.name, kind, live))
+            await removal.remove(cluster, manifest.ref_of(cluster.name, kind, live))
             with contextlib.suppress(AlreadyExists):  # the backend was faster
                 await cluster.create(made, kind, manager=MANAGER)
                 return
@@ -319,7 +313,7 @@ class AppCluster:
         await eventually(is_looked_at)
 
     async def unbind(self) -> None:
-        await delete(self.space.cluster, self.ref)
+        await removal.remove(self.space.cluster, self.ref)
 
         async def is_gone():
             return await self.space.at(self.ref) is None

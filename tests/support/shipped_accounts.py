@@ -18,10 +18,10 @@ from reconciler.doctor import policies, rights
 from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
 from reconciler.kube.client import KubeCluster
-from tests.support import deployed, fleets
+from tests.support import deployed, fleets, removal
+from tests.support.accounts import token_of, with_token
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.konnector_ways import token_of, with_token
 from tests.support.observing import BIND
 
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
@@ -74,7 +74,7 @@ async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
     yield place
     for kind, one in objects:
         if name_of(one) != BIND:
-            await deployed.remove(live.cluster, kind, one)
+            await removal.remove_manifest(live.cluster, kind, one)
 
 
 def pods(account: str, **more: Any) -> Any:
@@ -213,14 +213,14 @@ async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
         for one in (own, *account.rights):
             kind = deployed.KINDS[get_text(one, "kind")]
             await cluster.apply(one, kind, manager="operator", force=True)
-        token = await token_of(live, account.namespace, account.name)
+        token = await token_of(live.cluster, account.namespace, account.name)
         await _known(live, account, token)
         yield token
     finally:
         for one in account.rights:
             kind = deployed.KINDS[get_text(one, "kind")]
             if kind != refs.NAMESPACE:
-                await deployed.remove(cluster, kind, one)
+                await removal.remove_manifest(cluster, kind, one)
 
 
 async def _known(live: LiveCluster, account: Account, token: str) -> None:

@@ -14,7 +14,7 @@ from reconciler.core import manifest
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, Kind, Ref
-from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import removal
 from tests.support.operated import SERVICES
 
 GROUP = "claims.example.com"
@@ -60,11 +60,7 @@ async def cluster(control_plane):
     await manifests.install_all(control_plane.cluster, made)
     yield control_plane.cluster
     for one in made:
-        await control_plane.cluster.delete(
-            Ref(control_plane.name, CRD, "", manifest.name_of(one)),
-            preconditions=Preconditions(uid=None),
-            propagation=Propagation.BACKGROUND,
-        )
+        await removal.remove_manifest(control_plane.cluster, CRD, one)
 
 
 def claim_of(kind, spec, namespace="default"):

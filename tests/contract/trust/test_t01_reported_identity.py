@@ -12,7 +12,8 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, labels_of, resource_version_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
-from tests.support.apply_runs import remove, staged
+from tests.support import removal
+from tests.support.apply_runs import staged
 from tests.support.applying import Fleet
 from tests.support.removal import remove_for_good
 
@@ -68,7 +69,7 @@ async def wiped(scene):
     found = await scene.app.cluster.list(SECRET, namespace=names.KLUTCH_NAMESPACE, labels=labels)
     for one in found.items:
         ref = Ref(scene.app.name, SECRET, names.KLUTCH_NAMESPACE, one["metadata"]["name"])
-        await remove(scene.app, ref)
+        await removal.remove(scene.app.cluster, ref)
 
 
 async def released(scene):

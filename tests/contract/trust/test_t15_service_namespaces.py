@@ -8,12 +8,13 @@ from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import NAMESPACE
+from tests.support import removal
 from tests.support.backend import backend, idle
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import offered
-from tests.support.served_spaces import APP, a_space, delete, gone
+from tests.support.served_spaces import APP, a_space, gone
 
 
 async def test_a_namespace_of_the_original_outlives_a_restore_in_parts(
@@ -35,7 +36,7 @@ async def test_a_namespace_of_the_original_outlives_a_restore_in_parts(
                     assert live is not None
                     assert not is_deleting(live)
         finally:
-            await delete(cluster, space.everywhere(NAMESPACE, left))
+            await removal.remove(cluster, space.everywhere(NAMESPACE, left))
 
 
 async def test_a_service_namespace_of_the_original_is_marked(
@@ -58,5 +59,5 @@ async def test_a_service_namespace_of_the_original_is_marked(
 
             await eventually(marked)
             # Seen beside its APIServiceNamespace, it goes with that.
-            await delete(cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+            await removal.remove(cluster, space.ref(API_SERVICE_NAMESPACE, APP))
             await gone(cluster, space.everywhere(NAMESPACE, space.home))

@@ -24,7 +24,7 @@ from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_map, get_texts, ref_of
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, RESOURCE_QUOTA, Kind, Ref
 from reconciler.kube.client import KubeCluster
-from tests.support import deployed
+from tests.support import deployed, removal
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import FOLDER, NETWORK_POLICY, PDB
 from tests.support.eventually import eventually
@@ -76,7 +76,7 @@ async def shipped(
     finally:
         for one in applied:
             if one["kind"] != NAMESPACE.kind:
-                await deployed.remove(live.cluster, deployed.KINDS[one["kind"]], one)
+                await removal.remove_manifest(live.cluster, deployed.KINDS[one["kind"]], one)
         patch = {"metadata": {"labels": dict(_UNLABELLED)}}
         ref = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
         await live.cluster.merge_patch(ref, patch, manager="tests")

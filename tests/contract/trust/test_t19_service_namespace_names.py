@@ -7,11 +7,12 @@ from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING, Ref
+from tests.support import removal
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
-from tests.support.served_spaces import APP, Space, a_space, delete, gone
+from tests.support.served_spaces import APP, Space, a_space, gone
 
 HASHED = replace(USUAL, hashed_names=True)
 
@@ -46,7 +47,7 @@ async def test_names_that_an_attacker_chooses_take_nothing(
                 assert await place_of(victim, APP) not in theirs
                 # They go with what they are for, as plain ones do.
                 left = await place_of(space, "b")
-                await delete(cluster, space.ref(API_SERVICE_NAMESPACE, "b"))
+                await removal.remove(cluster, space.ref(API_SERVICE_NAMESPACE, "b"))
                 await gone(cluster, space.everywhere(NAMESPACE, left))
         finally:
-            await delete(cluster, space.everywhere(NAMESPACE, victim.name))
+            await removal.remove(cluster, space.everywhere(NAMESPACE, victim.name))
