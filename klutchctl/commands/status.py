@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from reconciler.core.live import ClusterState, Live
     from reconciler.fleet.load import Loaded
     from reconciler.fleet.values import Fleet
-    from reconciler.health import UnitHealth
     from reconciler.health.board import Board
+    from reconciler.health.verdict import UnitHealth
     from reconciler.observe import Clusters, Pace
     from reconciler.reports.partial_plans import Target
     from reconciler.reports.why import Explanation

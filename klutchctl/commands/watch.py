@@ -31,7 +31,8 @@ from reconciler.kube.registry import Registry
 from reconciler.run import look
 from reconciler.source import following
 from reconciler.source.following import Folder, GitRef, GitUrl, Source
-from reconciler.watch import Clock, Observer, Scope, Signs, Task, Terms, Watch, ailment
+from reconciler.watch.agenda import Scope, Task, Terms
+from reconciler.watch.loop import Clock, Observer, Signs, Watch, ailment
 
 _DOCUMENTS: Final = (".yaml", ".yml")
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"

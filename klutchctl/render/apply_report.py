@@ -19,7 +19,7 @@ from reconciler.apply import GOOD, Outcome, Report, Status
 from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
-from reconciler.watch import Task, Trigger
+from reconciler.watch.agenda import Task, Trigger
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from klutchctl.render.terminal import visible
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Claim, UnitKey
-from reconciler.health import UnitHealth
+from reconciler.health.verdict import UnitHealth
 from reconciler.planning.planfile import document
 from reconciler.reports.why import Explanation, Provenance
 

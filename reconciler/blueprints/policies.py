@@ -101,6 +101,15 @@ _NO_CREDENTIALS: Final = of_kind(
     must=cel.no_credential_type(),
     message="it writes no token of a ServiceAccount and no bootstrap token",
 )
+BINDER_ACCOUNT: Final = of_kind(
+    cel.about(refs.SERVICE_ACCOUNT),
+    must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
+    message="it makes account klutch-binder of binding spaces only",
+)
+# Of an object that a konnector brought down before.
+BROUGHT: Final = (
+    f"{cel.annotation('oldObject', keys.RESOURCE_OWNER)} == {cel.text(keys.OWNER_PROVIDER)}"
+)
 _ROLES: Final = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
 _OWN: Final = f"{names.BINDER}-"
 _LEGACY: Final = f"{names.legacy_konnector_cluster_role('', '')[:-2]}-"
@@ -175,11 +184,7 @@ _OF_BACKEND: Final = (
         ),
         message="it writes the roles klutch-binder and klutch-binder-<space> only",
     ),
-    of_kind(
-        cel.about(refs.SERVICE_ACCOUNT),
-        must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
-        message="it makes account klutch-binder of binding spaces only",
-    ),
+    BINDER_ACCOUNT,
     of_kind(
         cel.about(refs.DEPLOYMENT),
         must=cel.both("variables.space", cel.is_harmless(names.BINDER)),
@@ -289,12 +294,5 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
             ),
             *_OF_KONNECTOR,
         ),
-        (
-            (
-                "brought",
-                "oldObject == null ? false : "
-                f"{cel.annotation('oldObject', keys.RESOURCE_OWNER)}"
-                f" == {cel.text(keys.OWNER_PROVIDER)}",
-            ),
-        ),
+        (("brought", f"oldObject == null ? false : {BROUGHT}"),),
     )

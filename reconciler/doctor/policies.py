@@ -10,7 +10,7 @@ from typing import Final
 from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
-from reconciler.core import keys, names, refs
+from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, get_texts
 from reconciler.doctor.rights import Scope, Side, Task, account
 from reconciler.fleet.values import Mode
@@ -112,11 +112,7 @@ def _on_plane(scope: Scope) -> Policy:
                 message="it writes Secrets in binding spaces, and kubeconfigs beside "
                 "AppClusterBindings, only, and no token but klutch-binder's",
             ),
-            of_kind(
-                cel.about(refs.SERVICE_ACCOUNT),
-                must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
-                message="it makes account klutch-binder of binding spaces only",
-            ),
+            policies.BINDER_ACCOUNT,
             of_kind(
                 cel.about(refs.NAMESPACE),
                 must=cel.both(
@@ -140,8 +136,6 @@ def _in_app(scope: Scope) -> Policy:
     token = ""
     if Mode.APP_CLUSTER_BINDING in scope.modes:
         token = cel.token_of(names.AGENTLESS_SERVICE_ACCOUNT)
-    brought = f"{cel.annotation('oldObject', keys.RESOURCE_OWNER)} == "
-    brought += cel.text(keys.OWNER_PROVIDER)
     return Policy(
         *_account(scope),
         (
@@ -150,7 +144,7 @@ def _in_app(scope: Scope) -> Policy:
                     cel.CLUSTER_SCOPED,
                     f"{_HERE} == {_BIND}",
                     f"!({cel.BUILT_IN})",
-                    cel.both(cel.about(refs.SECRET), cel.IS_DELETE, brought),
+                    cel.both(cel.about(refs.SECRET), cel.IS_DELETE, policies.BROUGHT),
                 ),
                 "it writes in klutch-bind, and services, only; elsewhere it deletes Secrets that "
                 "were brought down",

@@ -80,7 +80,9 @@ def scope_of(
     chosen = {one.name: one for one in clusters}
     modes = frozenset(one.mode for one in planes)
     whole = {
-        one.name for one in chosen.values() if _mode(fleet, one) is values.Mode.APP_CLUSTER_BINDING
+        one.name
+        for one in chosen.values()
+        if fleet.control_planes[one.control_plane].mode is values.Mode.APP_CLUSTER_BINDING
     }
     policies = {fleet.guards.on_cluster_leave, *(unit.deletion_policy for unit in units)}
     accesses = (one.access.secret for one in chosen.values())
@@ -112,10 +114,6 @@ def scope_of_fleet(fleet: values.Fleet, only: Collection[str] | None = None) -> 
     return scope_of(fleet, chosen, planes, units=units)
 
 
-def _mode(fleet: values.Fleet, cluster: values.AppCluster) -> values.Mode:
-    return fleet.control_planes[cluster.control_plane].mode
-
-
 _KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
 _KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
 _SPACE_SECRETS: Final = (names.BINDER, names.KUBECONFIG)
@@ -129,13 +127,15 @@ def account(fleet: str, task: Task) -> str:
 
 def needed(task: Task, side: Side, scope: Scope) -> tuple[Right, ...]:
     """Return every right, each once, in order."""
-    rows = [*_to_plan(side, scope)]
+    on_plane = side is Side.CONTROL_PLANE
+    rows = [*(_plan_on_plane(scope) if on_plane else _plan_in_app(scope))]
     if task is Task.APPLY:
-        rows += [*_to_apply(side, scope), *_to_examine(side, scope)]
-    return tuple(merged(rows))
+        rows += _apply_on_plane(scope) if on_plane else _apply_in_app(scope)
+        rows += _to_examine(side, scope)
+    return tuple(_merged(rows))
 
 
-def merged(rows: Iterable[Right]) -> Iterator[Right]:
+def _merged(rows: Iterable[Right]) -> Iterator[Right]:
     """Yield the rights with the verbs on the same objects together."""
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
     for row in rows:
@@ -144,14 +144,6 @@ def merged(rows: Iterable[Right]) -> Iterator[Right]:
         )
     for (namespace, group, resource, only), found in sorted(verbs.items()):
         yield Right(group, resource, tuple(sorted(found)), namespace, only)
-
-
-def _to_plan(side: Side, scope: Scope) -> Iterator[Right]:
-    return _plan_on_plane(scope) if side is Side.CONTROL_PLANE else _plan_in_app(scope)
-
-
-def _to_apply(side: Side, scope: Scope) -> Iterator[Right]:
-    return _apply_on_plane(scope) if side is Side.CONTROL_PLANE else _apply_in_app(scope)
 
 
 def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:

@@ -232,11 +232,7 @@ def read_certificates(content: bytes) -> str:
     if not all(block[1] == "CERTIFICATE" and _is_sequence(block[2]) for block in blocks):
         message = "holds a PEM block that is not a certificate"
         raise NotCertificates("not-certificates", message)
-    return "".join(f"{_normal(block[0])}\n" for block in blocks)
-
-
-def _normal(block: str) -> str:
-    return "\n".join(line.strip() for line in block.splitlines())
+    return "".join(f"{line.strip()}\n" for block in blocks for line in block[0].splitlines())
 
 
 def _is_sequence(text: str) -> bool:

@@ -4,6 +4,7 @@ A snapshot is text at a revision, not a checkout. A cache keeps parsed and resol
 load to the next, for a watch: a commit that changes one file of thousands costs little more.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -34,6 +35,10 @@ class Snapshot:
     entry: str = ""
     unread: Mapping[str, Problem] = field(default_factory=dict)
     folder: str = ""
+
+    def digests(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return digests of the bytes of files by their paths."""
+        return {path: hashlib.sha256(self.files[path]).hexdigest() for path in paths}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ come:
 - the way to each cluster: where it is new or another one, the cluster must not be contacted.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -120,7 +119,7 @@ class _Loader:
             units=bindings.units(
                 bound, references=references, problems=self.problems, cache=self.cache
             ),
-            digest=_digest({path: self.snapshot.files[path] for path in paths}),
+            digest=digest(self.snapshot.digests(paths)),
             revision=self.snapshot.revision,
             documents=Counter(raw.kind for raw in self.repository.documents),
         )
@@ -202,11 +201,6 @@ def _guards(prune: models.Prune) -> Guards:
         "on_cluster_leave": DeletionPolicy(prune.on_cluster_leave),
     }
     return Guards(**{**prune.model_dump(), **words})
-
-
-def _digest(files: Mapping[str, bytes]) -> str:
-    """Return a digest of paths and bytes, whatever the order in which they were read."""
-    return digest({path: hashlib.sha256(content).hexdigest() for path, content in files.items()})
 
 
 @dataclass(frozen=True, slots=True)

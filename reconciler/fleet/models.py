@@ -204,57 +204,53 @@ class ClusterSpec(base_model.StrictModel):
     app_cluster_binding: AppClusterBindingName = AppClusterBindingName()
 
 
-class FleetDocument(base_model.StrictModel):
+class _Document(base_model.StrictModel):
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: str
+    metadata: base_model.Metadata
+
+
+class FleetDocument(_Document):
     """The fleet: one per repository, in the file that is read first."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Fleet"]
-    metadata: base_model.Metadata
     spec: FleetSpec = FleetSpec()
 
 
-class ControlPlaneDocument(base_model.StrictModel):
+class ControlPlaneDocument(_Document):
     """A control plane."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["ControlPlane"]
-    metadata: base_model.Metadata
     spec: ControlPlaneSpec
 
 
-class ClusterDocument(base_model.StrictModel):
+class ClusterDocument(_Document):
     """An app cluster."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Cluster"]
     metadata: base_model.LabelledMetadata
     spec: ClusterSpec
 
 
-class TemplateDocument(base_model.StrictModel):
+class TemplateDocument(_Document):
     """A service, and the ceiling of its claims."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Template"]
-    metadata: base_model.Metadata
     spec: TemplateSpec
 
 
-class BindingDocument(base_model.StrictModel):
+class BindingDocument(_Document):
     """A service in some clusters."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Binding"]
     metadata: base_model.LabelledMetadata
     spec: BindingSpec
 
 
-class PolicyDocument(base_model.StrictModel):
+class PolicyDocument(_Document):
     """Who may bind what."""
 
-    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Policy"]
-    metadata: base_model.Metadata
     spec: PolicySpec
 
 

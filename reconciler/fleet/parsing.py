@@ -215,8 +215,8 @@ def _raw(node: Node, problems: list[Problem]) -> RawDocument | None:
         return None
     name = child(child(node, "metadata"), "name")
     origin = node.origin if name is None else name.origin
-    text = _text(name)
-    return RawDocument(_text(node.nodes["kind"]), text if _is_name(text) else "", origin, node)
+    text = "" if base_model.NAME.problem_of(_text(name)) else _text(name)
+    return RawDocument(_text(node.nodes["kind"]), text, origin, node)
 
 
 def _header_problem(node: Fields) -> Problem | None:
@@ -243,10 +243,6 @@ def _header_problem(node: Fields) -> Problem | None:
 
 def _text(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) and node.shape is Shape.TEXT else ""
-
-
-def _is_name(text: str) -> bool:
-    return not base_model.NAME.problem_of(text)
 
 
 def without_duplicates(

@@ -6,7 +6,6 @@ was taken away (safety.md, B1).
 
 import asyncio
 import contextlib
-import hashlib
 import ipaddress
 import os
 import re
@@ -138,9 +137,7 @@ def mark_of(snapshot: Snapshot) -> str:
     """Return what tells these files from all others."""
     return digest(
         {
-            "files": {
-                path: hashlib.sha256(text).hexdigest() for path, text in snapshot.files.items()
-            },
+            "files": snapshot.digests(snapshot.files),
             "unread": {path: str(problem) for path, problem in snapshot.unread.items()},
             "place": [snapshot.entry, snapshot.folder, snapshot.revision],
         }

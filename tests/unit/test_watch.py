@@ -11,7 +11,7 @@ from klutchctl.settings import Settings
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked, Origin, Problem
 from reconciler.planning.changes import Held, UnseenCluster
-from reconciler.watch import Task, Trigger
+from reconciler.watch.agenda import Task, Trigger
 from tests.support import fleets
 from tests.support.checkouts import commit_work_tree
 from tests.support.reports import report

@@ -13,8 +13,8 @@ from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.source.following import SourceState
-from reconciler.watch import Clock, Signs, Task, Terms, Trigger, Watch, ailment
-from reconciler.watch.loop import Metrics, result_of
+from reconciler.watch.agenda import Task, Terms, Trigger
+from reconciler.watch.loop import Clock, Metrics, Signs, Watch, ailment, result_of
 from tests.support import fleets
 from tests.support.reports import report
 
