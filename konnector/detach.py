@@ -16,7 +16,7 @@ from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller import flags
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
-from reconciler.core.decision import Patch
+from reconciler.core.decision import Patch, unheld
 from reconciler.core.errors import ConfigError, Conflict, NotServed
 from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
 from reconciler.core.refs import CRD, LEASE, Kind, Ref
@@ -113,7 +113,7 @@ async def _held(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Ki
             if drain.detached(kind, one) is not None:
                 yield kind, one
     for one in found:
-        if drain.unheld(app.name, binding, one) is not None:
+        if unheld(app.name, binding, one, keys.DRAIN) is not None:
             yield binding, one
 
 
@@ -135,5 +135,5 @@ async def _let_go(app: Cluster, kind: Kind, live: Manifest) -> None:
 
 def _patch(app: Cluster, kind: Kind, live: Manifest) -> Patch | None:
     if kind.resource == API_SERVICE_BINDING.resource:
-        return drain.unheld(app.name, kind, live)
+        return unheld(app.name, kind, live, keys.DRAIN)
     return drain.detached(kind, live)

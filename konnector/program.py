@@ -20,7 +20,7 @@ from konnector.context import AgentContext
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.connections import Connect, RotatingCluster
-from konnector.provider.registry import OneProvider, Providers
+from konnector.provider.registry import AnyProviders, OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.controller import health_server, program
@@ -245,7 +245,7 @@ def _workers(
 ) -> list[Worker]:
     """Return what serves the bindings, each part after those that it calls."""
     bindings = Bindings(context, home, view)
-    providers: Providers | OneProvider
+    providers: AnyProviders
     if mode is None or in_use is None:
         providers = Providers(
             context, secrets=bindings.secrets, binding=bindings.find, changed=bindings.changed
@@ -274,6 +274,6 @@ def _workers(
     return [*workers, providers, controller, leftovers]
 
 
-def _namespace_changed(providers: Providers | OneProvider, app_namespace: str) -> None:
+def _namespace_changed(providers: AnyProviders, app_namespace: str) -> None:
     for provider in providers.all():
         provider.look_at_namespace(app_namespace)

@@ -29,7 +29,7 @@ from bind.app_cluster_binding.ownership import Ownership
 from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, Task, writes
+from reconciler.core.decision import Decision, Note, Step, unheld, writes, writes_each
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -65,9 +65,9 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the next step of a deletion; the last one takes our finalizer off."""
     space, standing = seen.space, ownership.verdict(seen).standing
     if standing is Ownership.TAKEN:
-        return _unheld(seen, terms)  # what bears our names may be of the other one
+        return _ends(seen, terms)  # what bears our names may be of the other one
     if space is None or standing is Ownership.FREE:
-        return _legacy_then(seen, terms, now, lambda: _unheld(seen, terms))
+        return _legacy_then(seen, terms, now, lambda: _ends(seen, terms))
     waiting = _bindings(seen, space, terms, now)
     if waiting is not None and seen.is_forced:
         waiting = Decision.merge([waiting, _disarmed(seen, space, terms)])
@@ -173,10 +173,10 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
         f" namespaces stay. `kubectl delete namespace {seen.space_name}` deletes them; an"
         f" AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE} takes them along."
     )
-    return _unheld(seen, terms, before=steps, notes=(Note("Released", message),))
+    return _ends(seen, terms, before=steps, notes=(Note("Released", message),))
 
 
-def _unheld(
+def _ends(
     seen: Seen, terms: Terms, *, before: Sequence[Step] = (), notes: tuple[Note, ...] = ()
 ) -> Decision:
     live = seen.app_cluster_binding
@@ -195,13 +195,8 @@ def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Dec
 
 
 def _gone(found: Iterable[_Held], terms: Terms) -> Decision:
-    return Decision(
-        tasks=tuple(
-            Task((terms.deletion(kind, one),), _FAILED)
-            for kind, one in found
-            if not manifest.is_deleting(one)
-        )
-    )
+    leaving = (terms.deletion(kind, one) for kind, one in found if not manifest.is_deleting(one))
+    return writes_each(leaving, _FAILED)
 
 
 def _missed(found: Iterable[_Held]) -> Decision:
@@ -310,11 +305,9 @@ def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
 
 def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
-    finalizers = finalizers_of(live)
-    if not is_deleting(live) or keys.DRAIN not in finalizers:
+    if not is_deleting(live):
         return Decision()
-    rest = [one for one in finalizers if one != keys.DRAIN]
-    step = terms.change(api.API_SERVICE_BINDING, live, metadata={"finalizers": rest})
+    step = unheld(terms.control_plane, api.API_SERVICE_BINDING, live, keys.DRAIN)
     return writes(step, failure=failure)
 
 

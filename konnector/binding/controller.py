@@ -7,7 +7,7 @@ from typing import Final
 
 from konnector.binding import crd, decide, drain, release
 from konnector.binding.decide import Seen
-from konnector.binding.release import Places, key_of
+from konnector.binding.release import key_of
 from konnector.claim import copies
 from konnector.claim.controller import Say
 from konnector.claim.copies import Pair
@@ -17,6 +17,7 @@ from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
+from konnector.provider.registry import AnyProviders
 from konnector.provider.sync_manager import Wanted
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
@@ -55,14 +56,14 @@ class Bindings:
         self.secrets = SingleObjectInformers(
             home, SECRET, context.metrics, on_change=self._secret_changed
         )
-        self._providers: Places  # by `serve_with`
+        self._providers: AnyProviders  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None
         self._gone_since: dict[ObjectKey, float] = {}
         self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
         # The uids of a binding, and of the CRD that it owned.
         self._held: dict[ObjectKey, tuple[str, str]] = {}
 
-    def serve_with(self, providers: Places) -> None:
+    def serve_with(self, providers: AnyProviders) -> None:
         """Set the providers that serve the bindings. They call the bindings, so they come later."""
         self._providers = providers
 
@@ -121,7 +122,7 @@ class Bindings:
         said = decide.decide(seen)
         tasks = () if seen.stranger else (*marking.tasks, *said.tasks)
         await self._write(live, replace(said, tasks=tasks), provider)
-        well = provider is not None and provider.syncs is not None and not seen.claim_problems
+        well = provider is not None and provider.serving is not None and not seen.claim_problems
         return _LOOK if well else _WAIT
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
@@ -184,7 +185,7 @@ class Bindings:
         Only one that this process has served, and that its cluster says is gone.
         """
         last = self._last.get(key)
-        if last is None or provider.link is None or self._has_namesake(key, provider):
+        if last is None or provider.serving is None or self._has_namesake(key, provider):
             return None
         if not self._context.control_plane_mode and self._is_withdrawn():
             return None  # who deletes the kind says nothing about each binding
@@ -197,7 +198,7 @@ class Bindings:
             return None
         if seen.unsure and not self._is_patient(key, _RELEASE_TIMEOUT):
             return None
-        await provider.link.executor.execute(decision)
+        await provider.serving.link.executor.execute(decision)
         return decision.again
 
     def _is_withdrawn(self) -> bool:
@@ -246,12 +247,12 @@ class Bindings:
 
     async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
         """Let what can be synced be synced, and end what can be no more."""
-        if provider is None or provider.link is None:
+        if provider is None or provider.serving is None:
             return
         kind = decide.synced_kind(seen)
         wanted = None
         if kind is not None and seen.crd is not None:
-            link = provider.link
+            link = provider.serving.link
             has_status = crd.has_status(seen.crd, kind.version)
             named = copies.carried(seen.export)
             pair = Pair(kind, link.space, link.space_uid, has_status, named)
@@ -280,8 +281,8 @@ class Bindings:
 
     def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
         said = list(permission_claim_rules.rules_of(live).unsupported)
-        if provider is not None and provider.syncs is not None:
-            said += provider.syncs.problems(manifest.name_of(live))
+        if provider is not None and provider.serving is not None:
+            said += provider.serving.syncs.problems(manifest.name_of(live))
         return said
 
     def _crd_changed(self, crd_key: ObjectKey) -> None:
@@ -296,6 +297,7 @@ def _stranger(provider: Provider | None) -> str:
 
 
 def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
-    if provider is None or provider.troubles is None:
+    if provider is None or provider.serving is None:
         return ()
-    return [f"{about}: {what}" for about, what in sorted(provider.troubles.of(name).items())]
+    troubles = provider.serving.link.troubles.of(name)
+    return [f"{about}: {what}" for about, what in sorted(troubles.items())]

@@ -7,7 +7,7 @@ Refuses to know how the provider is reached, and what becomes of single objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from konnector.kubeconfig.judge import Judged
 from reconciler.api import is_established
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
-from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
+from reconciler.core.decision import NOTHING, Create, Decision, Note, writes
 from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, name_of
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
@@ -124,7 +124,7 @@ def decide(seen: Seen) -> Decision:
     held = {one.type: one for one in conditions.of(seen.binding)}
     told = tuple(_conditions(seen, plan, held))
     notes = (*_written(seen, plan), *_troubles(told, held))
-    return Decision(_tasks(plan), told, _fields(seen), notes)
+    return replace(_writes(plan), conditions=told, fields=_fields(seen), notes=notes)
 
 
 def synced_kind(seen: Seen) -> Kind | None:
@@ -157,12 +157,11 @@ def _refusal(export: Manifest) -> Problem | None:
     return None
 
 
-def _tasks(plan: Plan | None) -> tuple[Task, ...]:
-    if plan is None or plan.step is None:
-        return ()
-    created = isinstance(plan.step, Create)
+def _writes(plan: Plan | None) -> Decision:
+    step = None if plan is None else plan.step
+    created = isinstance(step, Create)
     failure = conditions.CRD_CREATE_FAILED if created else conditions.CRD_UPDATE_FAILED
-    return (Task((plan.step,), failure),)
+    return writes(step, failure=failure)
 
 
 def _fields(seen: Seen) -> dict[str, JSON]:

@@ -23,7 +23,7 @@ Refuses to know how objects are found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -38,10 +38,11 @@ from reconciler.core.decision import (
     Decision,
     Patch,
     Step,
-    Task,
     deletion,
     modification,
+    unheld,
     writes,
+    writes_each,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, Kind
@@ -143,7 +144,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     change: dict[str, JSON] = {}
     held = manifest.finalizers_of(instance)
     if keys.SYNCER in held:
-        change["finalizers"] = _without(held, keys.SYNCER)
+        change["finalizers"] = [one for one in held if one != keys.SYNCER]
     if copies.is_managed(instance):
         change["annotations"] = {keys.BOUND: None}
     if not change:
@@ -171,19 +172,6 @@ def is_over(seen: Seen, decision: Decision) -> bool:
     return any(isinstance(step, Patch) and step.ref == itself for step in decision.steps)
 
 
-def freed(kind: Kind, instance: Manifest) -> Patch | None:
-    """Return the patch after which an instance can be deleted without a konnector, if it cannot."""
-    return _free(kind, instance) if keys.SYNCER in manifest.finalizers_of(instance) else None
-
-
-def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
-    """Return the patch that takes our finalizer off a binding, if it has it."""
-    held = manifest.finalizers_of(binding)
-    if keys.DRAIN not in held:
-        return None
-    return _finalizers(home, kind, binding, _without(held, keys.DRAIN))
-
-
 def _asks(binding: Manifest) -> bool:
     return keys.DELETION_POLICY in manifest.annotations_of(binding)
 
@@ -206,19 +194,22 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
     if drains:
         return _let_go(seen)
     held = [*manifest.finalizers_of(binding), keys.DRAIN]
-    return writes(_finalizers(seen.home, seen.kind, binding, held), failure=DRAIN_FAILED)
+    step = modification(seen.home, seen.kind, binding, metadata={"finalizers": held})
+    return writes(step, failure=DRAIN_FAILED)
 
 
 def _released(seen: Seen, now: datetime) -> Decision:
     """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
-    bound, finalized = _bound(seen), _finalized(seen)
+    bound = _bound(seen)
+    freed = [unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in seen.instances]
+    steps = [step for step in freed if step is not None]
     unmarked = _unmarked(seen, bound)
     if unmarked:
         return _batch(unmarked, "APIServiceNamespaces to mark")
     if bound:
         return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
-    if finalized:
-        return _batch([_free(kind, one) for kind, one in finalized], "instances to free")
+    if steps:
+        return _batch(steps, "instances to free")
     return _ends(seen)
 
 
@@ -284,12 +275,6 @@ def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
     )  # never the name (H3)
 
 
-def _finalized(seen: Seen) -> list[Held]:
-    return [
-        (kind, one) for kind, one in seen.instances if keys.SYNCER in manifest.finalizers_of(one)
-    ]
-
-
 def _left(seen: Seen) -> list[Held]:
     return [*seen.instances, *_bound(seen)]
 
@@ -311,11 +296,6 @@ def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
     return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": marks})
 
 
-def _free(kind: Kind, instance: Manifest) -> Patch:
-    rest = _without(manifest.finalizers_of(instance), keys.SYNCER)
-    return modification(APP_CLUSTER, kind, instance, metadata={"finalizers": rest})
-
-
 def _ends(seen: Seen) -> Decision:
     """Let the binding go, once what remains of it has been told: nobody could tell it later."""
     if not seen.told:
@@ -324,16 +304,8 @@ def _ends(seen: Seen) -> Decision:
 
 
 def _let_go(seen: Seen) -> Decision:
-    step = unheld(seen.home, seen.kind, seen.binding)
-    return writes(step, failure=DRAIN_FAILED) if step else NOTHING
-
-
-def _finalizers(home: str, kind: Kind, binding: Manifest, finalizers: Sequence[str]) -> Patch:
-    return modification(home, kind, binding, metadata={"finalizers": finalizers})
-
-
-def _without(finalizers: Sequence[str], ours: str) -> list[str]:
-    return [one for one in finalizers if one != ours]
+    step = unheld(seen.home, seen.kind, seen.binding, keys.DRAIN)
+    return writes(step, failure=DRAIN_FAILED)
 
 
 def _first(found: Sequence[Held]) -> str:
@@ -343,9 +315,9 @@ def _first(found: Sequence[Held]) -> str:
 
 def _batch(steps: Sequence[Step], what: str) -> Decision:
     """Do a part of it. Each stands alone: one that fails holds the binding, not the others."""
-    tasks = tuple(Task((step,), DRAIN_FAILED) for step in steps[:BATCH])
     said = conditions.false(DRAINING, f"{len(steps)} {what}")
-    return Decision(tasks=tasks, conditions=(said,), again=AT_ONCE)
+    part = writes_each(steps[:BATCH], DRAIN_FAILED)
+    return replace(part, conditions=(said,), again=AT_ONCE)
 
 
 def _drains(message: str, again: timedelta) -> Decision:

@@ -9,20 +9,21 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
+from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
 from konnector.claim import copies
 from konnector.context import AgentContext, SyncContext
-from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
+from konnector.provider.registry import AnyProviders
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys, manifest
-from reconciler.core.decision import Decision, Task
+from reconciler.core.decision import unheld, writes_each
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
@@ -33,25 +34,6 @@ from reconciler.kube.store import Store
 log = logging.getLogger(__name__)
 
 _LONGEST: Final = 60.0  # seconds between two attempts to free what is left
-
-
-class Places(Protocol):
-    """Which binding belongs to which provider."""
-
-    def of(self, key: ObjectKey) -> Provider | None:
-        """Return the provider that a binding belongs to."""
-        ...
-
-    def all(self) -> list[Provider]:
-        """Return all providers."""
-        ...
-
-    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
-        """Let a binding belong where its Secret leads; return the last word on that Secret."""
-        ...
-
-    async def leave(self, key: ObjectKey) -> None:
-        """Let a binding belong nowhere."""
 
 
 def key_of(live: Manifest) -> ObjectKey:
@@ -75,18 +57,19 @@ async def look(
     seen = Seen(home=home.name, binding=live, kind=bindings.kind)
     if not drain.is_held(live):
         return seen
-    if provider is None or provider.link is None or provider.syncs is None:
+    if provider is None or provider.serving is None:
         return replace(seen, unsure="its service provider cluster is not reached")
+    link = provider.serving.link
     seen = replace(
         seen,
-        space=provider.space,
-        service_namespaces=frozenset(map(provider.link.homes.service, provider.link.homes.all())),
-        mappings=provider.link.homes.mappings(),
-        syncing=provider.syncs.wants(manifest.name_of(live)),
+        space=link.space,
+        service_namespaces=frozenset(map(link.homes.service, link.homes.all())),
+        mappings=link.homes.mappings(),
+        syncing=provider.serving.syncs.wants(manifest.name_of(live)),
         told=provider.has_told_the_end(manifest.name_of(live)),
     )
     try:
-        found = _Left(context, provider.link, bindings, live)
+        found = _Left(context, link, bindings, live)
         return await found.added_to(seen, has_namesake=has_namesake)
     except ClusterError as error:
         return replace(seen, unsure=str(error))
@@ -117,7 +100,7 @@ class _Left:
         return replace(
             seen,
             copies=await self._copies(kind, seen.service_namespaces),
-            instances=await _held(app, kind, ""),
+            instances=await _held(app, kind),
             copied=await self._copied(),
             crd=body,
         )
@@ -158,7 +141,7 @@ class _Left:
                 kind = await self._context.app.kind(*asked)
             except NotServed:
                 continue  # nothing came by a claim of what is not served (H18)
-            for held in await _held(self._context.app, kind, ""):
+            for held in await _held(self._context.app, kind):
                 ours = self._came_by(held, _of(kind, own))
                 if ours and not self._came_by(held, _of(kind, others)):
                     found.append(held)
@@ -194,10 +177,10 @@ async def _in_any_version(cluster: Cluster, kind: Kind) -> Kind | None:
     return None
 
 
-async def _held(cluster: Cluster, kind: Kind, namespace: str) -> list[Held]:
+async def _held(cluster: Cluster, kind: Kind) -> list[Held]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
-        found = await cluster.list(kind, namespace=namespace, metadata_only=True)
+        found = await cluster.list(kind, metadata_only=True)
     except NotServed:
         return []
     return [(kind, one) for one in found.items]
@@ -221,7 +204,7 @@ class Leftovers(TaskSupervisor):
         context: AgentContext,
         home: Cluster,
         bindings: Store,
-        providers: Places,
+        providers: AnyProviders,
         *,
         space: str,
     ) -> None:
@@ -283,20 +266,16 @@ class Leftovers(TaskSupervisor):
         if body is None:
             return ""
         kind = crd.instance_kind(body)
-        try:
-            found = await self._context.app.list(kind, metadata_only=True)
-        except NotServed:
-            return ""
-        steps = [drain.freed(kind, one) for one in found.items]
-        tasks = tuple(Task((step,)) for step in steps if step is not None)
-        if not tasks:
+        held = await _held(self._context.app, kind)
+        freed = writes_each(unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
+        if not freed.tasks:
             return ""
         stranger = await self._stranger()
         if not stranger:
             log.warning(
                 "instances of a kind that is bound no more are let go", extra={"kind": name}
             )
-            await self._executor.execute(Decision(tasks=tasks))
+            await self._executor.execute(freed)
         return stranger
 
     async def _stranger(self) -> str:
@@ -308,7 +287,7 @@ class Leftovers(TaskSupervisor):
             if self._providers.of(key_of(live)) is None:
                 return f"it is not known yet where APIServiceBinding {key_of(live)} leads"
         for provider in self._providers.all():
-            if provider.link is None:
+            if provider.serving is None:
                 return f"space {provider.space} was not read yet"
             await provider.guardian.look_at_app_cluster()
             stranger = provider.guardian.stranger()

@@ -33,6 +33,7 @@ from reconciler.core.decision import (
     modification,
     preconditions_of,
     unchanged,
+    unheld,
     writes,
 )
 from reconciler.core.field_set import FieldSet
@@ -126,12 +127,11 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
     Without our finalizer it may be gone before we know what became of the copy: that is kept.
     """
-    copy, held = seen.copy, manifest.finalizers_of(claim)
-    if keys.SYNCER not in held:
+    copy, freed = seen.copy, unheld(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
+    if freed is None:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
-        rest = [one for one in held if one != keys.SYNCER]
-        return writes(*_patch_claim(pair, claim, {"finalizers": rest}))
+        return writes(freed)
     if manifest.is_deleting(copy):
         return _decision(_status_down(pair, claim, copy))
     if seen.deletes_held:

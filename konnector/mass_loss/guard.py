@@ -16,7 +16,7 @@ from konnector.mass_loss.decide import Confirmations, Held, Identity
 from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, manifest, names
-from reconciler.core.decision import Decision, Task
+from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.core.times import moment
@@ -169,8 +169,9 @@ class Guardian:
         """
         confirmed, identity = self.recreates(decide.ALL), self.identity
         marked = [one for one in self._secrets() if keys.SPACE_UID in manifest.annotations_of(one)]
-        found = [decide.space_record(one, identity, confirmed=confirmed) for one in marked]
-        return Decision(tuple(Task((patch,)) for patch in found if patch is not None))
+        return writes_each(
+            decide.space_record(one, identity, confirmed=confirmed) for one in marked
+        )
 
     def _recorded_app_clusters(self) -> frozenset[str]:
         if self._recorded is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from konnector.binding import decide as binding_decide
-from konnector.context import AgentContext, ProviderCallbacks, SyncContext, Troubles
+from konnector.context import AgentContext, ProviderCallbacks, SyncContext
 from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Reach
 from konnector.mass_loss.guard import Guardian
@@ -58,35 +58,20 @@ class Provider(TaskSupervisor):
             grace=context.orphan_grace,
         )
         self._reach = Reach(plane, space, now=context.clock.now, changed=lambda: around.changed(""))
-        self._serving: _Serving | None = None
+        self.serving: Serving | None = None  # until the space was read
         self.start_worker("views", self.views)
         self.start("beginning", self._begin)
         if not context.control_plane_mode:  # there, nobody could be told
             self.start("reach", self._reach.run)
 
-    @property
-    def syncs(self) -> Syncs | None:
-        """What is synced; None until the space was read."""
-        return None if self._serving is None else self._serving.syncs
-
-    @property
-    def troubles(self) -> Troubles | None:
-        """What is wrong with single objects; None until the space was read."""
-        return None if self._serving is None else self._serving.link.troubles
-
-    @property
-    def link(self) -> SyncContext | None:
-        """What the syncs share; None until the space was read."""
-        return None if self._serving is None else self._serving.link
-
     def shown(self, name: str) -> binding_decide.Provider:
         """Return what a binding of this name is to know."""
         missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
-        if self.syncs is not None:
-            missing += self.syncs.missing(name)
+        if self.serving is not None:
+            missing += self.serving.syncs.missing(name)
         late = self._context.clock.monotonic() - self._began > LATE
         return binding_decide.Provider(
-            synced=self._serving is not None,
+            synced=self.serving is not None,
             late="; ".join(missing[:5]) if late else "",
             heartbeat=self._heartbeat,
             silent_since=self._reach.since,
@@ -96,32 +81,32 @@ class Provider(TaskSupervisor):
 
     async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
         """Let a binding, by its key, have its sync, or end it."""
-        if self._serving is not None:
-            await self._serving.syncs.want(by, wanted)
-            self._serving.exports.enqueue(by.name)
+        if self.serving is not None:
+            await self.serving.syncs.want(by, wanted)
+            self.serving.exports.enqueue(by.name)
 
     def has_told_the_end(self, name: str) -> bool:
         """Tell whether the control plane knows that nothing is synced for a binding of this name.
 
         klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
         """
-        return self._serving is None or not space_decide.says_connected(self.views.export(name))
+        return self.serving is None or not space_decide.says_connected(self.views.export(name))
 
     def look_at_export(self, name: str) -> None:
         """Have the status of an export written again, if need be."""
-        if self._serving is not None:
-            self._serving.exports.enqueue(name)
+        if self.serving is not None:
+            self.serving.exports.enqueue(name)
 
     def look_at_namespace(self, name: str) -> None:
         """Have an app namespace looked at."""
-        if self._serving is not None:
-            self._serving.reconciles_namespaces.observe(name)
-            self._serving.namespaces.enqueue(name)
+        if self.serving is not None:
+            self.serving.reconciles_namespaces.observe(name)
+            self.serving.namespaces.enqueue(name)
 
     def beat(self) -> None:
         """Have the ClusterBinding looked at."""
-        if self._serving is not None:
-            self._serving.heart.enqueue(_HEART)
+        if self.serving is not None:
+            self.serving.heart.enqueue(_HEART)
 
     def orphans(self, name: str) -> str:
         """Return what there is to say of orphaned copies under a binding of this name, or ""."""
@@ -129,9 +114,9 @@ class Provider(TaskSupervisor):
 
     def _look_at_everything(self) -> None:
         """Enqueue all that may have been held."""
-        if self._serving is None:
+        if self.serving is None:
             return
-        self._serving.syncs.enqueue_everything()
+        self.serving.syncs.enqueue_everything()
         for one in self.views.mappings.names(self.space):
             self.look_at_namespace(one)
         self.beat()
@@ -160,8 +145,8 @@ class Provider(TaskSupervisor):
         while self._around.is_double():
             self._around.changed("")
             await self._context.clock.sleep(_GIVING_WAY)
-        self._serving = _Serving(self, self._context, self._around, outcome=self._has_beaten)
-        self._serving.start(self)
+        self.serving = Serving(self, self._context, self._around, outcome=self._has_beaten)
+        self.start_worker("serving", self.serving)
         self._around.changed("")
 
     async def _look_at_space(self) -> tuple[float | None, str]:
@@ -180,7 +165,7 @@ class Provider(TaskSupervisor):
             self._around.changed("")
 
 
-class _Serving:
+class Serving(TaskSupervisor):
     """What works once the space was read."""
 
     def __init__(
@@ -191,6 +176,7 @@ class _Serving:
         *,
         outcome: Callable[[str], None],
     ) -> None:
+        super().__init__()
         self.link = link = SyncContext(
             agent=context,
             plane=provider.plane,
@@ -204,6 +190,7 @@ class _Serving:
         )
         link.troubles.follow(around.changed)
         self.syncs = Syncs(link)
+        self.start_worker("syncs", self.syncs)
         heart = ClusterBindings(link, in_use=lambda: provider.in_use, outcome=outcome)
         exports = Exports(link, syncs=self.syncs.wants)
         self.reconciles_namespaces = Namespaces(link, self.syncs)
@@ -219,18 +206,14 @@ class _Serving:
         views.exports.subscribe_keys(lambda key: around.changed(key.name))
         views.mappings.subscribe_keys(lambda key: self.namespaces.enqueue(key.name))
 
-    def start(self, supervisor: TaskSupervisor) -> None:
-        """Begin to work."""
-        supervisor.start_worker("syncs", self.syncs)
-        for controller in (self.heart, self.exports, self.namespaces):
-            supervisor.start_worker(controller.name, controller)
-
     def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:
         context = self.link.agent
-        return Controller(
+        controller = Controller(
             name,
             reconciler.reconcile,
             clock=context.clock,
             metrics=context.metrics,
             depends_on=(context.app.connectivity, self.link.plane.connectivity),
         )
+        self.start_worker(name, controller)
+        return controller

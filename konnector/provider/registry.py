@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from konnector import CONTROL_PLANE
@@ -225,9 +225,9 @@ class Providers(TaskSupervisor):
     def _double_of(self, served: _Served) -> _Served | None:
         """Return who serves the space already that a provider, which serves none, has come to."""
         space, uid = served.provider.space, served.provider.guardian.space_uid
-        if served.provider.syncs is not None:
+        if served.provider.serving is not None:
             return None
-        serving = (one for one in self._served.values() if one.provider.syncs is not None)
+        serving = (one for one in self._served.values() if one.provider.serving is not None)
         return next((one for one in serving if one.leads_to(space, uid)), None)
 
     def _start(self, judged: Judged) -> _Served:
@@ -269,8 +269,8 @@ class Providers(TaskSupervisor):
     def _look_again(self) -> None:
         """Have all looked at that others may contest, now that one has come or gone."""
         for one in self._served.values():
-            if one.provider.syncs is not None:
-                one.provider.syncs.look_at_claimed()
+            if one.provider.serving is not None:
+                one.provider.serving.syncs.look_at_claimed()
 
     def _of(self, key: ObjectKey) -> _Served | None:
         return next((one for one in self._served.values() if key in one.bindings), None)
@@ -289,8 +289,9 @@ class Providers(TaskSupervisor):
     def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
         """Return what other providers have for a place in the app cluster."""
         found: set[Rival] = {
-            "perhaps" if served.provider.syncs is None else served.provider.syncs.has(kind, place)
+            "perhaps" if serving is None else serving.syncs.has(kind, place)
             for name, served in self._served.items()
+            for serving in [served.provider.serving]
             if name != of
         }
         return next((one for one in _GRAVEST if one in found), "alone")
@@ -348,6 +349,9 @@ class OneProvider(TaskSupervisor):
     async def leave(self, key: ObjectKey) -> None:
         """Let a binding be served no more."""
         self._bindings.discard(key)
+
+
+AnyProviders: TypeAlias = Providers | OneProvider
 
 
 async def _never(content: bytes) -> Probed:

@@ -26,9 +26,9 @@ from reconciler.core.decision import (
     Decision,
     Patch,
     Step,
-    Task,
     merge_diff,
     preconditions_of,
+    writes_each,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
@@ -112,8 +112,8 @@ def mirror(seen: ClusterBindingView) -> Decision:
     works = judge.fingerprint(content) == seen.in_use or seen.verdict == ""
     if not works or _fault(seen, content):
         return Decision()
-    steps = [_step(seen, source, content, place, live) for place, live in seen.targets.items()]
-    return Decision(tuple(Task((step,)) for step in steps if step is not None))
+    targets = seen.targets.items()
+    return writes_each(_step(seen, source, content, place, live) for place, live in targets)
 
 
 def to_probe(seen: ClusterBindingView) -> bytes | None:

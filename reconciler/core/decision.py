@@ -15,6 +15,7 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     covers,
+    finalizers_of,
     get_map,
     ref_of,
     resource_version_of,
@@ -138,9 +139,15 @@ class Decision:
 NOTHING: Final = Decision()
 
 
-def writes(*steps: Step, failure: Cause | None = None) -> Decision:
+def writes(*steps: Step | None, failure: Cause | None = None) -> Decision:
     """Return the decision to do these steps as one task; NOTHING without any."""
-    return Decision(tasks=(Task(steps, failure),)) if steps else NOTHING
+    there = tuple(step for step in steps if step is not None)
+    return Decision(tasks=(Task(there, failure),)) if there else NOTHING
+
+
+def writes_each(steps: Iterable[Step | None], failure: Cause | None = None) -> Decision:
+    """Return the decision to do each of these steps, whatever becomes of the others."""
+    return Decision(tasks=tuple(Task((step,), failure) for step in steps if step is not None))
 
 
 def preconditions_of(live: Manifest) -> dict[str, JSON]:
@@ -160,6 +167,15 @@ def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> 
     """
     metadata = {**get_map(parts, "metadata"), **preconditions_of(live)}
     return Patch(ref_of(cluster, kind, live), {**parts, "metadata": metadata})
+
+
+def unheld(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
+    """Return the merge patch that takes a finalizer off an object, if it has it."""
+    held = finalizers_of(live)
+    if finalizer not in held:
+        return None
+    rest = [each for each in held if each != finalizer]
+    return modification(cluster, kind, live, metadata={"finalizers": rest})
 
 
 def status_patch(

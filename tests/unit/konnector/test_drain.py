@@ -19,7 +19,7 @@ from konnector.binding.drain import (
 )
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
-from reconciler.core.decision import NOTHING, Delete, Patch
+from reconciler.core.decision import NOTHING, Delete, Patch, unheld
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time
@@ -381,10 +381,10 @@ def test_detaching(one, change):
 
 
 def test_a_detached_binding_is_not_held():
-    patch = drain.unheld(APP_CLUSTER, API_SERVICE_BINDING, leaving())
+    patch = unheld(APP_CLUSTER, API_SERVICE_BINDING, leaving(), keys.DRAIN)
     assert patch is not None
     assert not is_held(merged(leaving(), patch.body))
-    assert drain.unheld(APP_CLUSTER, API_SERVICE_BINDING, binding("Release")) is None
+    assert unheld(APP_CLUSTER, API_SERVICE_BINDING, binding("Release"), keys.DRAIN) is None
 
 
 def merged(one, body):
