@@ -321,14 +321,12 @@ def noted_facts(annotation: str) -> KubeconfigFacts | None:
     return kubeconfig_facts_of({"data": {names.KUBECONFIG: value}})
 
 
-def kubeconfig_facts_of(
-    secret: manifest.Manifest, *, key: str = names.KUBECONFIG
-) -> KubeconfigFacts | None:
-    """Return the facts of the kubeconfig under `key`, or None where there is no readable one.
+def kubeconfig_facts_of(secret: manifest.Manifest) -> KubeconfigFacts | None:
+    """Return the facts of the kubeconfig in a Secret, or None where there is no readable one.
 
     `secret` is as observed: with facts in the place of the kubeconfig.
     """
-    value = manifest.get(secret, "data", key)
+    value = manifest.get(secret, "data", names.KUBECONFIG)
     if not manifest.get_text(value, "server"):
         return None
     return KubeconfigFacts(

@@ -35,17 +35,15 @@ _TYPES: Final = {
 }
 
 
-def read(
-    repository: Path, ref: str, *, folder: str = "", entry: str = "", check_owner: bool = True
-) -> Snapshot:
-    """Return the fleet in a commit of the repository that `repository` is, or is in.
+def read(repository: Path, ref: str, *, folder: str = "") -> Snapshot:
+    """Return the fleet in a commit of a repository that is our own.
 
     `ref` is HEAD, the full name of a branch, tag or remote branch with or without its
-    `refs/.../`, or a whole commit id. `folder` and `entry` are as in `Snapshot`. Raises
-    InvalidRepository, ConfigError for a repository or ref that cannot be used, and HostError.
+    `refs/.../`, or a whole commit id. `folder` is as in `Snapshot`. Raises InvalidRepository,
+    ConfigError for a repository or ref that cannot be used, and HostError.
     """
-    opened = _opened(repository, check_owner=check_owner)
-    return _read(opened, _commit(opened, ref), folder, entry)
+    opened = _opened(repository, check_owner=False)
+    return _read(opened, _commit(opened, ref), folder, "")
 
 
 def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:

@@ -99,7 +99,7 @@ class Remote:
         fetched = git.commit_at(self._store, _FETCHED, check_owner=False)
         if fetched == known:
             return None
-        tree = git.read(self._store, fetched, folder=self._folder, check_owner=False)
+        tree = git.read(self._store, fetched, folder=self._folder)
         return SourceState(fetched, tree)
 
     def _prepared(self) -> pygit2.Repository:

@@ -109,7 +109,8 @@ def test_what_is_known_of_kubeconfigs_has_a_limit_and_no_token(monkeypatch) -> N
 
 
 def test_a_kubeconfig_is_known_under_any_key() -> None:
-    assert api.kubeconfig_facts_of(observed(SECRET, secret(config=config())), key="config") == FACTS
+    seen = observed(SECRET, secret(config=config()))
+    assert get(seen, "data", "config") == api.kubeconfig_value(FACTS)
 
 
 def test_no_token_is_never_the_same_token() -> None:
