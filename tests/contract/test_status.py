@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reconciler.core import keys, names
-from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.refs import NAMESPACE
 from tests.support import programs
 from tests.support.bound_units import ByHand, condition, new_unit
 from tests.support.eventually import eventually
@@ -113,15 +113,6 @@ async def test_from_not_bound_to_ready_and_silent(scene):
     assert await scene.units() == (9, [("Unknown", "HeartbeatTooOld")])
 
 
-async def test_the_table_names_the_unit_its_state_and_why(scene):
-    code, out, err = await scene.status()
-    assert (code, err) == (9, "")
-    (line,) = [line for line in out.splitlines() if line.startswith("shop")]
-    assert line.split()[:5] == ["shop", "orders-db", scene.unit.name, "!", "Degraded"]
-    assert "klutchctl apply" in line
-    assert out.endswith("Status: 1 Degraded.\n")
-
-
 async def test_a_cluster_that_is_not_read_is_unknown_and_spares_the_others(scene):
     await scene.by_hand.beat()
     await scene.by_hand.make_ready(scene.unit)
@@ -160,23 +151,6 @@ async def test_watching_prints_what_changes_until_it_is_interrupted(scene, numbe
     assert (process.returncode, err.decode()) == (code, ""), out
 
 
-async def test_watching_as_text_prints_the_table_once_and_then_lines(scene):
-    process = await asyncio.create_subprocess_exec(
-        *scene.command("--watch", "--every", "1"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    while not (await process.stdout.readline()).startswith(b"Status:"):
-        pass
-    await scene.by_hand.request(scene.unit)
-    line = (await process.stdout.readline()).decode()
-    assert f"shop/{scene.unit.name}: Degraded -> Progressing: ExportPending" in line
-    process.send_signal(signal.SIGINT)
-    await process.communicate()
-    assert process.returncode == 130
-
-
 async def test_watching_on_a_terminal_draws_anew(scene):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -198,16 +172,3 @@ async def test_watching_on_a_terminal_draws_anew(scene):
     os.close(ours)
     assert b"Degraded" in drawn
     assert b"Traceback" not in drawn
-
-
-async def test_a_released_cluster_is_shown_without_a_document(scene):
-    time = "2026-11-01T00:00:00Z"
-    patch = {"metadata": {"annotations": {keys.RELEASED: time}}}
-    plane = scene.by_hand.plane.live
-    ref = Ref(plane.name, NAMESPACE, "", scene.by_hand.space)
-    await plane.cluster.merge_patch(ref, patch, manager="tests")
-    text = FLEET.replace("NAME", scene.fleet)
-    (scene.folder / "fleet.yaml").write_text(text[: text.rindex("---")])
-    code, out, _ = await scene.status("-o", "json")
-    (cluster,) = json.loads(out)["clusters"]
-    assert (code, cluster["state"], cluster["since"]) == (0, "Released", time)

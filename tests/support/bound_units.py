@@ -64,26 +64,8 @@ class ByHand:
         }
         await self._status(self.plane, api.CLUSTER_BINDING, self.space, "cluster", status)
 
-    async def request(self, unit: UnitKey) -> None:
-        spec = {"resources": [{"group": unit.group, "resource": unit.resource}]}
-        await self.plane.create(
-            api.API_SERVICE_EXPORT_REQUEST, unit.name, namespace=self.space, spec=spec
-        )
-
-    async def answer(self, unit: UnitKey, *conditions: Any, phase: str) -> None:
-        status = {"phase": phase, "conditions": list(conditions)}
-        await self._status(
-            self.plane, api.API_SERVICE_EXPORT_REQUEST, self.space, unit.name, status
-        )
-
     async def export(self, unit: UnitKey) -> None:
-        spec = {
-            "group": unit.group,
-            "names": {"plural": unit.resource, "kind": unit.resource.title()},
-            "scope": "Namespaced",
-            "informerScope": "Namespaced",
-            "versions": [_VERSION],
-        }
+        spec = {**self._definition(unit), "informerScope": "Namespaced"}
         await self.plane.create(api.API_SERVICE_EXPORT, unit.name, namespace=self.space, spec=spec)
 
     async def bind(self, unit: UnitKey, **metadata: Any) -> None:
@@ -101,13 +83,7 @@ class ByHand:
         await self._status(hand, api.API_SERVICE_BINDING, place, unit.name, {"conditions": told})
 
     async def install(self, unit: UnitKey) -> None:
-        spec = {
-            "group": unit.group,
-            "names": {"plural": unit.resource, "kind": unit.resource.title()},
-            "scope": "Namespaced",
-            "versions": [_VERSION],
-        }
-        await self.app.create(CRD, unit.name, spec=spec)
+        await self.app.create(CRD, unit.name, spec=self._definition(unit))
         kind = Kind(unit.group, "v1", unit.resource.title(), unit.resource)
         await established(self.app.live.cluster, kind)
 
@@ -117,6 +93,11 @@ class ByHand:
         await self.bind(unit)
         await self.install(unit)
         await self.tell(unit)
+
+    def _definition(self, unit: UnitKey) -> dict[str, Any]:
+        names = {"plural": unit.resource, "kind": unit.resource.title()}
+        spec = {"group": unit.group, "names": names, "scope": "Namespaced"}
+        return {**spec, "versions": [_VERSION]}
 
     async def _status(self, hand: Hand, kind: Kind, namespace: str, name: str, status: Any) -> None:
         cluster = hand.live.cluster
