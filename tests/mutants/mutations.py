@@ -60,7 +60,7 @@ CLAIMS: Final = (
     _guard(
         "finalizer-of-others",
         "konnector",
-        r"keys\.SYNCER not in held",
+        r"freed is None",
         "a claim without our finalizer is written while it goes",
         f"{_UNIT}/test_instance.py",
         f"{_UNIT}/claim",
@@ -107,8 +107,8 @@ CLAIMS: Final = (
     Mutation(
         "copy-before-finalizer",
         "konnector",
-        r"_one\(\*held, made_there",
-        "_one(made_there",
+        r"writes\(\*held, made_there",
+        "writes(made_there",
         "a claim may go while its copy is made",
         (f"{_UNIT}/test_instance.py", f"{_UNIT}/claim"),
     ),
@@ -331,7 +331,7 @@ BACKEND: Final = (
         r"standing is \w+\.TAKEN",
         "the deletion of one AppClusterBinding empties the space of another",
         _BIND,
-        then=r"return _unheld",
+        then=r"return _ends",
     ),
     _guard(
         "found-space-goes",
