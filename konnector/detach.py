@@ -110,10 +110,10 @@ async def _held(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Ki
         except NotServed:
             continue
         for one in instances:
-            if drain.detached(kind, one) is not None:
+            if _patch(app, kind, one) is not None:
                 yield kind, one
     for one in found:
-        if unheld(app.name, binding, one, keys.DRAIN) is not None:
+        if _patch(app, binding, one) is not None:
             yield binding, one
 
 
@@ -121,7 +121,8 @@ async def _let_go(app: Cluster, kind: Kind, live: Manifest) -> None:
     """Write, and look again where somebody else wrote meanwhile."""
     now: Manifest | None = live
     for left in reversed(range(_TRIES)):
-        if now is None or (patch := _patch(app, kind, now)) is None:
+        patch = None if now is None else _patch(app, kind, now)
+        if patch is None:
             return
         try:
             await app.merge_patch(patch.ref, patch.body, manager=keys.MANAGER_KONNECTOR)

@@ -228,8 +228,7 @@ class Claims(PairedSync):
 
     def _note(self, seen: Seen) -> None:
         """Note what is held, and have it told."""
-        copy = seen.copy
-        orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
+        orphaned = seen.claim is None and orphans.is_orphan(seen.copy)
         lost = bool(seen.creates_held)
         if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
             self.link.around.changed(self.kind.resource)

@@ -66,9 +66,9 @@ def follow(
     return Confirmation(value, came if value else None)
 
 
-def is_orphan(copy: Manifest) -> bool:
-    """Tell whether a copy is marked as an orphan."""
-    return keys.ORPHANED in annotations_of(copy)
+def is_orphan(copy: Manifest | None) -> bool:
+    """Tell whether a copy is there, and marked as an orphan."""
+    return copy is not None and keys.ORPHANED in annotations_of(copy)
 
 
 def mark(cluster: str, kind: Kind, copy: Manifest, terms: Terms, now: datetime) -> Patch:

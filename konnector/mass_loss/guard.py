@@ -243,13 +243,9 @@ class KindGuard:
 
 
 def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
-    if (place in places) == is_in:
-        return False
-    if is_in:
-        places.add(place)
-    else:
-        places.remove(place)
-    return True
+    changes = (place in places) != is_in
+    (places.add if is_in else places.discard)(place)
+    return changes
 
 
 class Losses:

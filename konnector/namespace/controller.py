@@ -48,14 +48,16 @@ class Namespaces:
         if decide.leaving(seen) and seen.mapping is not None:
             if self.pending:
                 return _SOON
-            removal = await self._removal(seen.mapping)
+            gone = await self._is_gone(key)
+            removal = Removal(gone=gone, released=gone and await self._holds_released(seen.mapping))
             # Which app cluster says so is to be known, too, and what was confirmed by now.
             await self._guardian.look_at_app_cluster()
             await self._guardian.look_at_confirmations()
             if removal.gone:  # all this takes long enough for it to be made again, with claims
                 removal = replace(removal, gone=await self._is_gone(key))
             seen = replace(self._look(key), removal=removal)
-        self._kind_guard.note(_place(key), orphan=self._is_orphan(seen))
+        orphan = seen.app_namespace is None and orphans.is_orphan(seen.mapping)
+        self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
         for note in decision.notes:
             self._link.around.notify(note)
@@ -96,11 +98,6 @@ class Namespaces:
             confirmed=self._guardian.confirmed,
         )
 
-    @staticmethod
-    def _is_orphan(seen: Seen) -> bool:
-        mapping, absent = seen.mapping, seen.app_namespace is None
-        return absent and mapping is not None and orphans.is_orphan(mapping)
-
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
@@ -112,8 +109,12 @@ class Namespaces:
 
     def _unread(self) -> list[Manifest]:
         """Return the exports that are bound, and whose instances were not all seen."""
-        exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
-        return [one for one in exports if self._is_unread(name_of(one))]
+        return [
+            export
+            for export in self._views.exports.all()
+            if get_text(export, "spec", "scope") == "Namespaced"
+            and self._is_unread(name_of(export))
+        ]
 
     async def _unsynced(self, mapping: Manifest) -> Set[str]:
         """Return what is bound, not synced, and may have copies behind a mapping.
@@ -156,10 +157,6 @@ class Namespaces:
             return False
         return not self._syncs.wants(name) or bool(self._syncs.missing(name))
 
-    async def _removal(self, mapping: Manifest) -> Removal:
-        gone = await self._is_gone(name_of(mapping))
-        return Removal(gone=gone, released=gone and await self._holds_released(mapping))
-
     async def _is_gone(self, name: str) -> bool:
         ref = Ref(self._context.app.name, NAMESPACE, "", name)
         return await self._context.app.get(ref, metadata_only=True) is None
@@ -188,11 +185,3 @@ _KEPT: Final = (
     "it is gone, and its APIServiceNamespace is kept: there may be copies of this kind behind it,"
     " which cannot be synced. See Connected for why, or delete the APIServiceNamespace yourself"
 )
-
-
-def _place(name: str) -> ObjectKey:
-    return ObjectKey("", name)
-
-
-def _is_namespaced(export: Manifest) -> bool:
-    return get_text(export, "spec", "scope") == "Namespaced"

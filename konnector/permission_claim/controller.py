@@ -4,10 +4,10 @@ One for each kind, whoever claims it: exports share the views and the work (H29)
 """
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from konnector import APP_CLUSTER
 from konnector.claim import orphans
@@ -19,7 +19,7 @@ from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival, Seen
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
-from reconciler.core.decision import Decision, Delete
+from reconciler.core.decision import Delete
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
@@ -29,20 +29,11 @@ from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
 
+if TYPE_CHECKING:
+    from konnector.provider.sync_manager import Syncs
+
 # What is kept of an object in the app cluster that no konnector made: not what is in it.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
-
-
-class Services(Protocol):
-    """What is known of the instances of all bindings of a space, by app namespace."""
-
-    def living(self, app_namespace: str) -> Set[str]:
-        """Return the bindings of which developers have instances there that stay."""
-        ...
-
-    def lacks_copies(self, app_namespace: str) -> bool:
-        """Tell whether an instance there lost its copy, or may have."""
-        ...
 
 
 class PermissionClaims(PairedSync):
@@ -53,7 +44,7 @@ class PermissionClaims(PairedSync):
 
     refused = "It is not synced"
 
-    def __init__(self, kind: Kind, link: SyncContext, services: Services) -> None:
+    def __init__(self, kind: Kind, link: SyncContext, services: "Syncs") -> None:
         super().__init__(
             "claims",
             link,
@@ -105,7 +96,8 @@ class PermissionClaims(PairedSync):
             return None
         seen = await self._looked(place, there)
         decision = decide.decide(seen)
-        self._note(seen)
+        orphan = seen.consumer is None and _is_orphan(seen.provider)
+        self.guard.note(place, orphan=orphan)
         for note in decision.notes:
             self.record(seen.consumer, note)
         if not decision.tasks:
@@ -116,9 +108,11 @@ class PermissionClaims(PairedSync):
         if seen.consumer is None and seen.provider is not None:
             seen = await self._with_fresh_terms(seen)
             decision = decide.decide(seen)
-        held = await self._is_held(seen, decision)
-        if held is not None:
-            return held
+        first = next(iter(decision.steps), None)
+        if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
+            held = await self._stays_here(seen)
+            if held is not None:
+                return held
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         await self.write(place, seen.consumer, decision, there)
@@ -166,13 +160,6 @@ class PermissionClaims(PairedSync):
             self._deleted[place] = resource_version_of(provider)
         return self._deleted.get(place, "")
 
-    async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
-        """Return when to look again where something would be deleted that must not be, now."""
-        first = next(iter(decision.steps), None)
-        if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
-            return await self._stays_here(seen)
-        return None
-
     async def _with_fresh_terms(self, seen: Seen) -> Seen:
         """Ask once more about an origin that the app cluster lacks, and about confirmations.
 
@@ -197,13 +184,6 @@ class PermissionClaims(PairedSync):
             return HELD
         return HELD if await self.link.guards.space_doubted() else None
 
-    def _note(self, seen: Seen) -> None:
-        """Note what is an orphan, and have it told."""
-        copy = seen.provider
-        absent = seen.consumer is None and owner_of(copy) == keys.OWNER_CONSUMER
-        orphan = absent and copy is not None and orphans.is_orphan(copy)
-        self.guard.note(seen.claim_place, orphan=orphan)
-
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when the grace of an orphan is over."""
         if seen.consumer is not None or seen.provider is None:
@@ -221,6 +201,10 @@ class PermissionClaims(PairedSync):
         self.link.around.changed("")
 
 
+def _is_orphan(copy: Manifest | None) -> bool:
+    return owner_of(copy) == keys.OWNER_CONSUMER and orphans.is_orphan(copy)
+
+
 def _trimmed(live: Manifest) -> Manifest:
     """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
     kept = without_managed_fields(live)
@@ -233,7 +217,7 @@ class ClaimedResource(TaskSupervisor):
     `sync` is None until both clusters serve it.
     """
 
-    def __init__(self, resource: Kind, link: SyncContext, services: Services) -> None:
+    def __init__(self, resource: Kind, link: SyncContext, services: "Syncs") -> None:
         super().__init__()
         self._resource, self._link, self._services = resource, link, services
         self._rules: tuple[Rule, ...] = ()
@@ -276,24 +260,17 @@ class ClaimedResource(TaskSupervisor):
         self.start_worker("sync", self.sync)
 
     async def _look(self) -> Kind | None:
-        with self._link.agent.metrics.activity.work(f"{self._resource.plural} is looked for"):
-            return await self._served()
-
-    async def _served(self) -> Kind | None:
         asked = (self._resource.group, self._resource.version, self._resource.plural)
+        kind, problem = None, ""
         try:
-            kind = await self._link.agent.app.kind(*asked)
-            await self._link.plane.kind(*asked)
+            with self._link.agent.metrics.activity.work(f"{self._resource.plural} is looked for"):
+                kind = await self._link.agent.app.kind(*asked)
+                await self._link.plane.kind(*asked)
         except ClusterError as error:
-            self._have_problem(str(error))
-            return None
-        if not kind.namespaced:
-            self._have_problem(f"{kind.resource} is cluster-scoped, which no claim may be yet")
-            return None
-        self._have_problem("")
-        return kind
-
-    def _have_problem(self, what: str) -> None:
-        if what != self._problem:
-            self._problem = what
+            problem = str(error)
+        if not problem and kind is not None and not kind.namespaced:
+            problem = f"{kind.resource} is cluster-scoped, which no claim may be yet"
+        if problem != self._problem:
+            self._problem = problem
             self._link.around.changed("")
+        return None if problem else kind

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from konnector.claim.controller import Claims, Say
 from konnector.claim.copies import Pair
@@ -104,7 +104,7 @@ class Syncs(TaskSupervisor):
 
     def has(self, kind: Kind, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
-        claim = self._claims.get(_plain(kind))
+        claim = self._claims.get(replace(kind, kind="", namespaced=True))
         if claim is None:  # without any binding it has just come, or lets go of what it brought
             return "none" if self._wanted else "perhaps"
         return claim.has(place)
@@ -151,10 +151,6 @@ class Syncs(TaskSupervisor):
 
 def _kind(rule: Rule) -> Kind:
     return Kind(rule.group, rule.version, "", rule.resource)
-
-
-def _plain(kind: Kind) -> Kind:
-    return Kind(kind.group, kind.version, "", kind.plural)
 
 
 def _name(kind: Kind) -> str:
