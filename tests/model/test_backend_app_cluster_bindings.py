@@ -11,7 +11,7 @@ from reconciler.api import API_SERVICE_EXPORT_REQUEST, APP_CLUSTER_BINDING, CLUS
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, manifest
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support.backend import AGENT, backend, idle
 from tests.support.backend_stories import StandingClock
@@ -26,10 +26,12 @@ from tests.support.bound_scenes import (
     served,
     until,
 )
+from tests.support.clusters import LiveCluster
 from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.offers import Offer, offered, publish_template
+from tests.support.served_spaces import a_space, flood
 
 
 async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) -> None:
@@ -210,3 +212,26 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
     assert keys.RELEASED in manifest.annotations_of(space)
     assert await managed.export() is None
     assert await managed.read(kind, "orders", managed.service_namespace) is not None
+
+
+# T9: many requests of one tenant delay no other
+
+
+MANY = 1000
+
+
+async def test_many_requests_of_one_tenant_delay_no_other(
+    control_plane: LiveCluster, namespace: str
+) -> None:
+    cluster = control_plane.cluster
+    async with (
+        offered(cluster, namespace=namespace) as offer,
+        a_space(cluster, offer) as flooding,
+    ):
+        await flood(flooding, MANY)
+        async with backend(control_plane.connection), a_space(cluster, offer) as other:
+            await other.has(other.export)
+            # First come first served, none would be waiting by now.
+            listing = await cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=flooding.name)
+            phases = [get_text(request, "status", "phase") for request in listing.items]
+            assert phases.count("Pending") > MANY / 10

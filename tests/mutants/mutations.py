@@ -169,7 +169,7 @@ PERMISSION_CLAIMS: Final = (
         r"            self\._rules = tuple\(rules\)\n            self\.enqueue",
         "            self.enqueue",
         "a permission claim that is narrowed or rejected is followed as before",
-        (f"{_MODEL}claims_live.py",),
+        (f"{_MODEL}claims_up.py",),
     ),
     Mutation(
         "deleted-by-developer",
@@ -370,7 +370,7 @@ BACKEND: Final = (
         r"party=_space_of,",
         "party=lambda _: None,",
         "many requests of one tenant delay those of all others",
-        ("tests/model/test_backend_floods.py",),
+        ("tests/model/test_backend_app_cluster_bindings.py",),
     ),
     _guard(
         "half-made-service-namespace",
@@ -655,7 +655,7 @@ KERNEL: Final = (
         r"return not _precedes\(version, written\) and versions == self\.store\.versions\(\)",
         "return not _precedes(version, written)",
         "a program is called settled while events are on their way",
-        ("tests/model/test_settled.py",),
+        ("tests/model/test_konnector_waiting.py",),
     ),
 )
 ALL: Final = (

@@ -1,6 +1,6 @@
 """T9: one tenant cannot spend what others need, on a real kube-apiserver.
 
-That many requests of one delay no other: `tests/model/test_backend_floods.py`.
+That many requests of one delay no other: `tests/model/test_backend_app_cluster_bindings.py`.
 """
 
 import time
