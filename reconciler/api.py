@@ -306,7 +306,8 @@ def credential_note(facts: KubeconfigFacts, uid: str) -> str:
     """Return the annotation `credential` of an object with this uid: where it leads, and as whom.
 
     The token stands in it as a digest that is salted with the uid (safety.md): it tells one token
-    of the object from the next, and is of no use beside another object.
+    of the object from the next, and is of no use beside another object. On an APIServiceBinding it
+    is the uid of the ClusterBinding, so that the kubeconfigs of both can be compared.
     """
     token = hashlib.sha256(f"klutchctl/v1{uid}{facts.token_digest}".encode()).hexdigest()
     return json.dumps({**kubeconfig_value(facts), "token": token[:_NOTED]}, sort_keys=True)

@@ -149,7 +149,8 @@ def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
 
     Who plans may not read Secrets (trust.md T2). So one that he would create may be there, what
     its kubeconfig is may be noted, and where he left the rest to an apply, that may take over
-    what is there, and make Secrets that are lacking: it changes nothing that is in force.
+    what is there, and make Secrets that are lacking: it changes nothing that is in force. One that
+    he would change by what is noted of it may hold just that already.
     """
     left_open = any(line.undecided for line in wanted)
     now = {line.ref for line in found}
@@ -158,7 +159,7 @@ def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
         return one.only_notes or (left_open and _is_harmless(one))
 
     def is_there(one: Change) -> bool:
-        secret = one.ref.kind == SECRET and one.action is Action.CREATE
+        secret = one.ref.kind == SECRET and (one.action is Action.CREATE or not one.uid)
         return secret and not one.unit and one.ref not in now
 
     # A plan knows the note of a kubeconfig only; the apply has read the Secret itself.

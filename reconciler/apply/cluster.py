@@ -11,17 +11,18 @@ from typing import Final
 
 from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
 from reconciler.apply import GOOD, Options, Outcome, Status, object_writer, patches
-from reconciler.apply.object_writer import Clusters, Unfilled
+from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
 from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.observe import visits
 from reconciler.planning.changes import Action, Change
+from reconciler.planning.placement import secret_of
 
 OnOutcome = Callable[[Outcome], None]
 
@@ -99,9 +100,22 @@ class _Worker:
     established: set[Ref] = field(default_factory=set)
     backend_waits: dict[tuple[str, str], BackendWait] = field(default_factory=dict)
     adopted: dict[Ref, str] = field(default_factory=dict)  # digests, as `Change.before`
+    notes: dict[Ref, str] = field(default_factory=dict)  # about Secrets that bindings name
+    noting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.done = {line.unit: asyncio.Event() for line in self.job.lines if line.unit is not None}
+
+    @property
+    def _plane(self) -> ClusterWriter:
+        return self.job.readiness.control_plane
+
+    def _mends_kubeconfig(self, change: Change) -> bool:
+        """Tell whether a line changes the kubeconfig in the app cluster, which bindings name."""
+        wanted, direct = change.wanted, self.job.mode is Mode.DIRECT
+        in_app = change.ref.cluster == self.job.name and change.ref.kind == SECRET
+        kubeconfig = wanted is not None and wanted.kubeconfig is not None
+        return direct and in_app and kubeconfig and change.action is Action.UPDATE
 
     @property
     def makes_app_cluster_binding(self) -> bool:
@@ -200,8 +214,15 @@ class _Worker:
         carrier = object_writer.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
             await object_writer.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
+        elif self._mends_kubeconfig(change) and outcome.status is Status.DONE:
+            assert change.placement is not None, change
+            await object_writer.note_bindings(
+                change.ref, change.placement, self.job.clusters, self._plane.cluster.name
+            )
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
+            if change.ref.kind == API_SERVICE_BINDING:
+                await self._note(change)
         if change.ref.kind == CRD:
             await self._established(change.ref)
         return outcome
@@ -211,6 +232,8 @@ class _Worker:
             await object_writer.check(change, self.job.clusters)
         runner = StepRunner(change, self.job.clusters, self.job.options)
         notes = [await runner.do(step) for step in change.steps]
+        if change.action is Action.REPLACE and change.ref.kind == API_SERVICE_BINDING:
+            await self._note(change)
         return Outcome(change, Status.DONE, "; ".join(note for note in notes if note))
 
     async def _bind(self, change: Change) -> Outcome:
@@ -233,7 +256,23 @@ class _Worker:
             await self._established(Ref(change.ref.cluster, CRD, "", change.ref.kind.resource))
             outcome = await object_writer.do(change, clusters)
             await self._own(change, name)
+            await self._note(change)
         return outcome
+
+    async def _note(self, change: Change) -> None:
+        """Note on an APIServiceBinding what its Secret is, which is read once for all of them."""
+        if self.job.mode is not Mode.DIRECT:
+            return
+        assert change.wanted is not None, change
+        assert change.placement is not None, change
+        app, space = self.job.clusters(change.ref.cluster), change.placement.space
+        secret = Ref(change.ref.cluster, SECRET, *secret_of(change.wanted.manifest))
+        async with self.noting:
+            if secret not in self.notes:
+                self.notes[secret] = await object_writer.binding_note(
+                    app, secret, self._plane, space
+                )
+        await object_writer.put_note(app, change.ref, self.notes[secret])
 
     async def _own(self, change: Change, name: str) -> None:
         """Give a CRD that is there from before its new binding as the owner."""
@@ -248,7 +287,7 @@ class _Worker:
     def _backend_wait(self, change: Change) -> BackendWait:
         assert change.placement is not None, change
         assert change.wanted is not None, change
-        plane, space = self.job.readiness.control_plane, change.placement.space
+        plane, space = self._plane, change.placement.space
         key = plane.cluster.name, space
         if key not in self.backend_waits:
             self.backend_waits[key] = BackendWait(plane, space, wait=self.job.options.wait_seconds)

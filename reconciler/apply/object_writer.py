@@ -2,7 +2,9 @@
 
 The object is read again; where it is not what the plan saw, nothing is written (mapping.md 0).
 Kubeconfigs are made here too, and what they are is noted on the ClusterBinding or AppClusterBinding
-that names them, for those without the right to read Secrets (trust.md T2).
+that names them, for those without the right to read Secrets (trust.md T2). In Direct mode, so is
+what the Secret in the app cluster is, on its APIServiceBindings: where no konnector mirrors it any
+more, a plan compares both.
 """
 
 import asyncio
@@ -33,6 +35,7 @@ from reconciler.core.manifest import (
     get,
     get_map,
     get_text,
+    name_of,
     namespace_of,
     put,
     resource_version_of,
@@ -49,6 +52,7 @@ from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.objects import before_digest, differences
+from reconciler.planning.placement import secret_of
 
 T = TypeVar("T")
 
@@ -323,6 +327,41 @@ async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
         return annotate(keys.CREDENTIAL, api.credential_note(facts, uid_of(found)))(found)
 
     await plane.change(ref, decide, manager=keys.MANAGER_NOTES)
+
+
+async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, space: str) -> str:
+    """Return the note on APIServiceBindings about their Secret; "" where there is none to make."""
+    bound = await plane.read(
+        Ref(plane.cluster.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+    )
+    held = await app.read(secret)
+    facts = None if held is None else api.kubeconfig_facts_of(observed(SECRET, held))
+    return "" if facts is None or bound is None else api.credential_note(facts, uid_of(bound))
+
+
+async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space: str) -> None:
+    """Note what the Secret of an APIServiceBinding is."""
+    live = await app.read(ref)
+    if live is not None:
+        secret = Ref(ref.cluster, SECRET, *secret_of(live))
+        await put_note(app, ref, await binding_note(app, secret, plane, space))
+
+
+async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
+    """Write the note of `binding_note`."""
+    await app.change(binding, annotate(keys.CREDENTIAL, note), manager=keys.MANAGER_NOTES)
+
+
+async def note_bindings(secret: Ref, placed: Placement, clusters: Clusters, plane: str) -> None:
+    """Note what a Secret is that has just changed, on the APIServiceBindings that name it."""
+    app, place = (
+        clusters(secret.cluster),
+        "" if placed.bindings_cluster_scoped else secret.namespace,
+    )
+    for binding in (await app.cluster.list(api.API_SERVICE_BINDING, namespace=place)).items:
+        if secret_of(binding) == (secret.namespace, secret.name):
+            ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, name_of(binding))
+            await note_binding(app, ref, clusters(plane), placed.space)
 
 
 async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:

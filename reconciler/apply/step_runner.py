@@ -199,7 +199,12 @@ class StepRunner:
         await self._at(step).change(step.ref, shorter)
 
     async def _note_credential(self, step: Step) -> None:
-        await object_writer.note_kubeconfig(self._at(step), step.ref)
+        writer, home = self._at(step), self.change.ref
+        if step.ref == home:
+            await object_writer.note_kubeconfig(writer, home)
+        else:
+            plane = self.clusters(home.cluster)
+            await object_writer.note_binding(writer, step.ref, plane, home.namespace)
 
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)

@@ -57,7 +57,8 @@ APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
 SPACE_UID: Final = f"{OWN_PREFIX}space-uid"
 ORIGIN_SPACE_UID: Final = f"{OWN_PREFIX}origin-space-uid"  # on what came down by a claim
 ACCESS: Final = f"{OWN_PREFIX}access"
-# On a ClusterBinding or AppClusterBinding: what its kubeconfig is, for who may not read Secrets.
+# On a ClusterBinding, an AppClusterBinding, and in Direct mode an APIServiceBinding: what its
+# kubeconfig is, for those who may not read Secrets.
 CREDENTIAL: Final = f"{OWN_PREFIX}credential"
 PARAMETERS: Final = f"{OWN_PREFIX}parameters"
 DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"

@@ -1,7 +1,7 @@
 """Plans the objects of a whole app cluster: its space, its kubeconfigs, its konnector."""
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -10,10 +10,11 @@ from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import FieldChange
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Ref
 from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Unit
 from reconciler.fleet.wanted import Rule, Wanted
-from reconciler.planning import objects
+from reconciler.planning import objects, placement
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.placement import LOOKED_AT
 from reconciler.planning.site import Index, Site
@@ -36,7 +37,7 @@ def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tu
 
 def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the line about what the cluster's credentials are, where that is not noted."""
-    live, placement = site.control_plane.at(site.carrier), site.placement
+    live, placed = site.control_plane.at(site.carrier), site.placement
     if live is None:
         return ()
     line = Change(
@@ -49,13 +50,14 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     )
     if site.control_plane.blind:
         return (line,) if site.undecided else ()
-    held = site.control_plane.get(
-        refs.SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
-    )
+    held = site.control_plane.get(refs.SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
     facts = None if held is None else api.kubeconfig_facts_of(held)
     written = any(change.acts and change.wanted and change.wanted.kubeconfig for change in changes)
     noted = manifest.annotations_of(live).get(keys.CREDENTIAL, "")
-    if facts is None or written or noted == api.credential_note(facts, manifest.uid_of(live)):
+    unnoted = tuple(_unnoted_bindings(site, manifest.uid_of(live), changes))
+    if facts and not written and noted != api.credential_note(facts, manifest.uid_of(live)):
+        unnoted = (site.carrier, *unnoted)
+    if not unnoted:
         return ()
     note = replace(
         line,
@@ -63,9 +65,30 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
         reason="what its kubeconfig is, for plans that may not read it",
         before=objects.before_digest(live, {}),
         uid=manifest.uid_of(live),
-        steps=(Step(Verb.NOTE, site.carrier),),
+        steps=tuple(Step(Verb.NOTE, ref) for ref in unnoted),
     )
     return (note,)
+
+
+def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Iterator[Ref]:
+    """Yield our APIServiceBindings that do not say what the Secret is which they name.
+
+    While a konnector sends heartbeats it mirrors the source, and what they say is not compared. The
+    line that writes a Secret has it noted, too.
+    """
+    written = {change.ref for change in changes if change.acts}
+    if not site.is_direct or site.app.blind:
+        return
+    silent = site.placement.space in site.control_plane.seen.silent
+    for binding in filter(site.owns, placement.bindings(site.app)):
+        ref = Ref(site.app.name, refs.SECRET, *placement.secret_of(binding))
+        secret = None if ref in written else site.app.at(ref)
+        facts = None if secret is None else api.kubeconfig_facts_of(secret)
+        noted = manifest.annotations_of(binding).get(keys.CREDENTIAL, "")
+        if facts is None or (noted and not silent):
+            continue
+        if noted != api.credential_note(facts, salt):
+            yield site.app.ref(api.API_SERVICE_BINDING, binding)
 
 
 def address_warnings(site: Site, needs: Sequence[Change]) -> set[str]:

@@ -157,7 +157,10 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
     """
     if live is None:
         return ""
-    compared = _shadow(normalize(live), normalize(stated))
+    held = normalize(live)
+    # The first annotation of somebody else is not a change of ours.
+    marks: Manifest = {"annotations": {}, "labels": {}, **manifest.get_map(held, "metadata")}
+    compared = _shadow(manifest.put(held, marks, "metadata"), normalize(stated))
     dropped = _dropped(live, whole or stated)
     content: JSON = {
         "uid": manifest.uid_of(live),

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from reconciler import api
 from reconciler.core import keys, names
@@ -23,8 +23,6 @@ from reconciler.fleet.wanted import Placement
 from reconciler.planning.objects import is_of
 
 T = TypeVar("T")
-
-_CARRIERS: Final = (api.CLUSTER_BINDING, api.APP_CLUSTER_BINDING, api.API_SERVICE_BINDING)
 
 
 class Index:
@@ -97,22 +95,35 @@ class Index:
 
 
 def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
-    """Return what the annotation `credential` tells of Secrets, by their namespace and name."""
-    found: dict[tuple[str, str], Manifest] = {}
-    for kind in _CARRIERS:
-        for carrier in index.all(kind):
-            facts = api.noted_facts(annotations_of(carrier).get(keys.CREDENTIAL, ""))
-            if facts is not None:
-                reference = get_map(carrier, "spec", "kubeconfigSecretRef")
-                namespace = get_text(reference, "namespace") or namespace_of(carrier)
-                name = get_text(reference, "name") or names.KUBECONFIG
-                found[namespace, name] = {
-                    "apiVersion": SECRET.api_version,
-                    "kind": SECRET.kind,
-                    "metadata": {"name": name, "namespace": namespace},
-                    "data": {names.KUBECONFIG: api.kubeconfig_value(facts)},
-                }
-    return found
+    """Return what the annotation `credential` tells of Secrets, by their namespace and name.
+
+    Tenants write AppClusterBindings in namespaces of theirs, and APIServiceBindings in spaces and
+    in app namespaces: of a Secret that is not beside it, none of those replaces what is known.
+    """
+    own: dict[tuple[str, str], Manifest] = {}
+    others: dict[tuple[str, str], Manifest] = {}
+    place = "" if index.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    for carrier in (
+        *index.all(api.CLUSTER_BINDING),
+        *index.all(api.APP_CLUSTER_BINDING),
+        *index.inside(api.API_SERVICE_BINDING, place),
+    ):
+        facts = api.noted_facts(annotations_of(carrier).get(keys.CREDENTIAL, ""))
+        if facts is not None:
+            reference, beside = (
+                get_map(carrier, "spec", "kubeconfigSecretRef"),
+                namespace_of(carrier),
+            )
+            namespace = get_text(reference, "namespace") or beside
+            name = get_text(reference, "name") or names.KUBECONFIG
+            noted = own if namespace == beside else others
+            noted[namespace, name] = {
+                "apiVersion": SECRET.api_version,
+                "kind": SECRET.kind,
+                "metadata": {"name": name, "namespace": namespace},
+                "data": {names.KUBECONFIG: api.kubeconfig_value(facts)},
+            }
+    return others | own
 
 
 @dataclass(frozen=True, slots=True)

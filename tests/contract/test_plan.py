@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from reconciler import api
+from reconciler.apply.object_writer import ClusterWriter, note_binding, note_kubeconfig
 from reconciler.blueprints import objects as spaces
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
 from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
@@ -171,6 +173,13 @@ async def apply_creates(scene: Scene) -> None:
             content = await kubeconfig_text(scene)
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
+    plane, app = (ClusterWriter(one.cluster, WriteFence()) for one in (scene.plane, scene.app))
+    carrier = Ref(scene.plane.name, api.CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+    await note_kubeconfig(plane, carrier)
+    for one in (change["ref"] for change in plan["changes"]):
+        if one["kind"] == api.API_SERVICE_BINDING.kind:
+            ref = Ref(app.cluster.name, api.API_SERVICE_BINDING, one["namespace"], one["name"])
+            await note_binding(app, ref, plane, scene.space)
 
 
 async def kubeconfig_text(scene: Scene) -> str:

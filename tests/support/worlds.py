@@ -66,6 +66,13 @@ def offering(*resources: str, claims: list[Any] | None = None) -> list[Manifest]
     return [made for name in resources for made in (crd(name), template(name, claims))]
 
 
+# What notes a kubeconfig on a control plane, and in an app cluster.
+_CARRIERS = (
+    (api.CLUSTER_BINDING.kind, api.APP_CLUSTER_BINDING.kind),
+    (api.API_SERVICE_BINDING.kind,),
+)
+
+
 @dataclass
 class World:
     """One control plane and app clusters; objects by kind, namespace and name."""
@@ -179,23 +186,32 @@ class World:
                     space = spaces.get(cluster, "")
                     objects[index] = _filled(one, space, space)
 
-        self._note()
+        self.note()
 
-    def _note(self) -> None:
+    def note(self) -> None:
         """Note what the kubeconfigs are, as an apply does that wrote them."""
-        secrets = {
-            manifest.identity_of(one): one for one in self.control_plane if one["kind"] == "Secret"
+        salts = {
+            manifest.namespace_of(one): manifest.uid_of(one)
+            for one in self.control_plane
+            if one["kind"] == api.CLUSTER_BINDING.kind
         }
-        for index, one in enumerate(self.control_plane):
-            if one["kind"] in (api.CLUSTER_BINDING.kind, api.APP_CLUSTER_BINDING.kind):
+        for objects in (self.control_plane, *self.clusters.values()):
+            secrets = {manifest.identity_of(one): one for one in objects if one["kind"] == "Secret"}
+            for index, one in enumerate(objects):
+                in_app = objects is not self.control_plane
+                if one["kind"] not in _CARRIERS[in_app] or keys.FLEET not in manifest.labels_of(
+                    one
+                ):
+                    continue
                 reference = manifest.get_map(one, "spec", "kubeconfigSecretRef")
                 namespace = manifest.get_text(reference, "namespace") or manifest.namespace_of(one)
                 secret = secrets.get((namespace, manifest.get_text(reference, "name")))
                 facts = None if secret is None else api.kubeconfig_facts_of(secret)
-                if facts is not None and keys.FLEET in manifest.labels_of(one):
-                    note = api.credential_note(facts, manifest.uid_of(one))
-                    path = ("metadata", "annotations", keys.CREDENTIAL)
-                    self.control_plane[index] = manifest.put(one, note, *path)
+                if facts is None:
+                    continue
+                salt = salts.get(facts.namespace, "") if in_app else manifest.uid_of(one)
+                note = api.credential_note(facts, salt)
+                objects[index] = manifest.put(one, note, "metadata", "annotations", keys.CREDENTIAL)
 
     def _seen(self, name: str, uid: str, objects: list[Manifest]) -> ClusterState | Unavailable:
         if name in self.unseen:

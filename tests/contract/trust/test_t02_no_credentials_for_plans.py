@@ -2,14 +2,17 @@
 
 import base64
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
 from klutchctl import repository
-from reconciler.api import CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET, Ref
+from reconciler.core.times import format_time
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
@@ -65,10 +68,17 @@ def carrier(scene):
     return Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
 
 
+def binding(scene):
+    """Return what notes in Direct mode what its Secret in the app cluster is."""
+    return Ref(scene.app.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, scene.offer.name)
+
+
 async def unnoted(scene):
     """Leave things as version 0.1.0 did."""
     gone = {"metadata": {"annotations": {keys.CREDENTIAL: None}}}
     await scene.plane.cluster.merge_patch(carrier(scene), gone, manager="tests")
+    if scene.fleet.mode is Mode.DIRECT:
+        await scene.app.cluster.merge_patch(binding(scene), gone, manager="tests")
 
 
 async def test_a_plan_with_the_printed_roles_asks_for_no_secret_and_finds_all_in_sync(
@@ -88,31 +98,53 @@ async def test_a_plan_with_the_printed_roles_asks_for_no_secret_and_finds_all_in
         assert of_secrets(marks, user) == []
 
 
+ELSEWHERE = "https://db.example:6443"
+
+
+async def planned_and_applied(scene, folder):
+    """Let a plan without rights on Secrets find one to change, and an administrator apply it."""
+    saved, admin = str(folder / "saved.plan"), scene.kubeconfig
+    async with planner(scene, folder):
+        assert await scene.lines() == [("update", "Secret")]
+        run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
+        assert run.code == 0, run.stderr
+    scene.kubeconfig = admin
+    done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
+    assert done.code == 0, done.stdout + done.stderr
+    async with planner(scene, folder):
+        return await scene.lines()
+
+
 async def test_a_plan_sees_another_endpoint_and_its_saved_plan_is_applied(scene, tmp_path):
     target = "  mode: " if scene.fleet.mode is Mode.DIRECT else "  controlPlane: eu"
-    saved = str(tmp_path / "saved.plan")
     write = type(scene.fleet).write
 
     def elsewhere():
         write(scene.fleet)
         file = scene.fleet.folder / "fleet.yaml"
         text = file.read_text()
-        file.write_text(text.replace(target, f"  endpoint: https://db.example:6443\n{target}", 1))
+        file.write_text(text.replace(target, f"  endpoint: {ELSEWHERE}\n{target}", 1))
 
     scene.fleet.write = elsewhere
-    admin = scene.kubeconfig
-    async with planner(scene, tmp_path):
-        assert ("update", "Secret") in await scene.lines()
-        run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
-        assert run.code == 0, run.stderr
-    scene.kubeconfig = admin
-    done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
-    assert done.code == 0, done.stdout + done.stderr
-    assert (
-        "https://db.example:6443" in annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
+    assert await planned_and_applied(scene, tmp_path) == []
+    source = annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
+    assert ELSEWHERE in source
+    if scene.fleet.mode is not Mode.DIRECT:
+        return  # the backend brings it to the space, and the konnector reads it there
+    noted = annotations_of(await scene.at(binding(scene)))[keys.CREDENTIAL]
+    assert ELSEWHERE not in noted
+    # The konnector, which would bring it along, no longer finds the control plane.
+    beat = {"lastHeartbeatTime": format_time(SystemClock().now() - timedelta(minutes=11))}
+    await scene.plane.cluster.merge_patch(
+        carrier(scene), {"status": beat}, manager="tests", subresource="status"
     )
-    async with planner(scene, tmp_path):
-        assert await scene.lines() == []
+    assert await planned_and_applied(scene, tmp_path) == []
+    assert annotations_of(await scene.at(binding(scene)))[keys.CREDENTIAL] == source
+    secret = Ref(
+        scene.app.name, SECRET, names.KLUTCH_NAMESPACE, names.kubeconfig_secret(scene.space)
+    )
+    kubeconfig = base64.b64decode((await scene.at(secret))["data"]["kubeconfig"])
+    assert ELSEWHERE.encode() in kubeconfig
 
 
 async def test_what_was_not_noted_is_looked_at_by_an_apply_which_writes_the_note_once(
@@ -135,8 +167,12 @@ async def test_what_was_not_noted_is_looked_at_by_an_apply_which_writes_the_note
         for one in audit.writes_since(mark)
         if one.agent == "klutchctl"
     }
-    assert written <= {"leases", "clusterbindings", "appclusterbindings"}, written
+    direct = scene.fleet.mode is Mode.DIRECT
+    notes = {"clusterbindings", "apiservicebindings"} if direct else {"appclusterbindings"}
+    assert written == {"leases", *notes}
     assert keys.CREDENTIAL in annotations_of(await scene.at(carrier(scene)))
+    if direct:
+        assert keys.CREDENTIAL in annotations_of(await scene.at(binding(scene)))
     marks = scene.marks()
     await scene.apply()
     assert [w for a, m in marks for w in a.writes_since(m) if w.agent == "klutchctl"] == []

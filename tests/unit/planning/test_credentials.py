@@ -2,15 +2,24 @@
 
 import pytest
 
-from reconciler.api import KubeconfigFacts, credential_note, noted_facts, token_digest
+from reconciler.api import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
+    KubeconfigFacts,
+    credential_note,
+    noted_facts,
+    token_digest,
+)
 from reconciler.apply import approval
-from reconciler.core import keys
-from reconciler.core.manifest import drop
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, annotations_of, drop, name_of, put
+from reconciler.core.refs import SECRET
 from reconciler.planning.changes import Action
+from reconciler.planning.objects import before_digest
 from reconciler.reports.partial_plans import drift
 from tests.support import scenes
-from tests.support.scenes import MODES, acting, applied, plane, shop
-from tests.support.worlds import POSTGRES, World, offering
+from tests.support.scenes import MODES, acting, applied, change, plane, shop
+from tests.support.worlds import ADDRESS, POSTGRES, World, offering
 
 LOOKED_AT = "its credentials are looked at by apply"
 FACTS = KubeconfigFacts("https://a:1", "ca", "", "space", token_digest("a token"))
@@ -145,3 +154,116 @@ def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
     refused, lines = done(blind, seeing)
     assert refused == []
     assert [one.ref for one in lines["shop"]] == [line.ref]
+
+
+SPACE = names.direct_space("acme", "shop")
+COPY = names.kubeconfig_secret(SPACE)
+NEW = token_digest("a new one")
+TOKEN = ("data", names.KUBECONFIG, "token")
+
+
+def renewed(*places):
+    """Return a world whose konnector is silent, with another token in the Secrets at `places`.
+
+    The ClusterBinding tells of it, as after an apply that wrote the source.
+    """
+    here = applied()
+    here.silent.add(SPACE)
+    for cluster, name in places:
+        change(here, cluster, SECRET, name, NEW, *TOKEN)
+    change(here, SOURCE[0], SECRET, names.BINDER, NEW, "data", "token")
+    noted = [one for one in here.clusters["shop"] if one["kind"] == "APIServiceBinding"]
+    here.note()
+    for one in noted:  # no apply wrote the other
+        change(here, "shop", API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS)
+    return here
+
+
+ANNOTATIONS = ("metadata", "annotations")
+SOURCE = ("control-plane/eu", names.KUBECONFIG)
+
+
+def test_a_plan_without_secrets_sees_that_no_konnector_brought_a_new_token_along():
+    here = renewed(SOURCE)
+    blind, seeing = both(here, shop())
+    for plan in (blind, seeing):
+        (line,) = acting(plan)
+        assert (line.action, line.ref.name) == (Action.UPDATE, COPY)
+        assert [one.path for one in line.fields] == ["/data/kubeconfig/token"]
+    refused, lines = done(blind, seeing)
+    assert refused == []
+    assert [one.ref.name for one in lines["shop"]] == [COPY]
+    here.apply(seeing)
+    assert [acting(plan) for plan in both(here, shop())] == [[], []]
+
+
+def test_what_a_living_konnector_will_bring_along_is_not_compared():
+    here = renewed(SOURCE)
+    here.silent.clear()
+    assert [acting(plan) for plan in both(here, shop())] == [[], []]
+
+
+def test_what_a_konnector_brought_along_before_it_died_is_noted_by_the_apply_of_such_a_plan():
+    here = renewed(SOURCE, ("shop", COPY))
+    blind, seeing = both(here, shop())
+    assert [one.ref.name for one in acting(blind)] == [COPY]
+    assert [one.only_notes for one in acting(seeing)] == [True]
+    refused, lines = done(blind, seeing)
+    assert refused == []
+    assert [[step.ref.kind for step in one.steps] for one in lines["shop"]] == [
+        [API_SERVICE_BINDING]
+    ]
+
+
+ELSEWHERE = credential_note(
+    KubeconfigFacts("https://elsewhere:1", "ca", "", "elsewhere", token_digest("x")), "uid"
+)
+
+
+def tenants(kind, namespace, secret):
+    """Return what a tenant may write, with a note about a Secret that is not theirs."""
+    metadata = {"name": "a", "namespace": namespace, "annotations": {keys.CREDENTIAL: ELSEWHERE}}
+    reference = {"namespace": secret[0], "name": secret[1], "key": names.KUBECONFIG}
+    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return {**typed, "metadata": metadata, "spec": {"kubeconfigSecretRef": reference}}
+
+
+BESIDE = ("klutch-fleet", names.app_cluster_kubeconfig_secret("shop"))
+FORGED = {
+    "in an app namespace": (
+        "Direct",
+        "shop",
+        tenants(API_SERVICE_BINDING, "team-a", (names.KLUTCH_NAMESPACE, COPY)),
+    ),
+    "in a binding space": (
+        "AppClusterBinding",
+        "control-plane/eu",
+        tenants(API_SERVICE_BINDING, "klutch-bind-team-a-x", BESIDE),
+    ),
+    "of an AppClusterBinding of theirs": (
+        "AppClusterBinding",
+        "control-plane/eu",
+        tenants(APP_CLUSTER_BINDING, "team-a", BESIDE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("mode", "cluster", "forged"), FORGED.values(), ids=FORGED)
+def test_no_tenant_notes_what_a_secret_of_others_is(mode, cluster, forged):
+    here = applied(mode=mode)
+    here.silent.add(SPACE)
+    fleet = shop(mode=mode, more=f", endpoint: {ADDRESS.server!r}")
+    blind, _ = both(here, fleet)
+    assert acting(blind) == []
+    here.objects(cluster).append(forged)
+    assert both(here, fleet)[0].changes == blind.changes
+
+
+def test_a_first_annotation_of_somebody_else_is_no_change_of_what_we_compare():
+    """A note comes between the plan and its line about the same binding."""
+    stated: Manifest = {"metadata": {"name": "a", "annotations": {keys.PARAMETERS: "x"}}}
+    bare: Manifest = {"metadata": {"name": "a", "uid": "1"}}
+    noted = put(bare, "note", "metadata", "annotations", keys.CREDENTIAL)
+    ours = put(bare, "y", "metadata", "annotations", keys.PARAMETERS)
+    known = before_digest(bare, stated)
+    assert before_digest(noted, stated) == known != before_digest(ours, stated)
