@@ -14,7 +14,7 @@ from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Probl
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
 from reconciler.fleet import base_model, files, wording
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet.files import Patterns
 
 FILE: Final = "services.yaml"
 _FOLDER: Final = "services"

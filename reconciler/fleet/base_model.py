@@ -37,10 +37,11 @@ from reconciler.core.yaml_text import (
     kind_of,
     locate,
 )
-from reconciler.fleet import globs, wording
+from reconciler.fleet import wording
 
 REFERENCE_MARK: Final = "${"
 
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
@@ -109,14 +110,39 @@ def _check_url(text: str) -> str:
     return text
 
 
+def path_problem(path: str) -> str:
+    """Return why `path` cannot name a file of the repository, or ""."""
+    if not path:
+        return "is empty"
+    if _CONTROL.search(path):
+        return "holds a control character or a backslash"
+    if path.startswith("/") or re.match("[A-Za-z]:", path):
+        return "is absolute, and must be relative to the repository"
+    segments = path.split("/")
+    if ".." in segments:
+        return "leaves the repository"
+    if "" in segments or "." in segments:
+        return "holds an empty name or a `.`"
+    return ""
+
+
+def pattern_problem(text: str) -> str:
+    """Return why `text` is not a pattern, or ""."""
+    if problem := path_problem(text):
+        return problem
+    if any("**" in segment and segment != "**" for segment in text.split("/")):
+        return "uses ** beside other characters; ** stands alone between slashes"
+    return ""
+
+
 def _check_path(text: str) -> str:
-    if REFERENCE_MARK not in text and (problem := globs.path_problem(text)):
+    if REFERENCE_MARK not in text and (problem := path_problem(text)):
         raise refused(problem, code="bad-path")
     return text
 
 
 def _check_pattern(text: str) -> str:
-    if problem := globs.pattern_problem(text):
+    if problem := pattern_problem(text):
         raise refused(problem, code="bad-path")
     return text
 

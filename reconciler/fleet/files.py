@@ -5,19 +5,138 @@ load to the next, for a watch: a commit that changes one file of thousands costs
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from fnmatch import translate
+from typing import Any, Final, TypeAlias, TypeVar
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import Origin, Problem
 from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
-from reconciler.fleet import globs, parsing
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet import base_model, parsing
 from reconciler.fleet.models import API_VERSION, FleetDocument
 from reconciler.fleet.parsing import Document, RawDocument, Scope
 
 T = TypeVar("T")
+
+
+Match: TypeAlias = Callable[[str], re.Match[str] | None]
+
+_WILD: Final = frozenset("*?[")
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """A place in patterns that begin alike: what may come next, and which patterns end here.
+
+    `deep` is what `**` leads to: a place that stays (`stays`) below any folder.
+    """
+
+    stays: bool = False
+    ends: set[int] = field(default_factory=set)
+    named: dict[str, "_Place"] = field(default_factory=dict)
+    wild: dict[str, tuple[Match, "_Place"]] = field(default_factory=dict)
+    deep: "_Place | None" = None
+
+    def next(self, segment: str) -> "_Place":
+        """Return the place behind a segment, which is made where there is none."""
+        if segment == "**":
+            self.deep = self.deep or _Place(stays=True)
+            return self.deep
+        if _WILD.isdisjoint(segment):
+            return self.named.setdefault(segment, _Place())
+        if segment not in self.wild:
+            self.wild[segment] = re.compile(translate(segment)).match, _Place()
+        return self.wild[segment][1]
+
+    def after(self, name: str, *, dots: bool) -> Iterator["_Place"]:
+        """Yield the places behind a name, other than this one."""
+        if name in self.named:
+            yield self.named[name]
+        hidden = name.startswith(".") and not dots
+        for segment, (match, node) in self.wild.items():
+            if match(name) and not (hidden and not segment.startswith(".")):
+                yield node
+
+    def with_deep(self) -> Iterator["_Place"]:
+        """Yield this place, and those that no folder at all leads to."""
+        node: _Place | None = self
+        while node is not None:
+            yield node
+            node = node.deep
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The verdict of patterns on one name.
+
+    `below` is how far they are for what is inside it, empty where none of them is about that.
+    `hits` are the numbers of the patterns that end here. `named`: one ends here by more than
+    `**`, so that this was meant to be a file.
+    """
+
+    below: frozenset[_Place]
+    hits: frozenset[int]
+    named: bool
+
+
+class Patterns:
+    """Several patterns, compiled into one: a path is held against all of them in one pass.
+
+    `*` and `?` are inside one name, `[...]` sets, `**` any number of folders. A wildcard does not
+    match a name that begins with a dot, as in a shell: `.git` and `.github` are never meant. Where
+    a pattern forbids (`dots`), it does: no name may escape it. Matching goes name by name, so that
+    a folder which no pattern can reach is never opened.
+    """
+
+    def __init__(self, texts: Iterable[str], *, dots: bool = False) -> None:
+        """Compile patterns that have no problem. `dots`: wildcards match names such as `.a`."""
+        self.texts = tuple(texts)
+        self._dots = dots
+        root = _Place()
+        for number, text in enumerate(self.texts):
+            node = root
+            for segment in text.split("/"):
+                node = node.next(segment)
+            node.ends.add(number)
+        self.start: Final = frozenset(root.with_deep())
+        self._folders: dict[str, frozenset[_Place]] = {"": self.start}
+
+    def step(self, reached: frozenset[_Place], name: str) -> Reach:
+        """Return how far the patterns are when `name` is the next name of a path."""
+        below: set[_Place] = set()
+        hits: set[int] = set()
+        named = False
+        for node in reached:
+            if node.stays and (self._dots or not name.startswith(".")):
+                below.update(node.with_deep())
+                hits |= node.ends
+            for other in node.after(name, dots=self._dots):
+                below.update(other.with_deep())
+                hits |= other.ends
+                named = named or bool(other.ends)
+        return Reach(frozenset(filter(_goes_on, below)), frozenset(hits), named)
+
+    def hits(self, path: str) -> frozenset[int]:
+        """Return the numbers of the patterns that name the file at `path`."""
+        folder, _, name = path.rpartition("/")
+        return self.step(self._reached(folder), name).hits
+
+    def matches(self, path: str) -> bool:
+        """Tell whether any of the patterns names the file at `path`."""
+        return bool(self.hits(path))
+
+    def _reached(self, folder: str) -> frozenset[_Place]:
+        """Return how far the patterns are inside a folder; asked once for each."""
+        if folder not in self._folders:
+            above, _, name = folder.rpartition("/")
+            self._folders[folder] = self.step(self._reached(above), name).below
+        return self._folders[folder]
+
+
+def _goes_on(node: _Place) -> bool:
+    return node.stays or bool(node.named or node.wild)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +343,7 @@ def globs_of(document: Node) -> list[str]:
     include = child(child(document, "spec"), "include")
     items = include.nodes if isinstance(include, Items) else ()
     texts = (_text(item) or _text(child(item, "glob")) for item in items)
-    return [text for text in texts if not globs.pattern_problem(text)]
+    return [text for text in texts if not base_model.pattern_problem(text)]
 
 
 def ca_files(content: bytes, path: str) -> frozenset[str]:
@@ -232,7 +351,7 @@ def ca_files(content: bytes, path: str) -> frozenset[str]:
     if b"caFile" not in content:
         return frozenset()
     texts = (_text(child(child(node, "spec"), "caFile")) for node in _nodes(content, path))
-    return frozenset(text for text in texts if not globs.path_problem(text))
+    return frozenset(text for text in texts if not base_model.path_problem(text))
 
 
 def included(

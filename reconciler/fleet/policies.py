@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.fleet.bindings import ResolvedBinding
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet.files import Patterns
 from reconciler.fleet.models import FleetDocument, PolicyDocument
 from reconciler.fleet.parsing import Document, RawDocument
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex

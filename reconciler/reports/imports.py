@@ -19,9 +19,9 @@ from reconciler.core import keys, manifest
 from reconciler.core.live import Live
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.refs import SECRET
-from reconciler.fleet import globs
+from reconciler.fleet import base_model
 from reconciler.fleet.base_model import NAME
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet.files import Patterns
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.models import API_VERSION
 from reconciler.fleet.service_models import CeilingClaim
@@ -360,7 +360,7 @@ def units_of(found: Collection[Import]) -> int:
 
 def belongs(loaded: Loaded, path: str) -> bool:
     """Tell whether a file at this path of the repository would be part of the fleet."""
-    return not globs.path_problem(path) and Patterns(_includes(loaded)).matches(path)
+    return not base_model.path_problem(path) and Patterns(_includes(loaded)).matches(path)
 
 
 def place(loaded: Loaded, file: str) -> str | None:

@@ -18,9 +18,8 @@ from typing import Final, Protocol
 
 from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.fleet import files, globs
-from reconciler.fleet.files import Snapshot
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet import base_model, files
+from reconciler.fleet.files import Patterns, Snapshot
 
 MAX_FILES: Final = 10_000
 MAX_TREE_BYTES: Final = 64 << 20
@@ -124,7 +123,7 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
             if not wanted and not below:
                 continue
             path = f"{folder}/{name}" if folder else name
-            problem = globs.path_problem(path) or _depth_problem(path)
+            problem = base_model.path_problem(path) or _depth_problem(path)
             if problem:
                 yield path, Unreadable("bad-path", f"cannot be read: the path {problem}")
                 continue

@@ -16,7 +16,7 @@ from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.fleet import globs
+from reconciler.fleet import base_model
 from reconciler.fleet.files import Snapshot
 from reconciler.source import gather
 from reconciler.source.gather import EntryType, Gathered, Unreadable
@@ -93,7 +93,7 @@ def _inside(opened: pygit2.Repository, there: Path, path: Path) -> str:
 
 
 def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> bool:
-    if globs.path_problem(path):
+    if base_model.path_problem(path):
         return False  # as a folder, it is refused with that problem
     try:
         return _type_of(_descend(_top(commit), path.split("/"))) is not EntryType.FOLDER
@@ -212,7 +212,7 @@ def _subfolder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str
     top = _top(commit)
     if not path:
         return top
-    if problem := globs.path_problem(path):
+    if problem := base_model.path_problem(path):
         raise ConfigError(f"{path!r} {problem}", where="folder")
     try:
         found = _descend(top, path.split("/"))

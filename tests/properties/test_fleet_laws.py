@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.fleet.files import Snapshot
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet.files import Patterns, Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES
 from tests.support.bad_fleets import INVALID

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from reconciler.fleet import globs
-from reconciler.fleet.globs import Patterns
+from reconciler.fleet import base_model
+from reconciler.fleet.files import Patterns
 from reconciler.fleet.load import load
 from tests.support.fleet_texts import BINDING, GOOD, POLICY, tree
 
@@ -31,7 +31,7 @@ MATCHES = {
 
 @pytest.mark.parametrize(("pattern", "path", "want"), MATCHES.values(), ids=MATCHES.keys())
 def test_matches(pattern, path, want):
-    assert globs.pattern_problem(pattern) == ""
+    assert base_model.pattern_problem(pattern) == ""
     assert Patterns([pattern]).matches(path) is want
 
 
@@ -51,12 +51,12 @@ REFUSED = {
 
 @pytest.mark.parametrize(("path", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_paths_that_are_refused(path, says):
-    assert globs.path_problem(path).startswith(says)
-    assert globs.pattern_problem(path).startswith(says)
+    assert base_model.path_problem(path).startswith(says)
+    assert base_model.pattern_problem(path).startswith(says)
 
 
 def test_two_stars_stand_alone():
-    assert "**" in globs.pattern_problem("a**/b")
+    assert "**" in base_model.pattern_problem("a**/b")
 
 
 def test_a_pattern_of_many_stars_takes_no_time():
