@@ -13,20 +13,9 @@ tenant.
 from collections.abc import Sequence, Set
 
 from reconciler.api import permission_claims_of
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Step, deletion, modification
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    canonical,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    is_deleting,
-    name_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import CLUSTER_ROLE, Kind
 
@@ -43,33 +32,33 @@ def role_binding(
 
     A roleRef cannot be changed: with another one the object is made anew (F41).
     """
-    if live is not None and not is_deleting(live) and _role_of(live) != _role_of(wanted):
+    if live is not None and not manifest.is_deleting(live) and _role_of(live) != _role_of(wanted):
         return (deletion(cluster, kind, live), Create(kind, wanted))
     return _list(cluster, kind, live, wanted, field="subjects")
 
 
 def belongs_to(live: Manifest, owner: Manifest) -> bool:
     """Tell whether an object names exactly that owner, and not an earlier one of its name."""
-    uid = uid_of(owner)
-    owners = get_maps(live, "metadata", "ownerReferences")
+    uid = manifest.uid_of(owner)
+    owners = manifest.get_maps(live, "metadata", "ownerReferences")
     return bool(uid) and any(one.get("uid") == uid for one in owners)
 
 
 def noted(role: Manifest | None) -> frozenset[str]:
     """Return the resources (`plural.group`, `plural` of the core group) that the role names."""
-    said = annotations_of(role or {}).get(keys.EVER_EXPORTED, "")
+    said = manifest.annotations_of(role or {}).get(keys.EVER_EXPORTED, "")
     return frozenset(one.strip() for one in said.split(",")) - {""}
 
 
 def granted(export: Manifest) -> Sequence[str]:
     """Return the resources to which an export gives rights: its own, and what it claims."""
-    return [name_of(export), *map(_claimed, permission_claims_of(export))]
+    return [manifest.name_of(export), *map(_claimed, permission_claims_of(export))]
 
 
 def note(cluster: str, role: Manifest | None, resources: Set[str]) -> tuple[Step, ...]:
     """Return what adds to a live role's note what is not in it yet; nothing is ever taken away."""
     before = noted(role)
-    if role is None or is_deleting(role) or resources <= before:
+    if role is None or manifest.is_deleting(role) or resources <= before:
         return ()
     notes = {keys.EVER_EXPORTED: ",".join(sorted(before | resources))}
     return (modification(cluster, CLUSTER_ROLE, role, metadata={"annotations": notes}),)
@@ -81,25 +70,25 @@ def _list(
     if live is None:
         return (Create(kind, wanted),)
     # What is being deleted cannot be mended; its end is an event, and then it is made anew.
-    if is_deleting(live) or _set(live, wanted, field) == _set(wanted, wanted, field):
+    if manifest.is_deleting(live) or _set(live, wanted, field) == _set(wanted, wanted, field):
         return ()
-    return (modification(cluster, kind, live, **{field: get_list(wanted, field)}),)
+    return (modification(cluster, kind, live, **{field: manifest.get_list(wanted, field)}),)
 
 
-def _set(manifest: Manifest, like: Manifest, field: str) -> bytes:
-    return canonical(get_list(normalize(_typed(manifest, like)), field))
+def _set(live: Manifest, like: Manifest, field: str) -> bytes:
+    return manifest.canonical(manifest.get_list(normalize(_typed(live, like)), field))
 
 
 def _role_of(binding: Manifest) -> tuple[str, ...]:
-    role = get_map(binding, "roleRef")
+    role = manifest.get_map(binding, "roleRef")
     return tuple(str(role.get(key, "")) for key in ("kind", "name"))
 
 
-def _typed(manifest: Manifest, like: Manifest) -> Manifest:
+def _typed(live: Manifest, like: Manifest) -> Manifest:
     # Items of a list carry no kind of their own.
-    return {**manifest, **{key: like[key] for key in ("apiVersion", "kind")}}
+    return {**live, **{key: like[key] for key in ("apiVersion", "kind")}}
 
 
 def _claimed(claim: Manifest) -> str:
-    group, plural = get_text(claim, "group"), get_text(claim, "resource")
+    group, plural = manifest.get_text(claim, "group"), manifest.get_text(claim, "resource")
     return f"{plural}.{group}" if group else plural

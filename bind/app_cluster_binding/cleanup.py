@@ -29,7 +29,7 @@ from bind.app_cluster_binding.ownership import Ownership
 from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Note, Step, unheld, writes, writes_each
+from reconciler.core.decision import Decision, Note, Step, unheld, writes
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -74,7 +74,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     elif waiting is None:
         waiting = _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
     if waiting is not None:
-        return _waiting(seen, terms, now, Decision.merge([waiting, _legacy(seen, terms)]))
+        return _waiting(seen, terms, now, Decision.merge([waiting, _going(seen.legacy, terms)]))
     return _legacy_then(seen, terms, now, lambda: _released(seen, space, terms, now))
 
 
@@ -104,14 +104,14 @@ def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | N
     """Return how a release goes on after the bindings: rights first, then the konnector."""
     offers, running = _offers(seen, space), _running(seen, space)
     if not offers:
-        return Decision.merge([_gone(running, terms), _missed(running)]) if running else None
+        return _going(running, terms) if running else None
     if seen.is_forced:
         return Decision.merge([_disarmed(seen, space, terms), _missed(offers)])
     lives = konnector_lives(space, now)
     unconfirmed = [one for one in space.exports if is_unconfirmed(one, lives=lives)]
     free = [(kind, one) for kind, one in offers if one not in unconfirmed]
     again = Decision(again=RECHECK) if unconfirmed else Decision()
-    return Decision.merge([_gone(free, terms), _missed(offers), again])
+    return Decision.merge([terms.deletions(free, _FAILED), _missed(offers), again])
 
 
 def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
@@ -119,7 +119,7 @@ def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
 
     Else it might hold its bindings with a finalizer of its own, or make more of them, for ever.
     """
-    return _gone([*_running(seen, space), *_offers(seen, space)], terms)
+    return terms.deletions([*_running(seen, space), *_offers(seen, space)], _FAILED)
 
 
 def _offers(seen: Seen, space: Space) -> list[_Held]:
@@ -143,7 +143,7 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     namespace = space.namespace
     held: list[_Held] = [(NAMESPACE, namespace)]
     if ownership.is_ours(namespace, seen):
-        return Decision.merge([_gone(held, terms), _missed(held)])
+        return _going(held, terms)
     if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
         return facts.trouble(facts.CLEANUP_WAITING, _unproven(seen))
     step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
@@ -186,17 +186,12 @@ def _ends(
     return replace(writes(*before, step, failure=_FAILED), notes=notes)
 
 
-def _legacy(seen: Seen, terms: Terms) -> Decision:
-    return Decision.merge([_gone(seen.legacy, terms), _missed(seen.legacy)])
-
-
 def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Decision]) -> Decision:
-    return _waiting(seen, terms, now, _legacy(seen, terms)) if seen.legacy else last()
+    return _waiting(seen, terms, now, _going(seen.legacy, terms)) if seen.legacy else last()
 
 
-def _gone(found: Iterable[_Held], terms: Terms) -> Decision:
-    leaving = (terms.deletion(kind, one) for kind, one in found if not manifest.is_deleting(one))
-    return writes_each(leaving, _FAILED)
+def _going(found: Sequence[_Held], terms: Terms) -> Decision:
+    return Decision.merge([terms.deletions(found, _FAILED), _missed(found)])
 
 
 def _missed(found: Iterable[_Held]) -> Decision:

@@ -4,7 +4,7 @@ A condition of ours, beside the original's two types, appears only once somethin
 True from then on: an AppClusterBinding that never had trouble has the original's and no others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -21,7 +21,7 @@ from reconciler.core.conditions import (
     Cause,
     Condition,
 )
-from reconciler.core.decision import Decision, Delete, Patch, deletion, modification
+from reconciler.core.decision import Decision, Delete, Patch, deletion, modification, writes_each
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.kube.networks import ANYWHERE, Networks
@@ -174,6 +174,11 @@ class Terms:
     def deletion(self, kind: Kind, live: Manifest) -> Delete:
         """Return the delete of exactly the object that was looked at."""
         return deletion(self.control_plane, kind, live)
+
+    def deletions(self, found: Iterable[tuple[Kind, Manifest]], failure: Cause) -> Decision:
+        """Return the decision to delete those of these objects that do not go already."""
+        leaving = (self.deletion(kind, one) for kind, one in found if not manifest.is_deleting(one))
+        return writes_each(leaving, failure)
 
 
 def trouble(cause: Cause, message: str) -> Decision:

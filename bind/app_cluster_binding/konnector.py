@@ -6,6 +6,7 @@ Deployment says of itself (F48).
 """
 
 import itertools
+from dataclasses import replace
 from typing import Final
 
 from bind.app_cluster_binding import facts
@@ -14,7 +15,7 @@ from reconciler.blueprints import konnector
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, manifest
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Apply, Decision, Step, Task, preconditions_of
+from reconciler.core.decision import Apply, Decision, Step, preconditions_of, writes
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import Manifest
 from reconciler.core.normalize import normalize
@@ -41,9 +42,8 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
     if live is not None and _is_as(live, stated):
         found = availability(live)
         return Decision(conditions=() if found is None else (found,))
-    task = Task(_apply(stated, live, terms), _FAILED)
     waiting = conditions.false(_PROGRESSING, "Waiting for the konnector to start.")
-    return Decision(tasks=(task,), conditions=(waiting,))
+    return replace(writes(*_apply(stated, live, terms), failure=_FAILED), conditions=(waiting,))
 
 
 def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None:
@@ -74,14 +74,11 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None
 
 def removed(space: Space, terms: Terms) -> Decision:
     """Return the part that takes the Deployment away."""
-    live = space.deployment
-    if live is None:
+    if space.deployment is None:
         return Decision()
     waiting = conditions.false(_PROGRESSING, "Waiting until the konnector is gone.")
-    steps = (
-        () if manifest.is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
-    )
-    return Decision(tasks=steps, conditions=(waiting,))
+    going = terms.deletions([(DEPLOYMENT, space.deployment)], _FAILED)
+    return replace(going, conditions=(waiting,))
 
 
 def availability(live: Manifest) -> Condition | None:

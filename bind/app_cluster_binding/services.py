@@ -4,7 +4,7 @@ Steps 4 and 5 of protocol-bind.md C.6. Each resource is for itself: one that nob
 named in a condition and holds up no other, and no pruning (F35).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,9 +15,9 @@ from bind.app_cluster_binding.ownership import is_ours
 from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest, names
-from reconciler.core.decision import NOTHING, Create, Decision, Step, Task, writes
+from reconciler.core.decision import NOTHING, Create, Decision, Step, writes
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import GroupResource, Kind
+from reconciler.core.refs import GroupResource
 from reconciler.core.times import created, moment
 
 # A request that is done is replaced only if its export is still not there after so long: the
@@ -74,17 +74,17 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     held = [one for one in exports if cleanup.is_unconfirmed(one, lives=lives)]
     free = [one for one in exports if one not in held and manifest.name_of(one) not in waiting]
     requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
-    gone = (
-        *_deletes(terms, api.API_SERVICE_EXPORT_REQUEST, requests),
-        *_deletes(terms, api.API_SERVICE_EXPORT, free),
-    )
+    gone = [
+        *((api.API_SERVICE_EXPORT_REQUEST, one) for one in requests),
+        *((api.API_SERVICE_EXPORT, one) for one in free),
+    ]
     slow = sorted(
         {manifest.name_of(one) for one in (*leaving, *held) if lives or manifest.is_deleting(one)}
     )
     if slow:
         draining = conditions.false(facts.BINDINGS_DRAINING, _slow(seen, slow))
         parts.append(Decision(conditions=(draining,), again=cleanup.RECHECK))
-    return Decision.merge([*parts, Decision(tasks=gone)])
+    return Decision.merge([*parts, terms.deletions(gone, facts.EXPORT_FAILED)])
 
 
 def _slow(seen: Seen, names_: list[str]) -> str:
@@ -222,7 +222,7 @@ def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) ->
 
 
 def _making(*steps: Step) -> Decision:
-    return Decision(tasks=(Task(steps, facts.EXPORT_FAILED),))
+    return writes(*steps, failure=facts.EXPORT_FAILED)
 
 
 def _resources_of(request: Manifest) -> list[GroupResource]:
@@ -239,11 +239,3 @@ def _is_asked(seen: Seen, request: Manifest) -> bool:
         return False
     template = offered.get(asked[0])
     return template is None or _request_name(seen, template) == manifest.name_of(request)
-
-
-def _deletes(terms: Terms, kind: Kind, found: Iterable[Manifest]) -> tuple[Task, ...]:
-    return tuple(
-        Task((terms.deletion(kind, one),), facts.EXPORT_FAILED)
-        for one in found
-        if not manifest.is_deleting(one)
-    )

@@ -4,6 +4,7 @@ Steps 2 and 3 of protocol-bind.md C.6.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bind import bounds, rbac_changes
 from bind.app_cluster_binding import facts
@@ -13,7 +14,7 @@ from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Create, Decision, Step, Task
+from reconciler.core.decision import Create, Decision, Step, Task, writes
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 from reconciler.kube import kubeconfig
 
@@ -66,9 +67,8 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     steps.append(Create(CLUSTER_BINDING, made))
     waiting = conditions.false(facts.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
     said = conditions.said(seen.app_cluster_binding, conditions.KONNECTOR_DEPLOYED) is not None
-    return Decision(
-        tasks=(Task(tuple(steps), facts.SPACE_FAILED),), conditions=() if said else (waiting,)
-    )
+    made_now = writes(*steps, failure=facts.SPACE_FAILED)
+    return made_now if said else replace(made_now, conditions=(waiting,))
 
 
 def content(seen: Seen, space: Space, terms: Terms) -> Decision:

@@ -14,7 +14,7 @@ from reconciler.controller.controller import ObjectReconciler, Queue
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import names
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Task
+from reconciler.core.decision import Decision, writes
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import CLUSTER_ROLE
 
@@ -125,4 +125,4 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
         cluster = self._informers.cluster.name
         steps = rbac_changes.role(cluster, CLUSTER_ROLE, view, rbac.binder_role())
         steps = steps or rbac_changes.note(cluster, view, self._granted)
-        return Decision(tasks=(Task(steps),) if steps else ())
+        return writes(*steps)
