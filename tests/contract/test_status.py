@@ -106,9 +106,9 @@ async def test_from_not_bound_to_ready_and_silent(scene):
     await by_hand.make_ready(unit)
     assert await scene.units() == (0, [("Ready", "")])
     failed = condition("Connected", "False", severity="Error", reason="APIServiceExportInvalid")
-    await by_hand.tell(unit, condition("SecretValid"), failed)
+    await by_hand.report(unit, condition("SecretValid"), failed)
     assert await scene.units() == (0, [("Progressing", "APIServiceExportInvalid")])
-    await by_hand.tell(unit)
+    await by_hand.report(unit)
     await by_hand.beat(timedelta(hours=1))
     assert await scene.units() == (9, [("Unknown", "HeartbeatTooOld")])
 

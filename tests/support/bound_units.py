@@ -76,11 +76,13 @@ class ByHand:
             api.API_SERVICE_BINDING, unit.name, namespace=place, spec=spec, metadata=metadata
         )
 
-    async def tell(self, unit: UnitKey, *conditions: Any) -> None:
+    async def report(self, unit: UnitKey, *conditions: Any) -> None:
         """Set the conditions of a binding; the usual ones, all True, where none is given."""
-        told = list(conditions) or [condition(kind) for kind in USUAL]
+        reported = list(conditions) or [condition(kind) for kind in USUAL]
         hand, place = self.bindings
-        await self._status(hand, api.API_SERVICE_BINDING, place, unit.name, {"conditions": told})
+        await self._status(
+            hand, api.API_SERVICE_BINDING, place, unit.name, {"conditions": reported}
+        )
 
     async def install(self, unit: UnitKey) -> None:
         await self.app.create(CRD, unit.name, spec=self._definition(unit))
@@ -92,7 +94,7 @@ class ByHand:
         await self.export(unit)
         await self.bind(unit)
         await self.install(unit)
-        await self.tell(unit)
+        await self.report(unit)
 
     def _definition(self, unit: UnitKey) -> dict[str, Any]:
         names = {"plural": unit.resource, "kind": unit.resource.title()}

@@ -152,7 +152,7 @@ BY_BACKEND = {
 
 
 @pytest.mark.parametrize(("asked", "want"), BY_BACKEND.values(), ids=BY_BACKEND.keys())
-def test_what_the_backend_is_told(asked, want):
+def test_what_the_backend_is_reported(asked, want):
     assert konnector.app_cluster_binding_konnector(**asked) == want
 
 
@@ -211,7 +211,7 @@ def test_overrides_in_a_space(overrides, field, want):
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-def test_a_probe_elsewhere_tells_that_all_are():
+def test_a_probe_elsewhere_shows_that_all_are():
     made = in_space(readinessProbe={"httpGet": {"path": "/ready", "port": 9}})
     assert {one: made[one] for one in PROBES if one in made} == {
         "readinessProbe": {"httpGet": {"path": "/ready", "port": 9}}

@@ -85,7 +85,7 @@ def test_a_right_is_a_question_for_each_verb_and_name():
     )
 
 
-def test_missing_rights_are_told_together():
+def test_missing_rights_are_reported_together():
     refused = [
         Question("", CRD.group, CRD.plural, "list"),
         Question("klutch-bind", "", "secrets", "get", "a"),

@@ -114,7 +114,7 @@ TABLES = {
         for name, row in rows.items()
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(severity, row):
+def test_what_is_wrong_is_reported_with_its_place(severity, row):
     changes, *want = row
     loaded, problems = load(tree(changes))
     assert (loaded is not None) == (severity is Severity.WARNING)
@@ -132,7 +132,7 @@ def test_what_policies_allow(changes):
     assert problems == ()
 
 
-def test_a_file_that_was_not_read_is_told_once_and_nothing_is_called_unknown():
+def test_a_file_that_was_not_read_is_reported_once_and_nothing_is_called_unknown():
     good = tree({"templates/pg.yaml": None})
     unread = {"templates/pg.yaml": Problem(Origin("templates/pg.yaml"), "not-a-file", "is a link")}
     loaded, problems = load(Snapshot(good.files, "", unread=unread))
@@ -152,7 +152,7 @@ def test_one_mistake_in_a_cluster_is_not_many():
     ]
 
 
-def test_a_problem_that_many_clusters_have_is_told_once():
+def test_a_problem_that_many_clusters_have_is_reported_once():
     changes = {f"clusters/c{n}.yaml": bad_fleets.other(f"c{n}", f"c{n}") for n in range(9)}
     names = ", ".join(f"c{n}" for n in range(9))
     spec = f"template: pg, clusters: {{names: [{names}]}}"

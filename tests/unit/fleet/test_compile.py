@@ -185,7 +185,7 @@ def annotations(**changes):
     return annotations_of(one(desired(fleet(units=[unit(**changes)])), "APIServiceBinding"))
 
 
-def test_parameters_are_told_by_a_digest():
+def test_parameters_are_reported_by_a_digest():
     one_way = annotations(parameters={"a": 1, "b": 2})[keys.PARAMETERS]
     assert annotations(parameters={"b": 2, "a": 1.0})[keys.PARAMETERS] == one_way
     assert annotations(parameters={"a": 1})[keys.PARAMETERS] != one_way

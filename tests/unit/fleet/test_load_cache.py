@@ -137,9 +137,9 @@ def test_what_a_pass_does_not_use_is_forgotten():
 
 def test_problems_are_remembered_too():
     cache = LoadCache()
-    told: list[Problem] = []
+    problems: list[Problem] = []
     problem = Problem(Origin("x"), "code", "message")
     for _ in range(2):
         cache.begin()
-        cache.recall("x", (1,), lambda found: found.append(problem), problems=told)
-    assert told == [problem, problem]
+        cache.recall("x", (1,), lambda found: found.append(problem), problems=problems)
+    assert problems == [problem, problem]

@@ -155,8 +155,8 @@ def test_a_released_cluster_says_since_when():
     here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
     here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     space = space_of(here)
-    told = "2026-11-01T00:00:00Z"
-    change(here, PLANE, NAMESPACE, space, told, "metadata", "annotations", keys.RELEASED)
+    released = "2026-11-01T00:00:00Z"
+    change(here, PLANE, NAMESPACE, space, released, "metadata", "annotations", keys.RELEASED)
     (of,) = shown(here, fleet(plane())).clusters
     assert (of.name, of.state, of.units) == ("shop", State.RELEASED, ())
     assert of.since == datetime(2026, 11, 1, tzinfo=UTC)
@@ -164,8 +164,10 @@ def test_a_released_cluster_says_since_when():
 
 def test_a_cluster_that_came_back_shows_its_units_again():
     here = healthy()
-    told = "2026-11-01T00:00:00Z"
-    change(here, PLANE, NAMESPACE, space_of(here), told, "metadata", "annotations", keys.RELEASED)
+    released = "2026-11-01T00:00:00Z"
+    change(
+        here, PLANE, NAMESPACE, space_of(here), released, "metadata", "annotations", keys.RELEASED
+    )
     assert states(shown(here)) == [(UNIT, State.READY, "")]
 
 
@@ -286,7 +288,7 @@ def test_an_old_heartbeat_keeps_its_own_memory():
     assert one.health.since == NOW - timedelta(hours=1)
 
 
-def test_looks_tell_when_something_went_missing():
+def test_looks_show_when_something_went_missing():
     here = healthy()
     before = shown(here)
     here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)

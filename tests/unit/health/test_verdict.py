@@ -81,7 +81,7 @@ def with_condition(*more: Any) -> UnitFacts:
     return having(binding=binding(*usual, *more))
 
 
-def told(kind: str, status: str, reason: str = "", ago: timedelta = LONG_AGO) -> UnitFacts:
+def reporting(kind: str, status: str, reason: str = "", ago: timedelta = LONG_AGO) -> UnitFacts:
     """A binding on which one of the three conditions is different."""
     return with_condition(condition(kind, status, ago, reason=reason, message="so it says"))
 
@@ -109,7 +109,7 @@ SOUND: dict[str, UnitFacts] = {
     "all that mapping.md asks for": FINE,
     "InformersSynced is ignored": with_condition(condition("InformersSynced", "False")),
     "no Heartbeating condition is none that is False": without("Heartbeating"),
-    "Heartbeating Unknown is not False": told("Heartbeating", "Unknown"),
+    "Heartbeating Unknown is not False": reporting("Heartbeating", "Unknown"),
     "the binding's own Ready is not asked": with_condition(condition("Ready", "False")),
     "a heartbeat of just 2 x interval": beating(10 * MINUTE),
     "an unreadable interval is the usual one": beating(9 * MINUTE, "soon"),
@@ -117,7 +117,7 @@ SOUND: dict[str, UnitFacts] = {
     "a heartbeat a little ahead of us": beating(-MINUTE),
 }
 FAULTS: dict[str, tuple[UnitFacts, str]] = {
-    "Heartbeating False": (told("Heartbeating", "False", "UpdateFailed"), "UpdateFailed"),
+    "Heartbeating False": (reporting("Heartbeating", "False", "UpdateFailed"), "UpdateFailed"),
     "nothing is there": (having(export=None, binding=None, definition=None), "NotBound"),
     "a binding without an export": (having(export=None), "ExportMissing"),
     "a request that nobody answered": (asking("Pending", "phase", binding=None), "ExportPending"),
@@ -135,10 +135,10 @@ FAULTS: dict[str, tuple[UnitFacts, str]] = {
     "no ClusterBinding": (having(cluster_binding=None), "ClusterBindingMissing"),
     "no konnector ever": (having(cluster_binding={}), "NoHeartbeat"),
     "SecretValid not reported": (without("SecretValid"), "SecretValidMissing"),
-    "SecretValid False": (told("SecretValid", "False", "SecretInvalid"), "SecretInvalid"),
+    "SecretValid False": (reporting("SecretValid", "False", "SecretInvalid"), "SecretInvalid"),
     "Connected not reported": (without("Connected"), "ConnectedMissing"),
-    "Connected Unknown is not True": (told("Connected", "Unknown"), "NotConnected"),
-    "Connected False": (told("Connected", "False", "CrdCreateFailed"), "CrdCreateFailed"),
+    "Connected Unknown is not True": (reporting("Connected", "Unknown"), "NotConnected"),
+    "Connected False": (reporting("Connected", "False", "CrdCreateFailed"), "CrdCreateFailed"),
     "no CRD": (having(definition=None), "CrdMissing"),
     "a CRD without conditions": (
         having(definition={"metadata": metadata()}), "CrdNotEstablished",
@@ -181,7 +181,7 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("facts", "expected"), HELD.values(), ids=HELD.keys())
-def test_what_is_held_is_told_and_no_fault(facts, expected):
+def test_what_is_held_is_reported_and_no_fault(facts, expected):
     health = judge(UNIT, facts, now=NOW)
     assert (health.state, health.reason, health.message) == (READY, *expected)
 
@@ -199,19 +199,19 @@ FOREIGN = ("Connected", "False", "ForeignCustomResourceDefinition")
 NOT_FOUND = ("Connected", "False", "APIServiceExportNotFound")
 NEW = {"metadata": metadata(JUST_NOW)}
 FRESH: dict[str, UnitFacts] = {
-    "a condition turned": told(*INVALID, JUST_NOW),
+    "a condition turned": reporting(*INVALID, JUST_NOW),
     "a new request": having(export=None, binding=None, asked=NEW),
     "a new export": having(export=NEW, binding=None),
     "a new binding that no konnector has looked at": having(
         binding=drop(binding(ago=JUST_NOW), "status")
     ),
     "a binding that is going": having(binding=binding(deletionTimestamp=at(JUST_NOW))),
-    "a change ahead of our clock": told(*INVALID, -MINUTE),
+    "a change ahead of our clock": reporting(*INVALID, -MINUTE),
 }
 SETTLED: dict[str, UnitFacts] = {
-    "two minutes later": told(*INVALID, 2 * MINUTE),
-    "what the original sets anew at each pass is no change": told(*FOREIGN, JUST_NOW),
-    "a missing export as the original's konnector says it": told(*NOT_FOUND, JUST_NOW),
+    "two minutes later": reporting(*INVALID, 2 * MINUTE),
+    "what the original sets anew at each pass is no change": reporting(*FOREIGN, JUST_NOW),
+    "a missing export as the original's konnector says it": reporting(*NOT_FOUND, JUST_NOW),
     "Ready repeats the others": with_condition(
         condition("Connected", "False"), condition("Ready", "False", JUST_NOW)
     ),
@@ -227,9 +227,9 @@ def test_what_changed_less_than_two_minutes_ago_is_progressing(name):
 
 def test_since_is_the_last_change_and_never_after_now():
     changed = timedelta(minutes=7)
-    facts = told("Connected", "True", ago=changed)
+    facts = reporting("Connected", "True", ago=changed)
     assert judge(UNIT, facts, now=NOW).since == NOW - changed
-    ahead = told("Connected", "True", ago=-changed)
+    ahead = reporting("Connected", "True", ago=-changed)
     assert judge(UNIT, ahead, now=NOW).since == NOW
     nothing = UnitFacts(secret=K)
     assert judge(UNIT, nothing, now=NOW).since is None
@@ -260,7 +260,7 @@ def test_trouble_began_when_its_cause_did_whatever_changed_later(facts):
     assert (found.state, found.since) == (DEGRADED, NOW - HOUR)
 
 
-UNTOLD: dict[str, UnitFacts] = {
+UNDATED: dict[str, UnitFacts] = {
     "its export": having(export=None),
     "its APIServiceBinding": having(binding=None),
     "its CRD": having(definition=None),
@@ -268,19 +268,19 @@ UNTOLD: dict[str, UnitFacts] = {
 }
 
 
-@pytest.mark.parametrize("facts", UNTOLD.values(), ids=UNTOLD.keys())
-def test_nobody_tells_when_something_went_missing(facts):
+@pytest.mark.parametrize("facts", UNDATED.values(), ids=UNDATED.keys())
+def test_nobody_reports_when_something_went_missing(facts):
     found = judge(UNIT, facts, now=NOW)
     assert (found.state, found.exact) == (DEGRADED, False)
     assert found.since is not None
 
 
 @pytest.mark.parametrize("facts", BEGAN.values(), ids=BEGAN.keys())
-def test_what_is_told_is_exact(facts):
+def test_what_is_reported_is_exact(facts):
     assert judge(UNIT, facts, now=NOW).exact
 
 
-def test_trouble_whose_beginning_nobody_tells_began_after_the_last_change():
+def test_trouble_whose_beginning_nobody_reports_began_after_the_last_change():
     restless = condition(
         "Connected", "False", timedelta(minutes=5), reason="ForeignCustomResourceDefinition"
     )
@@ -291,7 +291,7 @@ def test_trouble_whose_beginning_nobody_tells_began_after_the_last_change():
 
 LAST: dict[str, tuple[UnitFacts, State]] = {
     "it was Ready": (FINE, State.READY),
-    "it was not": (told("Connected", "False", "APIServiceExportInvalid"), State.DEGRADED),
+    "it was not": (reporting("Connected", "False", "APIServiceExportInvalid"), State.DEGRADED),
     "its CRD is gone": (having(definition=None), State.DEGRADED),
 }
 
@@ -311,7 +311,7 @@ def test_only_what_is_otherwise_fine_awaits_its_definition():
         having(binding=None),
         having(cluster_binding=None),
         having(cluster_binding={}),
-        told("Connected", "False"),
+        reporting("Connected", "False"),
     ):
         assert not awaits_definition(UNIT, facts)
 

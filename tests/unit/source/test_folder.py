@@ -143,7 +143,7 @@ def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
     ]
 
 
-def test_a_file_without_permission_is_told(root, monkeypatch):
+def test_a_file_without_permission_is_reported(root, monkeypatch):
     # The tests may run as root, who may read everything.
     def forbid(name, flags, **rest):
         if name == "db.yaml":

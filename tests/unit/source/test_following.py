@@ -37,7 +37,7 @@ async def following(root, every=SELDOM):
         yield one
 
 
-async def test_files_are_told_once(root):
+async def test_files_are_reported_once(root):
     async with following(root) as one:
         found = await one.look("")
         assert found is not None
@@ -167,7 +167,7 @@ def test_a_fleet_in_a_folder_of_a_work_tree(root):
     assert gather.read_folder(root.parent / "new", whole=True).folder == "new/"
 
 
-async def test_a_ref_is_told_once_for_each_commit(root):
+async def test_a_ref_is_reported_once_for_each_commit(root):
     first = commit(root)
     one = GitRef(root, "main", check_owner=True, every=0.01)
     found = await one.look("")
