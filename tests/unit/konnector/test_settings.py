@@ -1,5 +1,7 @@
 """The flags of konnector: the original's, ours, and what becomes of wrong ones."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -236,3 +238,25 @@ def probed_port(container):
     probe = get_map(container, "readinessProbe", "httpGet")
     assert probe["path"] == "/healthz"
     return probe["port"]
+
+
+# What the process needs before it begins its work. How it ends: `test_agents`.
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_need_nothing_that_is_heavy(flag):
+    script = f"""
+import sys
+sys.argv = ["konnector", "{flag}"]
+from konnector.__main__ import main
+try:
+    main()
+finally:
+    loaded = {{"aiohttp", "pydantic", "uvloop", "prometheus_client"}} & sys.modules.keys()
+    print(sorted(loaded), file=sys.stderr)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert "konnector " in run.stdout
+    assert run.stderr == "[]\n"
