@@ -116,14 +116,15 @@ async def _watch(options: Options, settings: Settings) -> int:
 
 
 def _remote(options: Options, url: GitUrl, settings: Settings) -> Source:
-    from reconciler.source.remote import Keys, Place, Remote
+    from reconciler.source.remote import Keys, Remote
 
     inside = options.path.as_posix().strip("/")
-    place = Place(url, options.ref or "HEAD", "" if inside in ("", ".") else f"{inside}/")
     named = {name: settings.environ.get(name) for name in (_TOKEN_FILE, _SSH_KEY_FILE)}
     token, ssh_key = (Path(path) if path else None for path in named.values())
     return Remote(
-        place,
+        url,
+        options.ref or "HEAD",
+        folder="" if inside in ("", ".") else f"{inside}/",
         cache=settings.cache_home / "klutchctl" / "git",
         keys=Keys(token=token, ssh_key=ssh_key),
         every=options.poll,

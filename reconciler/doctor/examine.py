@@ -5,7 +5,7 @@ Stores nothing: a review is answered and forgotten. No failure of one cluster ho
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -202,14 +202,7 @@ async def _rights(cluster: Cluster, wanted: Sequence[Right]) -> tuple[tuple[Ques
 
 
 async def _may(cluster: Cluster, question: Question) -> bool:
-    stated = {
-        "namespace": question.namespace,
-        "group": question.group,
-        "resource": question.resource,
-        "verb": question.verb,
-        "name": question.name,
-    }
-    attributes = {key: value for key, value in stated.items() if value}
+    attributes = {key: value for key, value in asdict(question).items() if value}
     spec = {"spec": {"resourceAttributes": attributes}}
     answer = await _review(cluster, ACCESS_REVIEW, spec)
     return get(answer, "status", "allowed") is True

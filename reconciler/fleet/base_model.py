@@ -272,7 +272,8 @@ def _problem(error: ErrorDetails, node: Node, model: type[BaseModel]) -> Problem
     if kind == "missing":
         return Problem(origin, "missing-field", f"{name} is required")
     if kind in _WANTED:
-        hint = _type_hint(found, _WANTED[kind])
+        quotable = isinstance(found, Scalar) and found.shape in (Shape.NUMBER, Shape.FLAG)
+        hint = "Put it in quotes" if quotable and kind == "string_type" else ""
         message = f"{name} must be {_WANTED[kind]}, and is {kind_of(found)}"
         return Problem(origin, "wrong-type", message, hint)
     if kind == "refused":
@@ -299,11 +300,6 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
         "less_than_equal": f"must be at most {context.get('le')}",
     }
     return Problem(found.origin, "bad-value", f"{name} {limits.get(kind, 'cannot be used')}")
-
-
-def _type_hint(found: Node, wanted: str) -> str:
-    quotable = isinstance(found, Scalar) and found.shape in (Shape.NUMBER, Shape.FLAG)
-    return "Put it in quotes" if quotable and wanted == "text" else ""
 
 
 def path_text(node: Node, steps: Sequence[str | int]) -> str:

@@ -125,11 +125,14 @@ def _resolved(
     document, found = binding.document, _Resolved()
     spec = document.model.spec
     claims = _Claims(document, binding.template)
-    parameters = _Parameters(document)
+    node = document.node_at("spec", "parameters")
+    parameters = node if node is not None and parsing.has_references(node) else None
     for cluster in binding.clusters:
         scope = Scope(references.variables, cluster, references.labels[cluster])
         problems: list[Problem] = []
-        resolved = parameters.of(scope, problems)
+        resolved: Manifest = spec.parameters
+        if parameters is not None:
+            resolved = get_map(parsing.replaced(parameters, scope, problems))
         accepted = claims.of(scope, problems)
         problems.extend(_mode_problems(document, cluster, references))
         found.problems += ((cluster, problem) for problem in problems)
@@ -149,20 +152,6 @@ def _resolved(
             for key in binding.keys(cluster)
         )
     return found
-
-
-class _Parameters:
-    """The parameters of a Binding, computed once where they do not depend on the cluster."""
-
-    def __init__(self, document: Document[BindingDocument]) -> None:
-        node = document.node_at("spec", "parameters")
-        self._node = node if node is not None and parsing.has_references(node) else None
-        self._constant = document.model.spec.parameters
-
-    def of(self, scope: Scope, problems: list[Problem]) -> Manifest:
-        if self._node is None:
-            return self._constant
-        return get_map(parsing.replaced(self._node, scope, problems))
 
 
 def _mode_problems(

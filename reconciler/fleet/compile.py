@@ -20,7 +20,14 @@ from reconciler.core.live import control_plane_ref_name
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.fleet import wanted
 from reconciler.fleet.values import AppCluster, Claim, DeletionPolicy, Fleet, Mode, Unit
-from reconciler.fleet.wanted import Placement, Rule, Step, Wanted, default_placement
+from reconciler.fleet.wanted import (
+    KubeconfigSource,
+    Placement,
+    Rule,
+    Step,
+    Wanted,
+    default_placement,
+)
 
 
 def cluster_objects(
@@ -180,17 +187,13 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Ite
     place = control_plane_ref_name(cluster.control_plane)
     plane = fleet.control_planes[cluster.control_plane]
     token = refs.Ref(place, refs.SECRET, placement.space, names.BINDER)
-    source = wanted.kubeconfig_source(plane, placement, token)
+    source = KubeconfigSource(token, plane.endpoint, plane.ca, placement.address)
     marks = wanted.ownership(fleet, cluster.name)
+    theirs = (placement.kubeconfig_namespace, placement.kubeconfig_name)
+    ours = (names.KLUTCH_NAMESPACE, placement.consumer_secret)
     for step, secret_place in (
-        (
-            Step(4, place, Rule.KUBECONFIG),
-            (placement.kubeconfig_namespace, placement.kubeconfig_name),
-        ),
-        (
-            Step(5, cluster.name, Rule.CREATE_ONLY),
-            (names.KLUTCH_NAMESPACE, placement.consumer_secret),
-        ),
+        (Step(4, place, Rule.KUBECONFIG), theirs),
+        (Step(5, cluster.name, Rule.CREATE_ONLY), ours),
     ):
         secret = wanted.kubeconfig_secret(secret_place, source, placement, marks)
         yield step.want(cluster, refs.SECRET, secret, kubeconfig=source)
@@ -236,7 +239,7 @@ def _backend_cluster_objects(
         placement.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name})
     )
     token = refs.Ref(cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT)
-    source = wanted.kubeconfig_source(cluster, placement, token)
+    source = KubeconfigSource(token, cluster.endpoint, cluster.ca, placement.address)
     kubeconfig = wanted.kubeconfig_secret(
         (placement.kubeconfig_namespace, placement.kubeconfig_name),
         source,

@@ -216,13 +216,6 @@ def policies_of_units(units: Mapping[str, values.DeletionPolicy]) -> dict[str, s
     return {keys.UNIT_POLICIES: values.unit_policies_text(special)} if special else {}
 
 
-def kubeconfig_source(
-    target: values.ControlPlane | values.AppCluster, placement: Placement, token: Ref
-) -> KubeconfigSource:
-    """Return what the kubeconfig that leads to `target` is made of once `token` is filled."""
-    return KubeconfigSource(token, target.endpoint, target.ca, placement.address)
-
-
 def kubeconfig_secret(
     place: tuple[str, str], source: KubeconfigSource, placement: Placement, marks: Marks
 ) -> Manifest:

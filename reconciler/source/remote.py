@@ -47,23 +47,17 @@ class Keys:
     ssh_key: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A fleet on a server. `folder` is where in the repository: "", or with "/" at the end."""
-
-    url: GitUrl
-    ref: str
-    folder: str = ""
-
-
 class Remote:
     """The commit that a ref of a repository on a server points to, polled.
 
-    `cache` is a folder of ours. `every` is in seconds; a server that fails is asked less often.
+    `folder` is where in the repository: "", or with "/" at the end. `cache` is a folder of ours,
+    `every` is in seconds; a server that fails is asked less often.
     """
 
-    def __init__(self, place: Place, *, cache: Path, keys: Keys, every: float) -> None:
-        self._url, self._ref, self._folder = place.url, place.ref, place.folder
+    def __init__(
+        self, url: GitUrl, ref: str, *, folder: str, cache: Path, keys: Keys, every: float
+    ) -> None:
+        self._url, self._ref, self._folder = url, ref, folder
         self._keys = keys
         self._store = cache / hashlib.sha256(str(self._url).encode()).hexdigest()[:16]
         self._every, self._failures = every, 0

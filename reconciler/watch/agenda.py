@@ -90,11 +90,6 @@ class Agenda:
         return min(self.everything_at, self.retry_at)
 
 
-def with_changes(agenda: Agenda, changed: Scope) -> Agenda:
-    """Return the agenda with what the files say anew; that need not be done at the first try."""
-    return replace(agenda, changed=union(agenda.changed, changed))
-
-
 def due(agenda: Agenda, now: float) -> Task | None:
     """Return the round to make now."""
     changed = agenda.changed is None or bool(agenda.changed)

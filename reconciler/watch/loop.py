@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections import Counter as Count
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -115,7 +115,8 @@ class Watch:
         self._unusable = InvalidRepository(problems) if fleet is None else None
         if fleet is not None:
             changed = None if self._fleet is None else agenda.concerned(self._fleet, fleet)
-            self._agenda = agenda.with_changes(self._agenda, changed)
+            changed = agenda.union(self._agenda.changed, changed)
+            self._agenda = replace(self._agenda, changed=changed)
             self._fleet = fleet
         return problems
 

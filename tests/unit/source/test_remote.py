@@ -11,7 +11,7 @@ from pygit2.enums import ConfigLevel
 
 from reconciler.core.errors import ConfigError
 from reconciler.source import following
-from reconciler.source.remote import Keys, Place, Remote, ssh_key
+from reconciler.source.remote import Keys, Remote, ssh_key
 from tests.support import git_server
 from tests.support.checkouts import PERSON, commit_files
 from tests.support.fleet_texts import GOOD
@@ -61,8 +61,8 @@ def repository(server):
 def remote(server, tmp_path):
     def made(ref="main", url="", folder="fleets/", **keys: Path):
         url = following.git_url(url or f"{server.url}/fleet.git", where="")
-        place = Place(url, ref, folder)
-        return Remote(place, cache=tmp_path / "cache", keys=Keys(**keys), every=0.01)
+        cache = tmp_path / "cache"
+        return Remote(url, ref, folder=folder, cache=cache, keys=Keys(**keys), every=0.01)
 
     return made
 
