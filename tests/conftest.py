@@ -41,6 +41,12 @@ _HOME: Final = pytest.StashKey[Path]()
 _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="Write the expected outputs anew."
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A shell's background jobs ignore it, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,6 +150,22 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             )
         except HostError as error:
             session.config.stash[_PROGRAMS] = error
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with an expected output, a file beside the test."""
+    update = request.config.getoption("--update-golden")
+
+    def compare(text: str, name: str) -> None:
+        file = request.path.parent / "expected" / name
+        if update:
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(text.encode())
+        assert file.is_file(), f"{name} is new: run pytest {request.path} --update-golden"
+        assert text == file.read_bytes().decode(), f"{name} differs"
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -619,6 +619,22 @@ WATCH: Final = (
 )
 KERNEL: Final = (
     Mutation(
+        "another-crd-than-the-original",
+        "konnector",
+        r"versions = \[_version\(one\) for one",
+        'versions = [{**_version(one), "deprecated": True} for one',
+        "a CRD of the original is written anew by a take-over",
+        ("tests/model/test_captures.py",),
+    ),
+    Mutation(
+        "other-rights-than-the-original",
+        "reconciler/blueprints",
+        r"_rule\(group, \[plural\], _EVERYTHING\) for group",
+        '_rule(group, [plural], ("get", "list")) for group',
+        "a take-over changes the rights that the original gave to a space",
+        ("tests/model/test_captures.py",),
+    ),
+    Mutation(
         "fields-of-half-a-decision",
         "reconciler/controller",
         r"fields = decision\.fields if self\.complete else \{\}",
