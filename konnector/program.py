@@ -247,14 +247,10 @@ def _workers(
     bindings = Bindings(context, home, view)
     providers: AnyProviders
     if mode is None or in_use is None:
-        providers = Providers(
-            context, secrets=bindings.secrets, binding=bindings.find, changed=bindings.changed
-        )
+        providers = Providers(context, bindings)
         workers: list[Worker] = [bindings.secrets]
     else:
-        providers = OneProvider(
-            context, home, mode.space, binding=bindings.find, changed=bindings.changed
-        )
+        providers = OneProvider(context, home, mode.space, bindings)
         app_kubeconfig = AppKubeconfig(context, home, mode, in_use, on_fault=providers.note_fault)
         workers = [bindings.secrets, app_kubeconfig]
     bindings.serve_with(providers)

@@ -22,7 +22,7 @@ from konnector.provider.sync_manager import Wanted
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
 from reconciler.core import keys, manifest
-from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.decision import NOTHING, Decision, Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -87,6 +87,12 @@ class Bindings:
                 self.changed([key_of(live)], "")
                 if (provider := self._providers.of(key_of(live))) is not None:
                     provider.beat()
+
+    def notify(self, keys_: Iterable[ObjectKey], note: Note) -> None:
+        """Record an Event about each of these bindings."""
+        for key in keys_:
+            if (live := self._recent.get(*key)) is not None:
+                self._context.runtime.recorder.record(observed(self._recent, live).ref, live, note)
 
     def find(self, keys_: Iterable[ObjectKey], name: str) -> Manifest | None:
         """Return the binding of a name among those of these keys; of several the CRD's owner."""
@@ -189,7 +195,7 @@ class Bindings:
             return None
         if not self._context.control_plane_mode and self._is_withdrawn():
             return None  # who deletes the kind says nothing about each binding
-        if await self._is_there(key):
+        if await self.read(key) is not None:
             return _SOON  # the view is behind
         ghost = drain.let_go_plainly(last)
         seen = replace(await self._left(ghost, provider), told=True)
@@ -206,15 +212,11 @@ class Bindings:
         kind = self._context.crds.get("", self._kind.resource)
         return kind is None or manifest.is_deleting(kind)
 
-    async def _is_there(self, key: ObjectKey) -> bool:
-        """Ask whether a binding exists; by a list, for which the rights suffice."""
-        found = await self._home.list(
-            self._kind,
-            namespace=key.namespace,
-            fields=f"metadata.name={key.name}",
-            metadata_only=True,
-        )
-        return bool(found.items)
+    async def read(self, key: ObjectKey) -> Manifest | None:
+        """Ask for a binding; by a list, because rights to get one are not among a konnector's."""
+        named = f"metadata.name={key.name}"
+        found = await self._home.list(self._kind, namespace=key.namespace, fields=named)
+        return next(iter(found.items), None)
 
     def _has_namesake(self, key: ObjectKey, provider: Provider) -> bool:
         """Tell whether a binding of the same name, of another namespace, is served here, too."""

@@ -7,38 +7,29 @@ itself can tell, so the new kubeconfig is tried first. What does not work change
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from konnector import CONTROL_PLANE
 from konnector.context import AgentContext, ProviderCallbacks
-from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import Probed, RotatingCluster
 from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider
-from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions
-from reconciler.core.decision import Note
 from reconciler.core.errors import KlutchError
-from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 
+if TYPE_CHECKING:
+    from konnector.binding.controller import Bindings
+
 _REMEMBERED: Final = 15.0  # seconds
 _GRAVEST: Final[tuple[Rival, ...]] = ("there", "perhaps", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """What came of a kubeconfig that did not work, and how long that is believed."""
-
-    probed: Probed
-    until: float
 
 
 @dataclass(slots=True)
@@ -75,27 +66,16 @@ class _Served:
 
 
 class Providers(TaskSupervisor):
-    """The providers of one app cluster. Bindings are known by their keys.
+    """The providers of one app cluster. Bindings are known by their keys."""
 
-    `secrets` are those of the app cluster, `binding(keys, name)` that binding of a name
-    which is among those keys. `changed(keys, name)`: there is news for those of them that have the
-    name, all where it is "".
-    """
-
-    def __init__(
-        self,
-        context: AgentContext,
-        *,
-        secrets: SingleObjectInformers,
-        binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
-        changed: Callable[[Iterable[ObjectKey], str], None],
-    ) -> None:
+    def __init__(self, context: AgentContext, bindings: "Bindings") -> None:
         super().__init__()
-        self._context, self._secret, self._knows = context, secrets.object, secrets.knows
-        self._binding, self._changed = binding, changed
+        self._context, self._bindings = context, bindings
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
-        self._faults: dict[str, _Fault] = {}  # by what the kubeconfigs are known by
+        # What came of kubeconfigs that did not work, by what those are known by, and how long that
+        # is believed.
+        self._faults: dict[str, tuple[Probed, float]] = {}
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -162,14 +142,13 @@ class Providers(TaskSupervisor):
     async def _tried(self, judged: Judged) -> Probed:
         """Try a kubeconfig. What did not work is not tried again for some seconds."""
         now = self._context.clock.monotonic()
-        self._faults = {one: fault for one, fault in self._faults.items() if fault.until > now}
-        known = self._faults.get(judged.identity)
-        if known is not None:
-            return known.probed
+        self._faults = {one: fault for one, fault in self._faults.items() if fault[1] > now}
+        if judged.identity in self._faults:
+            return self._faults[judged.identity][0]
         probed = await self._probe(judged.content, judged.namespace)
         if probed.fault:
             until = self._context.clock.monotonic() + _REMEMBERED
-            self._faults[judged.identity] = _Fault(probed, until)
+            self._faults[judged.identity] = probed, until
         return probed
 
     async def _rotate(
@@ -236,17 +215,15 @@ class Providers(TaskSupervisor):
         cluster = RotatingCluster(self._context.connect(judged.content, CONTROL_PLANE))
         bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
-
+        secrets = self._bindings.secrets
         around = ProviderCallbacks(
-            targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
+            targets=lambda: {one: secrets.object(one) for one in contents if secrets.knows(one)},
             is_wanted=lambda place: self._is_wanted(place, bindings),
-            binding=lambda name: self._binding(bindings, name),
+            binding=lambda name: self._bindings.find(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
             probe=lambda content: self._probe(content, judged.namespace),
-            changed=lambda name: self._changed(set(bindings), name),
-            notify=lambda note: _notify(
-                self._context, self._context.app, bindings, self._binding, note
-            ),
+            changed=lambda name: self._bindings.changed(set(bindings), name),
+            notify=lambda note: self._bindings.notify(bindings, note),
             is_double=lambda: self._double_of(served) is not None,
         )
         provider = Provider(
@@ -278,11 +255,8 @@ class Providers(TaskSupervisor):
     async def _is_wanted(self, place: ObjectKey, bindings: Mapping[ObjectKey, ObjectKey]) -> bool:
         """Ask the app cluster whether one of these bindings still refers to a Secret."""
         for key in [key for key, one in bindings.items() if one == place]:
-            # Rights to get one are not among a konnector's.
-            found = await self._context.app.list(
-                API_SERVICE_BINDING, namespace=key.namespace, fields=f"metadata.name={key.name}"
-            )
-            if any(judge.place(live) == place for live in found.items):
+            live = await self._bindings.read(key)
+            if live is not None and judge.place(live) == place:
                 return True
         return False
 
@@ -304,25 +278,19 @@ class OneProvider(TaskSupervisor):
     """The one provider of control-plane mode, in which every binding is of its space."""
 
     def __init__(
-        self,
-        context: AgentContext,
-        plane: Cluster,
-        space: str,
-        *,
-        binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
-        changed: Callable[[Iterable[ObjectKey], str], None],
+        self, context: AgentContext, plane: Cluster, space: str, bindings: "Bindings"
     ) -> None:
         super().__init__()
-        self._fault, self._changed = "", changed
-        self._bindings = bindings = set[ObjectKey]()
+        self._fault, self._bindings = "", bindings
+        self._keys = keys = set[ObjectKey]()
         around = ProviderCallbacks(
             targets=dict,
             is_wanted=_unasked,
-            binding=lambda name: binding(bindings, name),
+            binding=lambda name: bindings.find(keys, name),
             rival=lambda _, __: "unasked",
             probe=_never,
-            changed=lambda name: changed(set(bindings), name),
-            notify=lambda note: _notify(context, plane, bindings, binding, note),
+            changed=lambda name: bindings.changed(set(keys), name),
+            notify=lambda note: bindings.notify(keys, note),
             is_double=lambda: False,
         )
         self._provider = Provider(context, plane, space, around, in_use="")
@@ -331,11 +299,11 @@ class OneProvider(TaskSupervisor):
     def note_fault(self, fault: str) -> None:
         """Have all bindings report why the app cluster's kubeconfig is not used; "": it is."""
         self._fault = fault
-        self._changed(set(self._bindings), "")
+        self._bindings.changed(set(self._keys), "")
 
     def of(self, key: ObjectKey) -> Provider | None:
         """Return the provider that a binding belongs to."""
-        return self._provider if key in self._bindings else None
+        return self._provider if key in self._keys else None
 
     def all(self) -> list[Provider]:
         """Return the provider."""
@@ -343,12 +311,12 @@ class OneProvider(TaskSupervisor):
 
     async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
-        self._bindings.add(key)
+        self._keys.add(key)
         return _refused(place, self._fault) if judged.usable and self._fault else judged
 
     async def leave(self, key: ObjectKey) -> None:
         """Let a binding be served no more."""
-        self._bindings.discard(key)
+        self._keys.discard(key)
 
 
 AnyProviders: TypeAlias = Providers | OneProvider
@@ -362,21 +330,6 @@ async def _never(content: bytes) -> Probed:
 async def _unasked(place: ObjectKey) -> bool:
     del place
     return False
-
-
-def _notify(
-    context: AgentContext,
-    home: Cluster,
-    keys: Iterable[ObjectKey],
-    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
-    note: Note,
-) -> None:
-    """Tell it of each of these bindings, which are in `home`."""
-    for key in keys:
-        live = binding([key], key.name)
-        if live is not None:
-            ref = ref_of(home.name, API_SERVICE_BINDING, live)
-            context.runtime.recorder.record(ref, live, note)
 
 
 def _refused(place: ObjectKey, fault: str) -> Judged:
