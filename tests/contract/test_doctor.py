@@ -5,29 +5,13 @@ import json
 import pytest
 
 from tests.support import programs
+from tests.support.fleet_texts import cluster, control_plane, document, one_file
 
-V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
-FLEET = f"""\
-{V1}
-kind: Fleet
-metadata: {{name: doctored}}
-spec: {{policies: {{default: Allow}}}}
----
-{V1}
-kind: ControlPlane
-metadata: {{name: eu}}
-spec: {{access: {{kubeconfigContext: control-plane}}, mode: Direct}}
-"""
+FLEET = one_file(document("Fleet", "doctored", "{}"), control_plane(at="control-plane"))
 
 
-def cluster(name, context, plane="eu"):
-    return f"""\
----
-{V1}
-kind: Cluster
-metadata: {{name: {name}}}
-spec: {{access: {{kubeconfigContext: {context}}}, controlPlane: {plane}}}
-"""
+def with_cluster(name, context, more=""):
+    return one_file(FLEET, cluster(name, at=context, more=more))
 
 
 @pytest.fixture
@@ -45,7 +29,7 @@ def doctor(control_plane, app_cluster, tmp_path):
 
 
 async def test_an_administrator_lacks_nothing(doctor, control_plane):
-    code, out = await doctor(FLEET + cluster("shop", "app-1"), "-o", "json")
+    code, out = await doctor(with_cluster("shop", "app-1"), "-o", "json")
     clusters = json.loads(out)["clusters"]
     assert (code, [one["level"] for one in clusters]) == (0, ["ok", "ok"]), out
     for one in clusters:
@@ -60,7 +44,7 @@ async def test_an_administrator_lacks_nothing(doctor, control_plane):
 
 
 async def test_a_cluster_that_cannot_be_reached_spares_the_others(doctor):
-    code, out = await doctor(FLEET + cluster("away", "nowhere") + cluster("shop", "app-1"))
+    code, out = await doctor(one_file(with_cluster("away", "nowhere"), cluster(at="app-1")))
     assert code == 5
     assert "Cluster away  (context/nowhere)\n  problem  cannot be reached by context/nowhere" in out
     assert out.endswith("Doctor: 3 clusters, 1 problem, 0 warnings.\n")
@@ -82,8 +66,6 @@ async def test_missing_crds_come_with_the_command_that_installs_them(doctor):
 
 
 async def test_a_suspended_cluster_is_left_alone(doctor):
-    asleep = cluster("shop", "nowhere").replace(
-        "controlPlane", "suspend: {reason: x}, controlPlane"
-    )
-    code, out = await doctor(FLEET + asleep, "-o", "json")
+    asleep = with_cluster("shop", "nowhere", ", suspend: {reason: x}")
+    code, out = await doctor(asleep, "-o", "json")
     assert (code, [one["name"] for one in json.loads(out)["clusters"]]) == (0, ["eu"])

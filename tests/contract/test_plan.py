@@ -17,7 +17,7 @@ from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from tests.support import programs, removal
+from tests.support import fleet_texts, programs, removal
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
 from tests.support.eventually import eventually
@@ -26,44 +26,13 @@ GROUP = "plan.example"
 PLURAL = "databases"
 NAME = f"{PLURAL}.{GROUP}"
 
-FLEET = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {name: FLEETNAME}
-spec:
-  policies: {default: Allow}
-  prune: {allowEmpty: true}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: eu}
-spec:
-  access: {kubeconfigContext: control-plane}
-  mode: Direct
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: shop}
-spec:
-  access: {kubeconfigContext: app-1}
-  controlPlane: eu
-"""
-BINDING = f"""
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Binding
-metadata: {{name: orders-db}}
-spec:
-  resources: [{{group: {GROUP}, resource: {PLURAL}}}]
-  clusters: {{names: [shop]}}
-  claims:
-    - group: ""
-      resource: secrets
-      version: v1
-      owner: Provider
-      names: [creds]
-      state: Accepted
-"""
+CREDS = "{resource: secrets, version: v1, owner: Provider, names: [creds], state: Accepted}"
+HEAD = fleet_texts.one_file(
+    fleet_texts.document("Fleet", "FLEETNAME", "{prune: {allowEmpty: true}}"),
+    fleet_texts.control_plane(at="control-plane"),
+    fleet_texts.cluster(at="app-1"),
+)
+BINDING = fleet_texts.binding("orders-db", group=GROUP, plural=PLURAL, more=f", claims: [{CREDS}]")
 CLAIM: dict[str, Any] = {
     "group": "",
     "resource": "secrets",
@@ -105,7 +74,7 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
     """A control plane that offers one resource, and a fleet with a name of its own."""
     fleet = namespace.removeprefix("test-")
     scene = Scene(tmp_path, control_plane, app_cluster, names.direct_space(fleet, "shop"))
-    scene.write((FLEET + BINDING).replace("FLEETNAME", fleet))
+    scene.write(fleet_texts.one_file(HEAD.replace("FLEETNAME", fleet), BINDING))
     if await control_plane.cluster.get(Ref(control_plane.name, CRD, "", NAME)) is None:
         await make(control_plane, provider_crd(), CRD)
     metadata = {"name": "databases", "namespace": namespace}
@@ -278,7 +247,7 @@ async def test_drift_and_removal_give_their_lines(scene):
     await removal.remove(scene.plane.cluster, request)
     assert scene.lines() == [("update", "APIServiceBinding")], "the export is there"
     fleet = (scene.folder / "fleet.yaml").read_text()
-    scene.write(fleet.partition("---\napiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Binding")[0])
+    scene.write(fleet.removesuffix(f"---\n{BINDING}"))
     assert scene.lines() == [("release", "APIServiceBinding")]
     live = await scene.app.cluster.get(bound)
     assert live is not None

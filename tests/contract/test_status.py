@@ -16,41 +16,12 @@ import pytest
 
 from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE
-from tests.support import programs
+from tests.support import fleet_texts, programs
 from tests.support.bound_units import ByHand, condition, new_unit
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
-V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
-FLEET = f"""\
-{V1}
-kind: Fleet
-metadata: {{name: NAME}}
-spec: {{policies: {{default: Allow}}}}
----
-{V1}
-kind: ControlPlane
-metadata: {{name: eu}}
-spec: {{access: {{kubeconfigContext: control-plane}}, mode: Direct}}
----
-{V1}
-kind: Cluster
-metadata: {{name: shop}}
-spec: {{access: {{kubeconfigContext: app-1}}, controlPlane: eu}}
-"""
-
-
-def binding(unit, clusters="shop"):
-    return f"""\
----
-{V1}
-kind: Binding
-metadata: {{name: orders-db}}
-spec:
-  resources: [{{group: {unit.group}, resource: {unit.resource}}}]
-  clusters: {{names: [{clusters}]}}
-"""
 
 
 @dataclass
@@ -62,8 +33,16 @@ class Scene:
     unit: Any
     by_hand: ByHand
 
-    def write(self, *more: str) -> None:
-        text = FLEET.replace("NAME", self.fleet) + binding(self.unit) + "".join(more)
+    def write(self, *more: str, clusters: str = "shop") -> None:
+        """Write the files: the unit in these clusters, and more documents."""
+        group, plural = self.unit.group, self.unit.resource
+        text = fleet_texts.one_file(
+            fleet_texts.document("Fleet", self.fleet, "{}"),
+            fleet_texts.control_plane(at="control-plane"),
+            fleet_texts.cluster(at="app-1"),
+            fleet_texts.binding("orders-db", group=group, plural=plural, clusters=clusters),
+            *more,
+        )
         (self.folder / "fleet.yaml").write_text(text)
 
     def command(self, *arguments: str) -> list[str]:
@@ -116,9 +95,7 @@ async def test_from_not_bound_to_ready_and_silent(scene):
 async def test_a_cluster_that_is_not_read_is_unknown_and_spares_the_others(scene):
     await scene.by_hand.beat()
     await scene.by_hand.make_ready(scene.unit)
-    text = FLEET.replace("NAME", scene.fleet)
-    away = text[text.rindex("---") :].replace("shop", "away").replace("app-1", "nowhere")
-    (scene.folder / "fleet.yaml").write_text(text + away + binding(scene.unit, "shop, away"))
+    scene.write(fleet_texts.cluster("away", at="nowhere"), clusters="shop, away")
     code, units = await scene.units()
     assert (code, units) == (5, [("Unknown", "NotRead"), ("Ready", "")])
     code, _, _ = await scene.status("--allow-unreachable")

@@ -15,7 +15,7 @@ from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
-from tests.support import removal
+from tests.support import fleet_texts, removal
 from tests.support.apply_runs import Runs, inhabit, mode, runs, scene
 from tests.support.applying import Scene
 from tests.support.backend import backend
@@ -238,26 +238,11 @@ async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force,
         assert keys.RELEASED in annotations_of(await scene.at(copy))
 
 
-MALL = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {{name: mall}}
-spec:
-  access: {{kubeconfigContext: app-2}}
-  controlPlane: {plane}
-"""
-SECOND_PLANE = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: us}
-spec:
-  access: {kubeconfigContext: us}
-"""
-
-
-def with_mall(scene, *, plane, more=""):
+def with_mall(scene, *more, plane):
     """Put another app cluster into the fleet."""
-    scene.fleet.extra = MALL.format(plane=plane) + more
+    scene.fleet.extra = "---\n" + fleet_texts.one_file(
+        fleet_texts.cluster("mall", at="app-2", plane=plane), *more
+    )
     scene.fleet.clusters = "names: [shop, mall]"
 
 
@@ -287,7 +272,7 @@ async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
     known["contexts"].append({"name": "us", "context": plane["context"]})
     scene.kubeconfig = tmp_path / "kubeconfig"
     scene.kubeconfig.write_text(json.dumps(known))
-    with_mall(scene, plane="us", more=SECOND_PLANE)
+    with_mall(scene, fleet_texts.control_plane("us"), plane="us")
     mark = second_app_cluster.audit.mark()
     async with scene.peers():
         faults = faulty(on("get", cluster="control-plane/us", kind=LEASE), why())

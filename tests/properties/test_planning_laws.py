@@ -9,39 +9,13 @@ from reconciler.core import keys
 from reconciler.core.manifest import drop, get, labels_of, put, uid_of
 from reconciler.planning.changes import Action
 from reconciler.planning.prune_units import PRUNING
+from tests.support import fleet_texts
 from tests.support.worlds import World, fleet_of, offering
 
 RESOURCES = ("postgresqlinstances", "servicebindings", "backups")
 NAMES = tuple(f"{plural}.anynines.com" for plural in RESOURCES)
 CLUSTERS = ("alpha", "beta", "gamma")
-HEAD = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {name: acme}
-spec: {prune: {maxDeletes: 1000, maxDeletePercent: 100, allowEmpty: true}}
-"""
-PLANE = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: eu}
-spec: {access: {kubeconfigContext: eu}, mode: %s}
-"""
-CLUSTER = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: %(name)s}
-spec:
-  access: {kubeconfigContext: %(name)s}
-  controlPlane: eu
-"""
-BINDING = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Binding
-metadata: {name: %(name)s}
-spec:
-  resources: [{group: anynines.com, resource: %(plural)s}]
-  clusters: {names: [%(clusters)s]}
-"""
+BUDGETS = "{prune: {maxDeletes: 1000, maxDeletePercent: 100, allowEmpty: true}}"
 
 # Which cluster binds which resource.
 bound = st.frozensets(st.tuples(st.sampled_from(CLUSTERS), st.sampled_from(RESOURCES)))
@@ -49,18 +23,20 @@ modes = st.sampled_from(["Direct", "AppClusterBinding"])
 
 
 def documents(units, mode, clusters=CLUSTERS):
-    yield HEAD
-    yield PLANE % mode
+    yield fleet_texts.document("Fleet", "acme", BUDGETS)
+    yield fleet_texts.control_plane(more=f", mode: {mode}")
     for name in clusters:
-        yield CLUSTER % {"name": name}
+        yield fleet_texts.cluster(name)
     for plural in RESOURCES:
         chosen = sorted(cluster for cluster, resource in units if resource == plural)
         if chosen:
-            yield BINDING % {"name": plural, "plural": plural, "clusters": ", ".join(chosen)}
+            yield fleet_texts.binding(
+                plural, group="anynines.com", plural=plural, clusters=", ".join(chosen)
+            )
 
 
 def fleet(units, mode, clusters=CLUSTERS):
-    return fleet_of(fleet="---".join(documents(units, mode, clusters)))
+    return fleet_of(fleet=fleet_texts.one_file(*documents(units, mode, clusters)))
 
 
 def world():
@@ -151,7 +127,7 @@ def test_whatever_befalls_objects_only_ours_are_written(before, after, mode, see
 @given(before=bound, limit=st.integers(0, 9), percent=st.integers(0, 100))
 def test_a_budget_holds_all_pruning_or_none(before, limit, percent):
     budget = f"prune: {{maxDeletes: {limit}, maxDeletePercent: {percent}, allowEmpty: true}}"
-    text = "---".join(documents(frozenset(), "Direct"))
+    text = fleet_texts.one_file(*documents(frozenset(), "Direct"))
     head = "prune: {maxDeletes: 1000, maxDeletePercent: 100, allowEmpty: true}"
     plan = applied(before, "Direct").plan(fleet_of(fleet=text.replace(head, budget)))
     allowed = min(limit, max(1, -(-len(before) * percent // 100)))

@@ -19,6 +19,28 @@ def document(kind: str, name: str, spec: str, *, labels: str = "") -> str:
     return f"{API}kind: {kind}\nmetadata: {{name: {name}{more}}}\nspec: {spec}\n"
 
 
+def control_plane(name: str = "eu", *, at: str = "", more: str = "") -> str:
+    """Return a ControlPlane by its context `at`; `more` goes on in its spec."""
+    return document("ControlPlane", name, f"{{access: {{kubeconfigContext: {at or name}}}{more}}}")
+
+
+def cluster(name: str = "shop", *, at: str = "", plane: str = "eu", more: str = "") -> str:
+    """Return a Cluster by its context `at`; `more` goes on in its spec."""
+    access = f"access: {{kubeconfigContext: {at or name}}}"
+    return document("Cluster", name, f"{{{access}, controlPlane: {plane}{more}}}")
+
+
+def binding(name: str, *, group: str, plural: str, clusters: str = "shop", more: str = "") -> str:
+    """Return a Binding of one resource; `more` goes on in its spec."""
+    resources = f"resources: [{{group: {group}, resource: {plural}}}]"
+    return document("Binding", name, f"{{{resources}, clusters: {{names: [{clusters}]}}{more}}}")
+
+
+def one_file(*documents: str) -> str:
+    """Return the text of a file with these documents."""
+    return "---\n".join(documents)
+
+
 FLEET: Final = document("Fleet", "acme", "{include: ['*/*.yaml']}")
 CONTROL_PLANE: Final = document("ControlPlane", "eu", "{access: {kubeconfigContext: cp}}")
 ACB_CONTROL_PLANE: Final = document(

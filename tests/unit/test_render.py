@@ -11,31 +11,15 @@ from hypothesis import strategies as st
 
 from klutchctl import main
 from klutchctl.render import manifests
+from tests.support import fleet_texts
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
-FLEET = """\
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {name: acme}
-spec: {policies: {default: Allow}}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: eu}
-spec: {access: {kubeconfigContext: eu}, mode: %s}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: shop}
-spec: {access: {kubeconfigContext: shop}, controlPlane: eu}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Binding
-metadata: {name: orders-db}
-spec:
-  resources: [{group: shop.example, resource: databases}]
-  clusters: {names: [shop]}
-"""
+FLEET = fleet_texts.one_file(
+    fleet_texts.document("Fleet", "acme", "{}"),
+    fleet_texts.control_plane(more=", mode: %s"),
+    fleet_texts.cluster(),
+    fleet_texts.binding("orders-db", group="shop.example", plural="databases"),
+)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from reconciler.core.live import ClusterState, Unavailable
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube import registry
 from reconciler.observe import Pace, observe
-from tests.support import liar
+from tests.support import fleet_texts, liar
 from tests.support.apply_runs import staged
 from tests.support.clusters import LiveCluster
 from tests.support.observing import around
@@ -93,16 +93,6 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
     assert grown < 200 * 1024  # KiB
 
 
-LIAR = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: liar}
-spec:
-  access: {kubeconfigContext: liar}
-  controlPlane: eu
-"""
-
-
 @pytest.mark.parametrize("lie", ["48 MiB of brackets", "15 MiB of items", "a byte a second"])
 async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, lie: str, tmp_path: Path
@@ -118,7 +108,7 @@ async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
             scene.kubeconfig = tmp_path / "kubeconfig"
             scene.kubeconfig.write_text(yaml.safe_dump(document))
             scene.fleet.clusters = "names: [shop, liar]"
-            scene.fleet.extra = LIAR
+            scene.fleet.extra = "---\n" + fleet_texts.cluster("liar")
             run = await scene.apply(code=None)
     assert run.code not in (0, 1), run.stderr
     assert {status for status, _, _ in run.statuses} <= {"done", "noop"}, run.statuses

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from klutchctl.sandbox import state
 from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
+from tests.support.fleet_texts import cluster, control_plane, document
 from tests.support.worlds import fleet_of
 
 CP = Member("control-plane", Role.CONTROL_PLANE, 20003)
@@ -157,25 +158,9 @@ def test_a_newer_format_is_called_one():
         state.parse(b'{"version": 3}', source="/some/state.json", removal=REMOVAL)
 
 
-FLEET = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {name: acme}
-"""
-PLANE = """
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: eu}
-spec: {access: {kubeconfigContext: cp-eu}, mode: Direct}
-"""
-SHOP = """
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: shop}
-spec: {access: {kubeconfigContext: shop-1}, controlPlane: eu}
-"""
+FLEET = document("Fleet", "acme", "{}")
+PLANE = "---\n" + control_plane(at="cp-eu")
+SHOP = "---\n" + cluster(at="shop-1")
 
 
 def test_clusters_and_their_roles():
@@ -188,7 +173,7 @@ def test_clusters_and_their_roles():
 PROBLEMS = {
     "another way of access": (
         FLEET + PLANE.replace("kubeconfigContext: cp-eu", "inCluster: true"),
-        "fleet.yaml:9:18: eu is not reached by a kubeconfig context",
+        "fleet.yaml:8:18: eu is not reached by a kubeconfig context",
     ),
     "one context twice": (
         FLEET + PLANE + SHOP.replace("shop-1", "cp-eu"),
