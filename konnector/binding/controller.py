@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from konnector.binding import crd, decide, drain, release
@@ -124,7 +124,7 @@ class Bindings:
             self._held[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
         await self._sync(provider, live, seen)
         marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
-        marking = drain.decide(marked, now=self._now())
+        marking = drain.decide(marked, now=self._context.clock.now())
         said = decide.decide(seen)
         tasks = () if seen.stranger else (*marking.tasks, *said.tasks)
         await self._write(live, replace(said, tasks=tasks), provider)
@@ -147,7 +147,7 @@ class Bindings:
             look = await self._look(undeleted, self._judged(live), provider)
             await self._sync(provider, live, look)
             follows = decide.decide(look) if look.crd is not None else NOTHING
-        said = drain.decide(seen, now=self._now())
+        said = drain.decide(seen, now=self._context.clock.now())
         decision = replace(said, tasks=(*follows.tasks, *said.tasks))
         await self._write(live, decision, provider)
         return decision.again
@@ -158,9 +158,6 @@ class Bindings:
         return await release.look(
             self._context, self._home, self._view, live, provider, has_namesake=double
         )
-
-    def _now(self) -> datetime:
-        return self._context.clock.now()
 
     def _judged(self, live: Manifest) -> Judged:
         held = self.secrets.object(judge.place(live))
@@ -199,7 +196,7 @@ class Bindings:
             return _SOON  # the view is behind
         ghost = drain.let_go_plainly(last)
         seen = replace(await self._left(ghost, provider), told=True)
-        decision = drain.decide(seen, now=self._now())
+        decision = drain.decide(seen, now=self._context.clock.now())
         if drain.is_over(seen, decision):
             return None
         if seen.unsure and not self._is_patient(key, _RELEASE_TIMEOUT):

@@ -17,25 +17,8 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies, orphans
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
-from reconciler.core import field_set, keys, manifest, server_side_apply
-from reconciler.core.decision import (
-    NOTHING,
-    Apply,
-    Create,
-    Decision,
-    JsonPatch,
-    Note,
-    Patch,
-    Step,
-    Task,
-    deletion,
-    merge_diff,
-    modification,
-    preconditions_of,
-    unchanged,
-    unheld,
-    writes,
-)
+from reconciler.core import decision, field_set, keys, manifest, server_side_apply
+from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import ObjectKey
@@ -111,7 +94,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
     if not seen.claim_gone:
         return Read.CLAIM
     if orphan:
-        return writes(deletion(CONTROL_PLANE, pair.kind, copy))
+        return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
     return writes(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
 
 
@@ -119,7 +102,7 @@ def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
     """Make the claim first: a copy that is marked, and has none, is an orphan."""
     claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
     claim["metadata"] = {**manifest.get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
-    return writes(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
+    return writes(decision.Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
 
 
 def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
@@ -127,7 +110,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
     Without our finalizer it may be gone before we know what became of the copy: that is kept.
     """
-    copy, freed = seen.copy, unheld(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
+    copy, freed = seen.copy, decision.unheld(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
     if freed is None:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
@@ -137,7 +120,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
         return Decision(notes=(note,))
-    return writes(deletion(CONTROL_PLANE, pair.kind, copy))
+    return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
 
 
 def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
@@ -160,7 +143,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
     if owners := pair.owners:
         made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
-    made_there = Create(pair.kind, made, CONTROL_PLANE)
+    made_there = decision.Create(pair.kind, made, CONTROL_PLANE)
     held = _patch_claim(pair, claim, _finalizer(claim))
     return writes(*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
 
@@ -197,8 +180,10 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     """
     steps: list[Step] = []
     if before := _before_apply(pair, copy, wanted):
-        steps.append(JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
-    identity: dict[str, JSON] = {"name": manifest.name_of(copy), **preconditions_of(copy)}
+        steps.append(
+            decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before))
+        )
+    identity: dict[str, JSON] = {"name": manifest.name_of(copy), **decision.preconditions_of(copy)}
     if namespace := manifest.namespace_of(copy):
         identity["namespace"] = namespace
     if owners := pair.owners:
@@ -210,7 +195,7 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
         **wanted,
         "metadata": {**identity, **manifest.get_map(wanted, "metadata"), **left},
     }
-    return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
+    return (*steps, decision.Apply(pair.kind, body, CONTROL_PLANE))
 
 
 def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
@@ -224,7 +209,7 @@ def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Mani
             taken_over = []
     removed = server_side_apply.removals(copy, wanted, ours=ours, others=theirs)
     if removed and not taken_over:
-        taken_over = [unchanged(copy)]
+        taken_over = [decision.unchanged(copy)]
     return [*taken_over, *removed]
 
 
@@ -273,10 +258,10 @@ def _joining_notes(copy: Manifest) -> dict[str, JSON]:
     return released | orphans.unmarks(copy)
 
 
-def _joining(pair: Pair, copy: Manifest) -> Patch:
+def _joining(pair: Pair, copy: Manifest) -> decision.Patch:
     """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
     marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
-    return modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
+    return decision.modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
 
 
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
@@ -286,20 +271,22 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
     the patch states, so only the resourceVersion keeps it from a claim that was made again.
     """
     before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
-    change = merge_diff(before, after)
+    change = decision.merge_diff(before, after)
     if not change:
         return ()
-    body: Manifest = {"metadata": preconditions_of(claim), **change}
+    body: Manifest = {"metadata": decision.preconditions_of(claim), **change}
     ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
-    return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
+    return (decision.Patch(ref, body, subresource="status" if pair.has_status else ""),)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:
     """Return the patch of a claim's metadata; nothing where there is nothing to say."""
-    return (modification(APP_CLUSTER, pair.kind, claim, metadata=metadata),) if metadata else ()
+    if not metadata:
+        return ()
+    return (decision.modification(APP_CLUSTER, pair.kind, claim, metadata=metadata),)
 
 
 def _decision(*tasks: tuple[Step, ...]) -> Decision:
     """Return a decision of these tasks, none of which waits for another."""
-    found = tuple(Task(steps) for steps in tasks if steps)
+    found = tuple(decision.Task(steps) for steps in tasks if steps)
     return Decision(tasks=found) if found else NOTHING

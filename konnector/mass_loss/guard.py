@@ -7,22 +7,24 @@ deleted at once are hardly meant (T11).
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from konnector.claim import copies, orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide
 from konnector.mass_loss.decide import Confirmations, Held, Identity
 from reconciler.api import CLUSTER_BINDING
-from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.core.times import moment
 from reconciler.kube.cluster import Reader
-from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index, Store
+
+if TYPE_CHECKING:
+    from konnector.context import AgentContext
+    from konnector.informers import SpaceInformers
 
 _BOUND: Final = "bound"
 _LEAVING: Final = "leaving"
@@ -33,29 +35,24 @@ class Guardian:
 
     `changed` is called when there is something new to say in the ClusterBinding, `released` when
     what was held has to be looked at again, and `emptied(app namespace)` when one orphan less is
-    behind a mapping. `grace`: see `orphans.Terms`.
+    behind a mapping.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
-        app: Reader,
+        agent: "AgentContext",
         plane: Reader,
-        space: str,
+        views: "SpaceInformers",
         *,
-        mappings: Store,
-        cluster_bindings: ReadYourWrites,
         secrets: Callable[[], Iterable[Manifest]],
-        now: Callable[[], datetime],
-        metrics: Metrics,
         changed: Callable[[], None],
         released: Callable[[], None],
         emptied: Callable[[str], None],
-        grace: timedelta | None = None,
     ) -> None:
-        self._app, self._plane, self.space = app, plane, space
-        self._mappings, self._cluster_bindings = mappings, cluster_bindings
-        self._secrets, self.now, self.metrics, self.changed = secrets, now, metrics, changed
-        self._released, self.emptied, self._grace = released, emptied, grace
+        self._agent, self._plane, self._views, self.space = agent, plane, views, views.space
+        self.now, self.metrics = agent.clock.now, agent.metrics
+        self._secrets, self.changed = secrets, changed
+        self._released, self.emptied = released, emptied
         self.app_cluster_uid = ""
         self.space_uid = ""
         self._space_records = frozenset[str]()
@@ -63,8 +60,8 @@ class Guardian:
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
         self._kind_guards: dict[str, KindGuard] = {}
-        mappings.subscribe_keys(self._mapping_changed)
-        cluster_bindings.view.store.subscribe_keys(self._cluster_binding_changed)
+        views.mappings.subscribe_keys(self._mapping_changed)
+        views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)
 
     async def look(self) -> None:
         """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
@@ -87,8 +84,8 @@ class Guardian:
 
     async def look_at_app_cluster(self) -> None:
         """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""
-        ref = Ref(self._app.name, NAMESPACE, "", names.KUBE_SYSTEM)
-        system = await self._app.get(ref, metadata_only=True)
+        ref = Ref(self._agent.app.name, NAMESPACE, "", names.KUBE_SYSTEM)
+        system = await self._agent.app.get(ref, metadata_only=True)
         before, self.app_cluster_uid = self.app_cluster_uid, manifest.uid_of(system or {})
         if before != self.app_cluster_uid:
             self._released()
@@ -101,7 +98,7 @@ class Guardian:
         ref = Ref(self._plane.name, CLUSTER_BINDING, self.space, names.CLUSTER_BINDING)
         live = await self._plane.get(ref)
         if live is not None:
-            self._cluster_bindings.wrote(live)
+            self._views.recent_cluster_bindings.wrote(live)
             self._cluster_binding_changed(ObjectKey(self.space, names.CLUSTER_BINDING))
 
     @property
@@ -137,7 +134,7 @@ class Guardian:
 
     def terms(self, resource: str) -> Terms:
         """Return on what terms orphans of a resource go."""
-        return Terms(resource, self._confirmation or Confirmation(), self._grace)
+        return Terms(resource, self._confirmation or Confirmation(), self._agent.orphan_grace)
 
     def kind_guard(self, resource: str) -> "KindGuard":
         """Return what is held of one resource, which all that sync it share."""
@@ -175,7 +172,7 @@ class Guardian:
 
     def _recorded_app_clusters(self) -> frozenset[str]:
         if self._recorded is None:
-            self._recorded = decide.recorded(self._mappings.all(), keys.APP_CLUSTER_UID)
+            self._recorded = decide.recorded(self._views.mappings.all(), keys.APP_CLUSTER_UID)
         return self._recorded | self._space_records
 
     def _mapping_changed(self, key: ObjectKey) -> None:
@@ -183,7 +180,7 @@ class Guardian:
         self._recorded = None
 
     def _cluster_binding_changed(self, key: ObjectKey) -> None:
-        live = self._cluster_bindings.get(*key)
+        live = self._views.recent_cluster_bindings.get(*key)
         notes = {} if live is None else manifest.annotations_of(live)
         before = self._confirmed, self._confirmation
         self._confirmed = decide.confirmations_of(live)

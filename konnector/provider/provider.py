@@ -44,18 +44,13 @@ class Provider(TaskSupervisor):
         self._heartbeat: str | None = None
         self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
         self.guardian = Guardian(
-            context.app,
+            context,
             plane,
-            space,
-            mappings=self.views.mappings,
-            cluster_bindings=self.views.recent_cluster_bindings,
+            self.views,
             secrets=lambda: filter(None, around.targets().values()),
-            now=context.clock.now,
-            metrics=context.metrics,
             changed=self.beat,
             released=self._look_at_everything,
             emptied=self.look_at_namespace,
-            grace=context.orphan_grace,
         )
         self._reach = Reach(plane, space, now=context.clock.now, changed=lambda: around.changed(""))
         self.serving: Serving | None = None  # until the space was read

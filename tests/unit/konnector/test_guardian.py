@@ -1,6 +1,7 @@
 """What a guardian knows of its clusters, and what it notes place by place."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ class Seen:
     """A view without a cluster, and what was written to it."""
 
     def __init__(self, store):
-        self.view, self.store = self, store
+        self.store = store
 
     def get(self, namespace, name):
         return self.store.get(namespace, name)
@@ -63,11 +64,19 @@ class World:
         self.mappings.put(live_like(mapping("dev"), **marks(APP_CLUSTER_UID="app")))
         self.bindings.put(cluster_binding())
         self.metrics = Metrics()
-        view: Any = Seen(self.bindings)
+        clock = SimpleNamespace(now=lambda: self.now)
+        agent: Any = SimpleNamespace(
+            app=self.app, clock=clock, metrics=self.metrics, orphan_grace=None
+        )
+        views: Any = SimpleNamespace(
+            space=SPACE,
+            mappings=self.mappings,
+            cluster_bindings=self.bindings,
+            recent_cluster_bindings=Seen(self.bindings),
+        )
         self.guardian = Guardian(
-            self.app, self.plane, SPACE, mappings=self.mappings, cluster_bindings=view,
-            secrets=lambda: self.secrets, now=lambda: self.now, metrics=self.metrics,
-            changed=self.beat, released=self.release, emptied=self.emptied.append,
+            agent, self.plane, views, secrets=lambda: self.secrets, changed=self.beat,
+            released=self.release, emptied=self.emptied.append,
         )  # fmt: skip
 
     def beat(self):
