@@ -4,9 +4,11 @@ A former tenant's cluster, wiped of all that we left there, is to the API what a
 the uid that the space notes, and not the space's token.
 """
 
+import json
 from dataclasses import dataclass
 
 import pytest
+import yaml
 
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, labels_of, resource_version_of, uid_of
@@ -22,13 +24,13 @@ apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Cluster
 metadata: {{name: store}}
 spec:
-  access: {{kubeconfigContext: app-1}}
+  access: {{kubeconfigContext: {context}}}
   controlPlane: eu
 {more}"""
 _BINDING = """---
 apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Binding
-metadata: {{name: orders-db}}
+metadata: {{name: store-db}}
 spec:
   resources: [{{group: {group}, resource: databases}}]
   clusters: {{names: [store]}}
@@ -40,11 +42,15 @@ class Renamed(Fleet):
     """The files after the former tenant's document went, and that of the liar came."""
 
     more: str | None = None
+    beside: bool = False  # the tenant's document stays
+    context: str = "app-1"
 
     def write(self) -> None:
         if self.more is not None:
-            self.listed = False
-            self.extra = _LIAR.format(more=self.more) + _BINDING.format(group=self.group)
+            self.listed = self.beside
+            self.extra = _LIAR.format(more=self.more, context=self.context) + _BINDING.format(
+                group=self.group
+            )
         super().write()
 
 
@@ -87,6 +93,16 @@ async def held(scene):
     }
 
 
+def with_context(kubeconfig, of, folder, *, name):
+    """Return a kubeconfig with one more context, which leads where another does."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    leads = next(one["context"] for one in document["contexts"] if one["name"] == of)
+    document["contexts"].append({"name": name, "context": leads})
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(document))
+    return file
+
+
 def written(marks):
     return [w for audit, mark in marks for w in audit.writes_since(mark) if w.agent == "klutchctl"]
 
@@ -119,3 +135,15 @@ async def test_a_line_in_the_files_gives_it(scene, word):
     assert labels_of(live)[keys.CLUSTER] == "store"
     assert keys.RELEASED not in annotations_of(live)
     assert uid_of(await scene.at(scene.home)) == before
+
+
+async def test_a_cluster_with_the_uid_of_another_holds_up_nobody_else(scene):
+    """T14: the tenant's cluster, which has a space, goes on beside the liar."""
+    scene.kubeconfig = with_context(scene.kubeconfig, "app-1", scene.fleet.folder, name="liar")
+    scene.fleet.beside, scene.fleet.context, scene.fleet.more = True, "liar", ""
+    scene.fleet.policy = "Delete"
+    run = await scene.apply(code=6)
+    assert {"done"} == {status for status, _, _ in run.statuses}, run.statuses
+    plan = await scene.klutchctl("plan", str(scene.fleet.folder), "-o", "json")
+    blocked = {one["cluster"] for one in plan.report["changes"] if one["action"] == "blocked"}
+    assert blocked == {"store"}
