@@ -325,6 +325,22 @@ SHARED: Final = (
     ),
 )
 BACKEND: Final = (
+    Mutation(
+        "release-deletes",
+        "bind",
+        r"if _deletes\(seen\) else _rest",
+        "if True else _rest",
+        "an AppClusterBinding that is deleted takes the data along",
+        ("tests/model/test_deletion_drills.py",),
+    ),
+    Mutation(
+        "force-is-ignored",
+        "bind",
+        r"return .*\(keys\.FORCE_CLEANUP\) == \"true\"",
+        "return False",
+        "what a dead konnector holds is held for ever",
+        ("tests/model/test_deletion_drills.py",),
+    ),
     _guard(
         "taken-space-is-cleaned",
         "bind",
@@ -633,6 +649,13 @@ KERNEL: Final = (
         '_rule(group, [plural], ("get", "list")) for group',
         "a take-over changes the rights that the original gave to a space",
         ("tests/model/test_captures.py",),
+    ),
+    _guard(
+        "status-anew",
+        "reconciler/core",
+        r"covers\(get_map\(live, \"status\"\), status\)",
+        "a status is written although it says all of that",
+        "tests/model/test_konnector_binding_writes.py",
     ),
     Mutation(
         "fields-of-half-a-decision",

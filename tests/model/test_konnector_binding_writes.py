@@ -1,4 +1,4 @@
-"""What a konnector writes about a binding, one by one, as the API servers' audit logs have it.
+"""What a konnector writes about a binding, one by one, as audit logs have it.
 
 protocol-konnector.md G 14 to 18, 20, 24: each change is one PATCH to where the binding is, and
 no change is none.
