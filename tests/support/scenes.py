@@ -9,10 +9,10 @@ from reconciler.core.refs import Kind
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.prune_units import PRUNING
+from tests.support import fleet_texts
 from tests.support.worlds import ADDRESS, POSTGRES, World, fleet_of, offering
 
 SEARCH = "searches.anynines.com"
-V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 GONE = "2026-11-21T00:00:00Z"
 PLANE = "control-plane/eu"
 DIRECT, ACB = MODES = ("Direct", "AppClusterBinding")
@@ -22,26 +22,24 @@ HELD = {Action.BLOCKED, Action.UNKNOWN, Action.NOOP}
 
 def fleet_head(prune: str = "allowEmpty: true", name: str = "acme") -> str:
     budget = f"prune: {{maxDeletes: 100, maxDeletePercent: 100, {prune}}}"
-    spec = f"{{policies: {{default: Allow}}, {budget}}}"
-    return f"{V1}kind: Fleet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    return fleet_texts.document("Fleet", name, f"{{policies: {{default: Allow}}, {budget}}}")
 
 
 def plane(name: str = "eu", mode: str = DIRECT) -> str:
-    spec = f"{{access: {{kubeconfigContext: {name}}}, mode: {mode}}}"
-    return f"---\n{V1}kind: ControlPlane\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    return "---\n" + fleet_texts.control_plane(name, more=f", mode: {mode}")
 
 
 def cluster(name: str = "shop", at: str = "eu", more: str = "") -> str:
-    access = f"access: {{kubeconfigContext: {name}}}, controlPlane: {at}{more}"
-    return f"---\n{V1}kind: Cluster\nmetadata: {{name: {name}}}\nspec: {{{access}}}\n"
+    return "---\n" + fleet_texts.cluster(name, plane=at, more=more)
 
 
 def binding(
     plural: str = "postgresqlinstances", clusters: str = "shop", more: str = "", name: str = ""
 ) -> str:
-    spec = f"resources: [{{group: anynines.com, resource: {plural}}}]"
-    spec += f", clusters: {{names: [{clusters}]}}{more}"
-    return f"---\n{V1}kind: Binding\nmetadata: {{name: {name or plural}}}\nspec: {{{spec}}}\n"
+    group = "anynines.com"
+    return "---\n" + fleet_texts.binding(
+        name or plural, group=group, plural=plural, clusters=clusters, more=more
+    )
 
 
 def fleet(*documents: str, **head: str) -> Fleet:

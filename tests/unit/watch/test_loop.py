@@ -16,31 +16,30 @@ from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Terms, Trigger
 from reconciler.watch.loop import Clock, Metrics, Signs, Watch, ailment, result_of
 from tests.support import fleets
+from tests.support.fleet_texts import document, one_file
 from tests.support.reports import report
 
-DOCUMENTS = "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: "
-PLANE = (
-    f"---\n{DOCUMENTS}ControlPlane\nmetadata: {{name: eu}}\nspec: {{access: {{inCluster: true}}}}\n"
-)
+PLANE = document("ControlPlane", "eu", "{access: {inCluster: true}}")
 
 
-def tree(*clusters, labels=""):
-    text = f"{DOCUMENTS}Fleet\nmetadata: {{name: acme}}\nspec: {{}}\n{PLANE}"
-    for name in clusters:
-        text += (
-            f"---\n{DOCUMENTS}Cluster\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
-            f"spec: {{access: {{kubeconfigContext: {name}}}, controlPlane: eu}}\n"
-        )
+def member(name, labels=""):
+    spec = f"{{access: {{kubeconfigContext: {name}}}, controlPlane: eu}}"
+    return document("Cluster", name, spec, labels=f"{{{labels}}}")
+
+
+def tree(*clusters):
+    text = one_file(document("Fleet", "acme", "{}"), PLANE, *map(member, clusters))
     return Snapshot({"fleet.yaml": text.encode()}, "", "fleet.yaml")
 
 
 def several(labels):
     """Return a repository of two clusters, each in its file."""
-    first = f"{DOCUMENTS}Fleet\nmetadata: {{name: acme}}\nspec: {{include: ['*/*.yaml']}}\n{PLANE}"
-    files = {"fleet.yaml": first.encode()}
-    for name, given in (("cafe", "a: z"), ("shop", labels)):
-        text = tree(name, labels=given).files["fleet.yaml"].rpartition(b"---\n")[2]
-        files[f"clusters/{name}.yaml"] = text
+    first = one_file(document("Fleet", "acme", "{include: ['*/*.yaml']}"), PLANE)
+    files = {
+        "fleet.yaml": first.encode(),
+        "clusters/cafe.yaml": member("cafe", "a: z").encode(),
+        "clusters/shop.yaml": member("shop", labels).encode(),
+    }
     return Snapshot(files, "", "fleet.yaml")
 
 
