@@ -18,8 +18,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import h11
@@ -28,7 +27,7 @@ from reconciler.kube.connection import ClientCertificate, Connection, NoCredenti
 from reconciler.kube.transport import ssl_context
 from tests.support.cues import AFTER, BEFORE, Cue, Rule, Rules
 from tests.support.http_faults import Body, Effect, Point, Reply, Request
-from tests.support.listener import How, Listener, hang_up, let_go
+from tests.support.listener import How, Proxy, hang_up, let_go
 
 _CHUNK = 65536
 
@@ -52,7 +51,7 @@ def serving_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-class FaultProxy:
+class FaultProxy(Proxy):
     """Stands before `upstream`; serves plain HTTP without `tls`.
 
     A client certificate in `upstream` is presented to the server for all clients. Otherwise
@@ -61,7 +60,7 @@ class FaultProxy:
 
     def __init__(self, upstream: Connection, *, tls: ssl.SSLContext | None = None) -> None:
         self._upstream, self._scheme = upstream, "http" if tls is None else "https"
-        self._listener = Listener(self._serve, tls=tls)
+        super().__init__(self._serve, tls=tls)
         self._upstream_tls = _client_tls(upstream)
         self._sessions: set[_Session] = set()
         self._numbers = itertools.count(1)
@@ -70,18 +69,6 @@ class FaultProxy:
         # Octets of bodies by path: what clients sent, and what came from the server.
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
-
-    async def __aenter__(self) -> Self:
-        await self.accept()
-        return self
-
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _value: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self._listener.close()
 
     @property
     def url(self) -> str:
@@ -97,11 +84,6 @@ class FaultProxy:
             server=self.url,
             credential=NoCredential() if presented else self._upstream.credential,
         )
-
-    @property
-    def connections(self) -> int:
-        """How many connections were ever accepted."""
-        return self._listener.accepted
 
     @property
     def is_left(self) -> bool:
@@ -120,18 +102,6 @@ class FaultProxy:
         for session in self._sessions:
             if session.idle:
                 session.cut(how)
-
-    def cut(self, how: How = "rst") -> None:
-        """End all connections now."""
-        self._listener.cut(how)
-
-    def refuse(self) -> None:
-        """Refuse new connections."""
-        self._listener.refuse()
-
-    async def accept(self) -> None:
-        """Take connections again, on the same port."""
-        await self._listener.accept()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session = _Session(self, reader, writer, number=next(self._numbers))

@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any, Final, Self
 
 from reconciler import api
@@ -68,12 +67,7 @@ class Konnector:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     async def ask(self, question: Question) -> int:

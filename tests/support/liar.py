@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -136,19 +136,6 @@ def lying(lie: str, folder: Path) -> Iterator[str]:
             yield f"https://127.0.0.1:{int(process.stdout.readline())}"
         finally:
             process.kill()
-
-
-def kubeconfig(url: str, context: str) -> dict[str, Any]:
-    """Return a kubeconfig with one context, which leads to the liar."""
-    cluster = {"server": url, "insecure-skip-tls-verify": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": context, "cluster": cluster}],
-        "users": [{"name": context, "user": {"token": "t"}}],
-        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
-        "current-context": context,
-    }
 
 
 if __name__ == "__main__":

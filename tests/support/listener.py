@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 How: TypeAlias = Literal["fin", "rst"]
 Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -127,3 +127,34 @@ class Listener:
         self._open.pop(task).transport.abort()  # a task cancelled before its first step did not
         if not task.cancelled() and (defect := task.exception()):
             self._defects.append(defect)
+
+
+class Proxy:
+    """What stands before a server: a listener for as long as the block lasts."""
+
+    def __init__(self, serve: Serve, *, tls: ssl.SSLContext | None = None) -> None:
+        self._listener = Listener(serve, tls=tls)
+
+    async def __aenter__(self) -> Self:
+        await self.accept()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._listener.close()
+
+    @property
+    def connections(self) -> int:
+        """How many connections were ever accepted."""
+        return self._listener.accepted
+
+    def cut(self, how: How = "rst") -> None:
+        """End all connections now."""
+        self._listener.cut(how)
+
+    def refuse(self) -> None:
+        """Refuse new connections."""
+        self._listener.refuse()
+
+    async def accept(self) -> None:
+        """Take connections again, on the same port."""
+        await self._listener.accept()

@@ -45,17 +45,20 @@ def b64(text: str) -> str:
 
 
 def kubeconfig(namespace: str, token: str = TOKEN) -> str:
-    place = {"cluster": "c", "user": "u", "namespace": namespace}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": "https://cp.example:6443/"}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "x", "context": place}],
-            "current-context": "x",
-        }
-    )
+    cluster = {"server": "https://cp.example:6443/"}
+    return yaml.safe_dump(document("x", cluster, {"token": token}, namespace=namespace))
+
+
+def document(name: str, cluster: Any, user: Any, **more: str) -> dict[str, Any]:
+    """Return a kubeconfig with one context; `more` is about that."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, **more}}],
+        "current-context": name,
+    }
 
 
 @dataclass
@@ -95,16 +98,8 @@ def context(live: LiveCluster, name: str, **changes: Any) -> bytes:
     of = {entry["name"]: entry["context"] for entry in document["contexts"]}[live.context]
     cluster = next(e["cluster"] for e in document["clusters"] if e["name"] == of["cluster"])
     user = next(e["user"] for e in document["users"] if e["name"] == of["user"])
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": cluster | changes.get("cluster", {})}],
-            "users": [{"name": name, "user": changes.get("user", user)}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-            "current-context": name,
-        }
-    ).encode()
+    cluster, user = cluster | changes.get("cluster", {}), changes.get("user", user)
+    return yaml.safe_dump(document(name, cluster, user)).encode()
 
 
 async def seen_by(

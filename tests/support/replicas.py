@@ -1,31 +1,27 @@
 """A program as processes, each a user of its own of one cluster: `klutch-bind`, or `konnector`."""
 
 import asyncio
-import base64
 import json
 import signal
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED
 from reconciler.core import names, refs
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import Ref
-from reconciler.kube.connection import Connection
 from tests.support import removal
 from tests.support.accounts import administrator, may_read, token_of, with_token
 from tests.support.backend import USUAL
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
+from tests.support.observing import context
+from tests.support.watching import fetch
 
 MANAGER: Final = "tests"
 BACKEND: Final = (
@@ -60,7 +56,7 @@ class Replica:
         """Return status and text of a page."""
         told = _METRICS if path == "/metrics" else _PROBES
         address = await eventually(lambda: self._address(told))
-        return await asyncio.to_thread(_page, f"{address}{path}")
+        return await asyncio.to_thread(fetch, f"{address}{path}")
 
     async def leads(self) -> bool:
         _, text = await self.ask("/metrics")
@@ -146,7 +142,7 @@ class Replicas:
         token, way = await token_of(cluster, namespace, name), self.plane.connection
         await eventually(lambda: may_read(with_token(way, token)))
         path = self.folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(_document(way, token)))
+        path.write_bytes(context(self.plane, "plane", user={"token": token}))
         return path
 
 
@@ -165,29 +161,3 @@ async def replicas(
         for number in range(len(made.started)):
             ref = Ref(plane.name, refs.CLUSTER_ROLE_BINDING, "", f"{namespace}-replica-{number}")
             await removal.remove(plane.cluster, ref)
-
-
-def _document(way: Connection, token: str) -> dict[str, Any]:
-    ca = base64.b64encode((way.ca or "").encode()).decode()
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "plane",
-        "contexts": [{"name": "plane", "context": {"cluster": "plane", "user": "replica"}}],
-        "clusters": [
-            {
-                "name": "plane",
-                "cluster": {"server": way.server, "certificate-authority-data": ca},
-            }
-        ],
-        "users": [{"name": "replica", "user": {"token": token}}],
-    }
-
-
-def _page(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()

@@ -2,11 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from tests.support.listener import How, Listener, hang_up, let_go
+from tests.support.listener import Proxy, hang_up, let_go
 
 _CHUNK = 65536
 
@@ -30,36 +29,19 @@ CLEAR = Flow()
 STALLED = Flow(limit=0)
 
 
-class TcpProxy:
+class TcpProxy(Proxy):
     """`async with TcpProxy("https://127.0.0.1:6443") as line:` then talk to `line.url`."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream)
-        self._listener = Listener(self._serve)
+        super().__init__(self._serve)
         self._flows: dict[Direction, Flow] = {"up": CLEAR, "down": CLEAR}
         self._changed = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        await self.accept()
-        return self
-
-    async def __aexit__(
-        self,
-        _type: type[BaseException] | None,
-        _value: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        await self._listener.close()
 
     @property
     def url(self) -> str:
         """The upstream URL with our address."""
         return self._upstream._replace(netloc=f"127.0.0.1:{self._listener.port}").geturl()
-
-    @property
-    def connections(self) -> int:
-        """How many connections were ever accepted."""
-        return self._listener.accepted
 
     def let(self, *, up: Flow | None = None, down: Flow | None = None) -> None:
         """Change what befalls requests (`up`) and answers (`down`), open connections included.
@@ -69,18 +51,6 @@ class TcpProxy:
         self._flows = {"up": up or self._flows["up"], "down": down or self._flows["down"]}
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def cut(self, how: How = "rst") -> None:
-        """End all connections now."""
-        self._listener.cut(how)
-
-    def refuse(self) -> None:
-        """Refuse new connections."""
-        self._listener.refuse()
-
-    async def accept(self) -> None:
-        """Take connections again, on the same port."""
-        await self._listener.accept()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = self._upstream.hostname, self._upstream.port
