@@ -160,7 +160,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     def compare(text: str, name: str) -> None:
         file = request.path.parent / "expected" / name
         if update:
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(text.encode())
         assert file.is_file(), f"{name} is new: run pytest {request.path} --update-golden"
         assert text == file.read_bytes().decode(), f"{name} differs"

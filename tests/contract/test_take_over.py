@@ -1,7 +1,7 @@
 """Take-over: what a plan says of installations that the original made (mapping.md 0, 2 to 9).
 
 Each is a capture that is made again in real clusters, with the fleet that an operator would write
-to take it over.
+to take it over. What other fleets, and changes by hand, lead to: tests/model/test_captures.py.
 """
 
 import base64
@@ -15,7 +15,7 @@ import yaml
 from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.manifest import covers, drop, get_int, get_map, get_maps, get_text
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.refs import SECRET, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, Token
@@ -23,7 +23,7 @@ from tests.support import captures
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER
 from tests.support.clusters import LiveCluster
 from tests.support.role_holders import operator
-from tests.support.take_overs import Scene, change_of, fields, guards, lines
+from tests.support.take_overs import Scene, fields, lines
 
 Test: TypeAlias = Callable[..., Any]
 BIND: Final = names.KLUTCH_NAMESPACE
@@ -199,56 +199,6 @@ async def test_a_plan_writes_nothing_and_is_the_same_from_a_snapshot(scene):
     assert scene.writes_since(marks) == []
 
 
-@every(BROKEN)
-async def test_a_binding_that_leads_nobody_knows_where_gets_no_second_space(scene):
-    plan = scene.plan()
-    assert guards(plan) == ["unreadable-kubeconfig"]
-    assert {change["action"] for change in plan["changes"]} == {"blocked"}
-    (held,) = plan["held"]
-    assert "its Secret klutch-bind/kubeconfig-a holds no kubeconfig" in held["message"]
-    repaired = scene.ref(CONTROL_PLANE, SECRET, "cluster-space/kubeconfig")
-    good = await scene.installation.live(repaired).cluster.get(repaired)
-    assert good is not None
-    broken = scene.ref(APP_CLUSTER, SECRET, f"{BIND}/kubeconfig-a")
-    async with scene.installation.altered(broken, {"data": good["data"]}):
-        assert f"adopt shop: APIServiceBinding klutch-bind/{DATABASES}" in lines(scene.plan())
-    async with scene.installation.without(broken):
-        (held,) = scene.plan()["held"]
-        assert "its Secret klutch-bind/kubeconfig-a does not exist" in held["message"]
-
-
-@every(DEFAULT_MODE)
-async def test_what_the_files_do_not_name_is_named_and_left_alone(scene):
-    plan = scene.plan(fleet=without_binding(scene.text, "jobs"))
-    assert lines(plan) == [line for line in LINES[DEFAULT_MODE] if QUEUES not in line]
-    assert plan["warnings"] == [f"shop: unmanaged, and left alone: {QUEUES}"]
-
-
-@every(DEFAULT_MODE)
-async def test_a_drift_from_before_is_a_line_of_its_own(scene):
-    bound = scene.ref(APP_CLUSTER, api.API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
-    async with scene.installation.altered(bound, {"spec": {"permissionClaims": None}}):
-        plan = scene.plan()
-    assert lines(plan) == LINES[DEFAULT_MODE]
-    assert "/spec/permissionClaims" in fields(plan)
-    assert [claim["claim"] for claim in plan["widened"]] == ["configmaps", "secrets"]
-
-
-@every(CONTROL_PLANE_MODE)
-async def test_a_unit_that_the_app_cluster_binding_does_not_list_is_added_to_it(scene):
-    fleet = scene.text.replace("resource: databases", "resource: queues").partition("  claims:")[0]
-    plan = scene.plan(fleet=fleet + "  claims: []\n")
-    space = "klutch-bind-team-a-shop"
-    assert lines(plan) == [
-        *LINES[CONTROL_PLANE_MODE],
-        f"create control-plane/eu: APIServiceBinding {space}/{QUEUES}",
-    ]
-    update = change_of(plan, "update", api.APP_CLUSTER_BINDING)
-    listed = [one["resource"] for one in update["after"]["spec"]["apiExports"]]
-    assert listed == ["databases", "queues"]
-    assert f"shop: unmanaged, and left alone: {DATABASES}" in plan["warnings"]
-
-
 @taken_over(*LINES)
 async def test_a_take_over_changes_no_object_and_needs_no_second_run(scene):
     assert {one["status"] for one in scene.applied["outcomes"]} == {"done"}
@@ -257,155 +207,3 @@ async def test_a_take_over_changes_no_object_and_needs_no_second_run(scene):
     marks = scene.marks()
     assert scene.apply()["outcomes"] == []
     assert scene.writes_since(marks) == []
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_moved_file_changes_nothing(scene):
-    documents = scene.text.split("---\n")
-    head, bindings = "---\n".join(documents[:-2]), "---\n".join(documents[-2:])
-    included = head.replace("spec: {}", "spec: {include: [elsewhere.yaml]}", 1)
-    assert lines(scene.plan(fleet=included, elsewhere=bindings)) == []
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_renamed_binding_is_a_change_of_labels(scene):
-    plan = scene.plan(fleet=scene.text.replace("name: jobs", "name: tasks"))
-    assert lines(plan) == [f"update shop: APIServiceBinding {BIND}/{QUEUES}"]
-    assert fields(plan) == {"/metadata/labels/klutchctl.dev~1binding"}
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_renamed_cluster_keeps_what_it_has(scene):
-    text = scene.text.replace("metadata: {name: shop}", "metadata: {name: store}")
-    plan = scene.plan(fleet=text.replace("names: [shop]", "names: [store]"))
-    assert lines(plan) == [
-        f"update control-plane/eu: Namespace {SPACE}",
-        f"update control-plane/eu: ServiceAccount {SPACE}/klutch-binder",
-        f"update control-plane/eu: Secret {SPACE}/klutch-binder",
-        f"update control-plane/eu: ClusterBinding {SPACE}/cluster",
-        f"update store: APIServiceBinding {BIND}/{DATABASES}",
-        f"update store: APIServiceBinding {BIND}/{QUEUES}",
-    ]
-    assert fields(plan) == {"/metadata/labels/klutchctl.dev~1cluster"}
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_removed_binding_is_released(scene):
-    plan = scene.plan(fleet=without_binding(scene.text, "jobs"))
-    assert lines(plan) == [f"release shop: APIServiceBinding {BIND}/{QUEUES}"]
-    assert plan["held"] == []
-    assert plan["warnings"] == [
-        f"shop/{QUEUES}: its released copies stay beside those of other units; the original "
-        "konnector and backend delete them with their app namespace"
-    ]
-    (release,) = [change for change in plan["changes"] if change["action"] == "release"]
-    assert "0 instances stay" in release["reason"]
-    assert [(step["verb"], step["ref"]["kind"]) for step in release["steps"]] == [
-        ("remember", "Namespace"),
-        ("set-deletion-policy", "APIServiceBinding"),
-        ("delete-orphaning", "APIServiceBinding"),
-        ("await-stop", "APIServiceExport"),
-        ("delete", "APIServiceExportRequest"),
-        ("delete", "APIServiceExport"),
-        ("release-copies", QUEUES),
-        ("free-instances", QUEUES),
-        ("forget", "Namespace"),
-    ]
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_drift_by_hand_is_repaired(scene):
-    bound = scene.ref(APP_CLUSTER, api.API_SERVICE_BINDING, f"{BIND}/{DATABASES}")
-    claims = scene.before[bound].content["spec"]["permissionClaims"]
-    narrow = [claim | {"selector": {"owner": "Provider", "names": ["a"]}} for claim in claims[:1]]
-    async with scene.installation.altered(bound, {"spec": {"permissionClaims": narrow}}):
-        plan = scene.plan()
-    assert lines(plan) == [f"update shop: APIServiceBinding {BIND}/{DATABASES}"]
-    assert all(path.startswith("/spec/permissionClaims") for path in fields(plan))
-    widened = [(one["claim"], one["before"], one["after"]) for one in plan["widened"]]
-    assert widened == [
-        ("configmaps", "nothing", "names [backup-settings]"),
-        ("secrets", "names [a]", "all"),
-    ]
-    assert lines(scene.plan()) == []
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_claim_narrowed_in_the_files_is_an_update_that_widens_nothing(scene):
-    plan = scene.plan(fleet=scene.text.replace('names: ["*"]', "names: [orders-creds]"))
-    assert lines(plan) == [f"update shop: APIServiceBinding {BIND}/{DATABASES}"]
-    assert plan["widened"] == []
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_claim_wider_than_offered_blocks_its_unit(scene):
-    plan = scene.plan(fleet=scene.text.replace("names: [backup-settings]", 'names: ["*"]'))
-    assert lines(plan) == [f"blocked shop: APIServiceBinding {BIND}/{DATABASES}"]
-    (reason,) = [one["reason"] for one in plan["changes"] if one["action"] == "blocked"]
-    assert "reaches further than the control plane offers" in reason
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_request_that_was_pruned_away_is_not_missed(scene):
-    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
-    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
-    async with scene.installation.without(request):
-        assert lines(scene.plan()) == []
-        async with scene.installation.without(export):
-            plan = scene.plan()
-    asked = f"control-plane/eu: APIServiceExportRequest {SPACE}/{QUEUES}"
-    assert lines(plan) == [f"create {asked}"]
-
-
-@taken_over(DEFAULT_MODE)
-@pytest.mark.parametrize(
-    ("phase", "line"), [("Failed", "replace"), ("Succeeded", "replace"), ("Pending", "")]
-)
-async def test_a_request_without_an_export_is_made_again_once_it_has_ended(scene, phase, line):
-    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{QUEUES}")
-    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{QUEUES}")
-    status = {"status": {"phase": phase, "terminalMessage": "no luck"}}
-    async with scene.installation.altered(request, status, subresource="status"):
-        assert lines(scene.plan()) == [], "the export is there"
-        async with scene.installation.without(export):
-            plan = scene.plan()
-    asked = f"control-plane/eu: APIServiceExportRequest {SPACE}/{QUEUES}"
-    assert lines(plan) == ([f"{line} {asked}"] if line else [])
-    assert plan["held"] == []
-    steps = [step["verb"] for change in plan["changes"] for step in change.get("steps", ())]
-    assert steps == (["delete", "create"] if line else [])
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_request_of_what_is_in_use_is_not_replaced(scene):
-    request = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT_REQUEST, f"{SPACE}/{DATABASES}")
-    export = scene.ref(CONTROL_PLANE, api.API_SERVICE_EXPORT, f"{SPACE}/{DATABASES}")
-    failed = {"status": {"phase": "Failed"}}
-    async with (
-        scene.installation.altered(request, failed, subresource="status"),
-        scene.installation.without(export),
-    ):
-        plan = scene.plan()
-    asked = f"control-plane/eu: APIServiceExportRequest {SPACE}/{DATABASES}"
-    assert lines(plan) == [f"replace {asked}"]
-    (held,) = plan["held"]
-    assert held["guard"] == "in-use"
-    assert "1 instances exist" in held["message"]
-
-
-@taken_over(DEFAULT_MODE)
-async def test_a_space_of_another_app_cluster_blocks_everything(scene):
-    space = scene.ref(CONTROL_PLANE, NAMESPACE, SPACE)
-    other = {"metadata": {"annotations": {keys.APP_CLUSTER_UID: "another"}}}
-    async with scene.installation.altered(space, other):
-        plan = scene.plan()
-    assert guards(plan) == ["identity"]
-    assert {change["action"] for change in plan["changes"]} == {"blocked"}
-
-
-def without_binding(fleet: str, name: str) -> str:
-    """Return a fleet without one of its Bindings."""
-    documents = fleet.split("---\n")
-    kept = [one for one in documents if f"kind: Binding\nmetadata: {{name: {name}}}" not in one]
-    assert len(kept) == len(documents) - 1
-    return "---\n".join(kept)

@@ -6,18 +6,32 @@ What is not there is as ours would have made it, for both mend whatever differs.
 
 import contextlib
 import re
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
 
+from klutchctl.render import plan_formats
 from reconciler import api
-from reconciler.core import names
+from reconciler.core import keys, names
 from reconciler.core.decision import merge_diff
-from reconciler.core.manifest import get_maps, get_text, name_of, namespace_of
-from reconciler.core.refs import CLUSTER_ROLE, SECRET, Ref
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    drop,
+    get_maps,
+    get_text,
+    name_of,
+    namespace_of,
+    put,
+)
+from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Kind, Ref
 from tests.support import captures, removal
+from tests.support.apply_runs import Runs
 from tests.support.backend import USUAL, backend
 from tests.support.capture_files import REGION
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER, Installation
@@ -39,7 +53,8 @@ _TOLD: Final = ("status", "severity", "reason", "message")
 _MASKED: Final = {
     UID: "<uid>",
     TIME: "<time>",
-    re.compile(r":1:\d+(?=: not UTF-8 text)"): "",  # in what is made up anew
+    re.compile(r"(?<=an invalid kubeconfig: )[^'\n]*"): "<why>",  # it is made up anew
+    re.compile(r"(?<= plan )[0-9a-f]{7}$", re.MULTILINE): "<id>",
     re.compile(r"(?<=konnectorVersion: )\S+"): "<version>",
 }
 _NOT_SHOWN: Final = ("resourceVersion", "managedFields", "uid", "creationTimestamp")
@@ -84,10 +99,8 @@ class Account:
             "made": sorted(self._made()),
             "changed": {str(name): change for name, change in changes.items() if change},
         }
-        text = yaml.safe_dump(told, width=100, allow_unicode=True)
-        for pattern, stands_for in _MASKED.items():
-            text = pattern.sub(stands_for, text)
-        return text
+        text = yaml.safe_dump(told, width=10_000, allow_unicode=True)
+        return masked(text)
 
     def _made(self) -> list[str]:
         return [
@@ -110,18 +123,26 @@ class Account:
         return found
 
 
+def masked(text: str) -> str:
+    for pattern, stands_for in _MASKED.items():
+        text = pattern.sub(stands_for, text)
+    return text
+
+
 def _plain(ref: Ref, live: Any) -> Any:
     """Return an object with its conditions by type, and of a Secret its keys alone."""
     metadata = {key: value for key, value in live["metadata"].items() if key not in _NOT_SHOWN}
     made = {**live, "metadata": metadata}
+    if ref.kind == api.CLUSTER_BINDING:
+        made = drop(made, "status", "lastHeartbeatTime")  # of the same second, or not
     if ref.kind == SECRET:
-        made["data"] = sorted(live.get("data", {}))
+        made = {**made, "data": sorted(live.get("data", {}))}
     if get_maps(live, "status", "conditions"):
-        conditions = {
-            one["type"]: " ".join(get_text(one, key) for key in _TOLD if key in one)
+        conditions: dict[str, JSON] = {
+            get_text(one, "type"): " ".join(get_text(one, key) for key in _TOLD if key in one)
             for one in get_maps(live, "status", "conditions")
         }
-        made["status"] = {**live["status"], "conditions": conditions}
+        made = put(made, conditions, "status", "conditions")
     return made
 
 
@@ -176,3 +197,157 @@ async def test_what_is_unbound_and_bound_again(installation: Installation, golde
         await app.create(again, api.API_SERVICE_BINDING, manager="kubectl-bind")
         await settled(*running)
         golden(await account.text(), "default-mode.again.yaml")
+
+
+# What a plan says of them
+
+
+DATABASES, QUEUES = "databases.shop.example", "queues.shop.example"
+BOUND: Final = ("app-cluster", api.API_SERVICE_BINDING, f"klutch-bind/{DATABASES}")
+REQUEST: Final = ("control-plane", api.API_SERVICE_EXPORT_REQUEST, f"cluster-q7x2d/{QUEUES}")
+EXPORT: Final = ("control-plane", api.API_SERVICE_EXPORT, f"cluster-q7x2d/{QUEUES}")
+IN_USE: Final = tuple(
+    (place, kind, path.replace(QUEUES, DATABASES)) for place, kind, path in (REQUEST, EXPORT)
+)
+BROKEN: Final = ("app-cluster", SECRET, "klutch-bind/kubeconfig-a")
+NARROW: Final[JSON] = [{"group": "", "resource": "secrets", "version": "v1", "state": "Accepted",
+                  "selector": {"owner": "Provider", "names": ["a"]}}]  # fmt: skip
+
+
+class Changed(NamedTuple):
+    """What somebody does to an object; without `patch` it is deleted."""
+
+    where: tuple[str, Kind, str]
+    patch: Manifest | None = None
+    subresource: str = ""
+
+
+class Case(NamedTuple):
+    """A plan of a capture: with its fleet or a text made of that, and after changes by hand."""
+
+    capture: str = "default-mode"
+    taken_over: bool = True
+    text: Callable[[str], str] = str
+    changes: tuple[Changed, ...] = ()
+    elsewhere: int = 0  # how many of the last documents stand in another file
+
+
+def without_jobs(text: str) -> str:
+    documents = text.split("---\n")
+    return "---\n".join(one for one in documents if "metadata: {name: jobs}" not in one)
+
+
+def renamed(text: str) -> str:
+    return text.replace("metadata: {name: shop}", "metadata: {name: store}").replace(
+        "names: [shop]", "names: [store]"
+    )
+
+
+def ended(phase: str) -> Changed:
+    return Changed(REQUEST, {"status": {"phase": phase, "terminalMessage": "no luck"}}, "status")
+
+
+CASES: Final[Mapping[str, Case]] = {
+    "what the files do not name": Case(taken_over=False, text=without_jobs),
+    "a drift from before": Case(
+        taken_over=False, changes=(Changed(BOUND, {"spec": {"permissionClaims": None}}),)
+    ),
+    "a unit that is not listed": Case(
+        "control-plane-mode",
+        taken_over=False,
+        text=lambda text: (
+            text.replace("resource: databases", "resource: queues").partition("  claims:")[0]
+            + "  claims: []\n"
+        ),
+    ),
+    "a binding that leads nobody knows where": Case("broken-kubeconfig", taken_over=False),
+    "a binding without its Secret": Case(
+        "broken-kubeconfig", taken_over=False, changes=(Changed(BROKEN),)
+    ),
+    "nothing": Case(),
+    "a moved file": Case(elsewhere=2),
+    "a renamed binding": Case(text=lambda text: text.replace("name: jobs", "name: tasks")),
+    "a renamed cluster": Case(text=renamed),
+    "a removed binding": Case(text=without_jobs),
+    "a drift by hand": Case(changes=(Changed(BOUND, {"spec": {"permissionClaims": NARROW}}),)),
+    "a claim narrowed in the files": Case(
+        text=lambda text: text.replace('names: ["*"]', "names: [orders-creds]")
+    ),
+    "a claim wider than offered": Case(
+        text=lambda text: text.replace("names: [backup-settings]", 'names: ["*"]')
+    ),
+    "a request that was pruned away": Case(changes=(Changed(REQUEST),)),
+    "a request and an export that are away": Case(changes=(Changed(REQUEST), Changed(EXPORT))),
+    "a failed request with its export": Case(changes=(ended("Failed"),)),
+    **{
+        f"a request that is {phase} without an export": Case(
+            changes=(ended(phase), Changed(EXPORT))
+        )
+        for phase in ("Failed", "Succeeded", "Pending")
+    },
+    "a request of what is in use": Case(
+        changes=(
+            Changed(IN_USE[0], {"status": {"phase": "Failed"}}, "status"),
+            Changed(IN_USE[1]),
+        )
+    ),
+    "a space of another app cluster": Case(
+        changes=(
+            Changed(
+                ("control-plane", NAMESPACE, "cluster-q7x2d"),
+                {"metadata": {"annotations": {keys.APP_CLUSTER_UID: "another"}}},
+            ),
+        )
+    ),
+}
+
+
+@dataclass
+class Files:
+    """The files of a fleet, in place of those that a scene writes."""
+
+    folder: Path
+    text: str
+    elsewhere: int = 0
+
+    def write(self) -> None:
+        documents, here = self.text.split("---\n"), None
+        if self.elsewhere:
+            here = -self.elsewhere
+            head = documents[0].replace("spec: {}", "spec: {include: [elsewhere.yaml]}")
+            documents = [head, *documents[1:]]
+            (self.folder / "elsewhere.yaml").write_text("---\n".join(documents[here:]))
+        (self.folder / "fleet.yaml").write_text("---\n".join(documents[:here]))
+
+
+@pytest.mark.parametrize(
+    ("installation", "case"),
+    [(case.capture, case) for case in CASES.values()],
+    ids=CASES.keys(),
+    indirect=["installation"],
+)
+async def test_what_a_plan_says(
+    request: pytest.FixtureRequest,
+    installation: Installation,
+    case: Case,
+    golden: Any,
+    tmp_path: Path,
+) -> None:
+    text = captures.fleet(case.capture, installation.places)
+    files = Files(tmp_path, text)
+    kubeconfig = installation.places[CONTROL_PLANE].kubeconfig
+    scene: Any = SimpleNamespace(fleet=files, kubeconfig=kubeconfig)
+    runs = Runs(scene)
+    if case.taken_over:
+        report = await runs.run()
+        assert {one.status.value for one in report.outcomes} == {"done"}
+    files.text, files.elsewhere = case.text(text), case.elsewhere
+    for where, patch, subresource in case.changes:
+        ref = installation.ref(*where)
+        cluster = installation.live(ref).cluster
+        if patch is None:
+            await removal.remove(cluster, ref)
+        else:
+            await cluster.merge_patch(ref, patch, manager="operator", subresource=subresource)
+    told = masked(plan_formats.text(await runs.plan()))
+    golden(told, f"take-over/{request.node.callspec.id}.txt")

@@ -111,34 +111,6 @@ class Installation:
             found[ref] = get_text(manifest, "metadata", "resourceVersion")
         return found
 
-    @contextlib.asynccontextmanager
-    async def altered(
-        self, ref: Ref, change: Manifest, *, subresource: str = ""
-    ) -> AsyncIterator[None]:
-        """Change an object as a person would, and undo that change at the end."""
-        cluster = self.live(ref).cluster
-        before = await cluster.get(ref)
-        assert before is not None, ref
-        await cluster.merge_patch(ref, change, manager="operator", subresource=subresource)
-        yield
-        back = _inverse(change, before)
-        await cluster.merge_patch(ref, back, manager="operator", subresource=subresource)
-
-    @contextlib.asynccontextmanager
-    async def without(self, ref: Ref) -> AsyncIterator[None]:
-        """Delete an object as a person would, and make it again at the end."""
-        live = self.live(ref)
-        before = await live.cluster.get(ref)
-        assert before is not None, ref
-        await removal.remove(live.cluster, ref)
-        await _gone(live, ref)
-        yield
-        body = strip_server_fields(before, keep_status=False)
-        await live.cluster.create(body, ref.kind, manager="operator")
-        if status := get_map(before, "status"):
-            patch: Manifest = {"status": status}
-            await live.cluster.merge_patch(ref, patch, manager="operator", subresource="status")
-
 
 def fleet(name: str, places: Mapping[str, LiveCluster]) -> str:
     """Return the fleet.yaml that an operator would write to take an installation over."""
@@ -286,16 +258,6 @@ def _defined_by(crd: Manifest) -> Kind:
         get_text(spec, "names", "plural"),
         namespaced=get_text(spec, "scope") == "Namespaced",
     )
-
-
-def _inverse(change: Manifest, before: Manifest) -> dict[str, JSON]:
-    """Return the merge patch that takes another back."""
-    return {
-        key: _inverse(value, get_map(before, key))
-        if isinstance(value, dict) and isinstance(before.get(key), dict)
-        else before.get(key)
-        for key, value in change.items()
-    }
 
 
 def _state(manifest: Manifest) -> State:

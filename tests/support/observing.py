@@ -46,10 +46,10 @@ def b64(text: str) -> str:
 
 def kubeconfig(namespace: str, token: str = TOKEN) -> str:
     cluster = {"server": "https://cp.example:6443/"}
-    return yaml.safe_dump(document("x", cluster, {"token": token}, namespace=namespace))
+    return yaml.safe_dump(with_one_context("x", cluster, {"token": token}, namespace=namespace))
 
 
-def document(name: str, cluster: Any, user: Any, **more: str) -> dict[str, Any]:
+def with_one_context(name: str, cluster: Any, user: Any, **more: str) -> dict[str, Any]:
     """Return a kubeconfig with one context; `more` is about that."""
     return {
         "apiVersion": "v1",
@@ -99,7 +99,7 @@ def context(live: LiveCluster, name: str, **changes: Any) -> bytes:
     cluster = next(e["cluster"] for e in document["clusters"] if e["name"] == of["cluster"])
     user = next(e["user"] for e in document["users"] if e["name"] == of["user"])
     cluster, user = cluster | changes.get("cluster", {}), changes.get("user", user)
-    return yaml.safe_dump(document(name, cluster, user)).encode()
+    return yaml.safe_dump(with_one_context(name, cluster, user)).encode()
 
 
 async def seen_by(

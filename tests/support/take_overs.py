@@ -37,24 +37,15 @@ class Scene:
     def places(self) -> Mapping[str, LiveCluster]:
         return self.installation.places
 
-    @property
-    def text(self) -> str:
-        return captures.fleet(self.name, self.places)
-
     def klutchctl(self, *arguments: str) -> str:
         done = programs.klutchctl("--kubeconfig", str(self.operator.kubeconfig), *arguments)
         assert done.returncode in (0, 6), done.stdout + done.stderr
         return done.stdout
 
-    def plan(self, *, fleet: str | None = None, **files: str) -> Any:
-        """Plan the fleet of the capture, or another text, with more files beside it.
-
-        As an apply sees it, which decides about a take-over.
-        """
-        for old in self.folder.glob("*.yaml"):
-            old.unlink()
-        for name, text in {"fleet": self.text if fleet is None else fleet, **files}.items():
-            (self.folder / f"{name}.yaml").write_text(text)
+    def plan(self) -> Any:
+        """Plan the fleet of the capture, as an apply sees it, which decides about a take-over."""
+        text = captures.fleet(self.name, self.places)
+        (self.folder / "fleet.yaml").write_text(text)
         return json.loads(self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json"))
 
     def ref(self, place: str, kind: Kind, path: str) -> Ref:
@@ -97,17 +88,3 @@ def lines(plan: Any) -> list[str]:
 def fields(plan: Any) -> set[str]:
     """Return the paths that adoptions and updates of a plan write."""
     return {field["path"] for change in plan["changes"] for field in change.get("fields", ())}
-
-
-def change_of(plan: Any, action: str, kind: Kind) -> Any:
-    """Return the one change of an object's fields; a note of credentials is none."""
-    (found,) = [
-        change
-        for change in plan["changes"]
-        if (change["action"], change["ref"]["kind"]) == (action, kind.kind) and change.get("fields")
-    ]
-    return found
-
-
-def guards(plan: Any) -> list[str]:
-    return [held["guard"] for held in plan["held"]]

@@ -17,7 +17,7 @@ from reconciler.observe import Pace, observe
 from tests.support import fleet_texts, liar
 from tests.support.apply_runs import staged
 from tests.support.clusters import LiveCluster
-from tests.support.observing import around, document
+from tests.support.observing import around, with_one_context
 
 REASONS = {
     "48 MiB of brackets": "answered more than 16 MiB to one call",
@@ -104,7 +104,9 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
 
 def led_to(url: str) -> dict[str, Any]:
     """Return the kubeconfig that leads to the liar."""
-    return document("liar", {"server": url, "insecure-skip-tls-verify": True}, {"token": "t"})
+    return with_one_context(
+        "liar", {"server": url, "insecure-skip-tls-verify": True}, {"token": "t"}
+    )
 
 
 @pytest.mark.parametrize("lie", ["48 MiB of brackets", "15 MiB of items", "a byte a second"])
