@@ -142,7 +142,8 @@ class Replicas:
         token, way = await token_of(cluster, namespace, name), self.plane.connection
         await eventually(lambda: may_read(with_token(way, token)))
         path = self.folder / f"{name}.yaml"
-        path.write_bytes(context(self.plane, "plane", user={"token": token}))
+        led = {"server": way.server}  # which may be a proxy
+        path.write_bytes(context(self.plane, "plane", cluster=led, user={"token": token}))
         return path
 
 
