@@ -155,9 +155,7 @@ class Bindings:
     async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
         key = key_of(live)
         double = provider is not None and self._has_namesake(key, provider)
-        return await release.look(
-            self._context, self._home, self._view, live, provider, has_namesake=double
-        )
+        return await release.look(self._home, self._view, live, provider, has_namesake=double)
 
     def _judged(self, live: Manifest) -> Judged:
         held = self.secrets.object(judge.place(live))

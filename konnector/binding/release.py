@@ -42,13 +42,7 @@ def key_of(live: Manifest) -> ObjectKey:
 
 
 async def look(
-    context: AgentContext,
-    home: Cluster,
-    bindings: Store,
-    live: Manifest,
-    provider: Provider | None,
-    *,
-    has_namesake: bool,
+    home: Cluster, bindings: Store, live: Manifest, provider: Provider | None, *, has_namesake: bool
 ) -> Seen:
     """Return what there is to do about a binding; `bindings` are all of them.
 
@@ -69,8 +63,7 @@ async def look(
         told=provider.has_told_the_end(manifest.name_of(live)),
     )
     try:
-        found = _Left(context, link, bindings, live)
-        return await found.added_to(seen, has_namesake=has_namesake)
+        return await _Left(link, bindings, live).added_to(seen, has_namesake=has_namesake)
     except ClusterError as error:
         return replace(seen, unsure=str(error))
 
@@ -78,18 +71,16 @@ async def look(
 class _Left:
     """What is left of one binding's sync, as it is read now."""
 
-    def __init__(
-        self, context: AgentContext, link: SyncContext, bindings: Store, live: Manifest
-    ) -> None:
-        self._context, self._link, self._bindings, self._live = context, link, bindings, live
+    def __init__(self, link: SyncContext, bindings: Store, live: Manifest) -> None:
+        self._link, self._bindings, self._live = link, bindings, live
+        self._app = link.agent.app
 
     async def added_to(self, seen: Seen, *, has_namesake: bool) -> Seen:
         """Return it in a Seen. Raises ClusterErrors.
 
         Nothing is left of a binding whose CRD is another's: what there is is that one's.
         """
-        app = self._context.app
-        body = await app.get(Ref(app.name, CRD, "", manifest.name_of(self._live)))
+        body = await self._app.get(Ref(self._app.name, CRD, "", manifest.name_of(self._live)))
         if body is None:
             return replace(seen, copied=await self._copied())
         kind = crd.instance_kind(body)
@@ -100,14 +91,14 @@ class _Left:
         return replace(
             seen,
             copies=await self._copies(kind, seen.service_namespaces),
-            instances=await _held(app, kind),
+            instances=await _held(self._app, kind),
             copied=await self._copied(),
             crd=body,
         )
 
     def _owner(self) -> Owner:
         live = frozenset(manifest.uid_of(one) for one in self._bindings.all())
-        marks = self._context.control_plane_mode
+        marks = self._link.agent.control_plane_mode
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
@@ -138,10 +129,10 @@ class _Left:
         found: list[Held] = []
         for asked in sorted(kinds):
             try:
-                kind = await self._context.app.kind(*asked)
+                kind = await self._app.kind(*asked)
             except NotServed:
                 continue  # nothing came by a claim of what is not served (H18)
-            for held in await _held(self._context.app, kind):
+            for held in await _held(self._app, kind):
                 ours = self._came_by(held, _of(kind, own))
                 if ours and not self._came_by(held, _of(kind, others)):
                     found.append(held)
@@ -180,10 +171,9 @@ async def _in_any_version(cluster: Cluster, kind: Kind) -> Kind | None:
 async def _held(cluster: Cluster, kind: Kind) -> list[Held]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
-        found = await cluster.list(kind, metadata_only=True)
+        return await _all_in(cluster, kind, [""])
     except NotServed:
         return []
-    return [(kind, one) for one in found.items]
 
 
 class Leftovers(TaskSupervisor):
