@@ -130,7 +130,7 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
     if _awaits_deletes(seen):
         return _in_use(seen)
     if seen.syncing:
-        return _drains("Waiting for the sync to stop", SOON)
+        return _drains("Waiting for the sync to stop")
     deletes = _policy(binding) == DELETE and not _left(seen)
     return _deleted(seen) if deletes else _released(seen, now)
 
@@ -299,7 +299,7 @@ def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
 def _ends(seen: Seen) -> Decision:
     """Let the binding go, once what remains of it has been told: nobody could tell it later."""
     if not seen.told:
-        return _drains("Waiting until the export says that nothing is synced any more", SOON)
+        return _drains("Waiting until the export says that nothing is synced any more")
     return _let_go(seen)
 
 
@@ -320,8 +320,8 @@ def _batch(steps: Sequence[Step], what: str) -> Decision:
     return replace(part, conditions=(said,), again=AT_ONCE)
 
 
-def _drains(message: str, again: timedelta) -> Decision:
-    return Decision(conditions=(conditions.false(DRAINING, message),), again=again)
+def _drains(message: str) -> Decision:
+    return Decision(conditions=(conditions.false(DRAINING, message),), again=SOON)
 
 
 def _waits(message: str, again: timedelta) -> Decision:

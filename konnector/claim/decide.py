@@ -95,7 +95,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
         return Read.CLAIM
     if orphan:
         return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
-    return writes(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
+    return writes(orphans.mark(pair.kind, copy, seen.terms, seen.now))
 
 
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from konnector import CONTROL_PLANE
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch, modification
@@ -71,13 +72,13 @@ def is_orphan(copy: Manifest | None) -> bool:
     return copy is not None and keys.ORPHANED in annotations_of(copy)
 
 
-def mark(cluster: str, kind: Kind, copy: Manifest, terms: Terms, now: datetime) -> Patch:
+def mark(kind: Kind, copy: Manifest, terms: Terms, now: datetime) -> Patch:
     """Return the patch that marks a copy as an orphan."""
     stands = terms.confirmation.names(terms.resource)
     marks: dict[str, JSON] = {keys.ORPHANED: format_time(now)}
     if stands:
         marks[keys.ORPHANED_UNDER] = terms.confirmation.value
-    return modification(cluster, kind, copy, metadata={"annotations": marks})
+    return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": marks})
 
 
 def unmarks(copy: Manifest) -> dict[str, JSON]:

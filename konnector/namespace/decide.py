@@ -140,7 +140,7 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     kind = API_SERVICE_NAMESPACE
     meant = seen.ended or has_ended(mapping)
     if not meant and not orphans.is_orphan(mapping):
-        step = orphans.mark(CONTROL_PLANE, kind, mapping, seen.terms, seen.now)
+        step = orphans.mark(kind, mapping, seen.terms, seen.now)
         return replace(writes(step), again=_AGAIN)
     if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
         return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)

@@ -74,7 +74,7 @@ def _steps(seen: Seen, way: Way) -> tuple[Step, ...]:
     if way is Way.COLLECT_CONSUMER and consumer is not None:
         return (deletion(APP_CLUSTER, seen.kind, consumer),)
     if way is Way.ORPHAN and provider is not None:
-        return (orphans.mark(CONTROL_PLANE, seen.kind, provider, seen.terms, seen.now),)
+        return (orphans.mark(seen.kind, provider, seen.terms, seen.now),)
     if way is Way.COLLECT_ORPHAN and provider is not None:
         return (deletion(CONTROL_PLANE, seen.kind, provider),)
     here = Ref(APP_CLUSTER, seen.kind, *seen.claim_place)

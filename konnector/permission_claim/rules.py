@@ -79,7 +79,6 @@ class Rule:
     literal_namespaces: frozenset[str] = frozenset()
     labels: tuple[frozenset[tuple[str, str]], ...] = ()
     fields: tuple[Term, ...] = ()
-    required: bool = False
     recreate_when_consumer_side_deleted: bool = True
     replace_existing: bool = False
     up: frozenset[str] = frozenset()
@@ -206,7 +205,6 @@ def _rule(claim: Manifest, binding: str) -> Rule:
         literal_namespaces=frozenset(spaces or ()) - {_ANY},
         labels=tuple(_labels(selector)),
         fields=tuple(_terms(selector)),
-        required=manifest.get_bool(claim, "required"),
         recreate_when_consumer_side_deleted=recreate is None or recreate is True,
         replace_existing=manifest.get_bool(claim, "create", "replaceExisting"),
     )

@@ -80,8 +80,8 @@ READ = {
         )),
     ),
     "a custom resource": (
-        claim(group="shop.example", resource="vouchers", version="v2", required=True),
-        replace(ALL, group="shop.example", resource="vouchers", version="v2", required=True),
+        claim(group="shop.example", resource="vouchers", version="v2"),
+        replace(ALL, group="shop.example", resource="vouchers", version="v2"),
     ),
     "sub-fields": (
         claim(create={"replaceExisting": True},

@@ -57,7 +57,7 @@ def test_what_may_go(live, on_terms, goes):
 
 def test_what_becomes_an_orphan_under_a_confirmation_says_so_and_is_not_meant():
     for value, marks in ((RESOURCE, {keys.ORPHANED_UNDER: RESOURCE}), ("others.example", {})):
-        patch = orphans.mark("control-plane", KIND, copy(), terms(value), NOW)
+        patch = orphans.mark(KIND, copy(), terms(value), NOW)
         marked = get_map(patch.body, "metadata", "annotations")
         assert marked == {keys.ORPHANED: format_time(NOW), **marks}
         live = on(COPY_PLACE, {"annotations": marked})
