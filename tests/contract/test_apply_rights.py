@@ -224,7 +224,7 @@ async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
         assert get_text(await scene.at(lease), "spec", "holderIdentity") == ""
         other = {"holderIdentity": "other", "renewTime": "2999-01-01T00:00:00.000000Z"}
         await scene.plane.cluster.merge_patch(lease, {"spec": other}, manager="tests")
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         refused = await scene.apply(code=8)
         assert "other" in refused.stderr
         await scene.apply("--break-lock")

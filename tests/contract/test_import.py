@@ -42,8 +42,8 @@ async def foreign(scene, monkeypatch):
 
     def with_include():
         write()
-        more = "spec:\n  include: [{glob: 'imported/*.yaml', optional: true}]\n"
-        file.write_text(file.read_text().replace("spec:\n", more, 1))
+        more = "spec: {include: [{glob: 'imported/*.yaml', optional: true}], "
+        file.write_text(file.read_text().replace("spec: {", more, 1))
 
     async with scene.peers():
         await scene.apply("--wait")

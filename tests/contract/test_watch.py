@@ -56,7 +56,7 @@ async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):
         await bound_with(scene, 1)
         await watch.says("the files have changed")
         marks = scene.marks()
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         scene.fleet.write()
         await bound_with(scene, 0)
         await watch.says("the files have changed", times=2)
@@ -72,11 +72,8 @@ async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):
 
 
 async def test_a_checkout_that_was_cut_short_changes_nothing(scene, files):
-    whole, _, binding = (files / "fleet.yaml").read_text().rpartition("---\n")
-    more = f"apiVersion: fleet.klutchctl.dev/v1alpha1\n{binding.partition(chr(10))[2]}"
-    (files / "fleet.yaml").write_text(
-        whole.replace("spec:\n", "spec:\n  include: ['m*.yaml']\n", 1)
-    )
+    whole, _, more = (files / "fleet.yaml").read_text().rpartition("---\n")
+    (files / "fleet.yaml").write_text(whole.replace("spec: {", "spec: {include: ['m*.yaml'], ", 1))
     (files / "more.yaml").write_text(more)
     committed(files)
     async with (
@@ -137,7 +134,7 @@ async def test_a_repository_on_a_server_is_followed_until_that_is_down(scene, fi
             watching(scene.kubeconfig, *url, *QUICK, *OFTEN, environ=environ) as watch,
         ):
             await bound_with(scene, 1)
-            scene.fleet.claims = "  claims: []\n"
+            scene.fleet.claims = ", claims: []"
             scene.fleet.write()
             repository = committed(files)
             repository.remotes.create_anonymous(str(bare)).push(["refs/heads/main"])

@@ -60,7 +60,7 @@ async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene, run
         await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
         assert await done(runs) == {("update", "APIServiceBinding")}
         assert len(await claims_of(scene)) == 1
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         await done(runs)
         assert await claims_of(scene) == []
 
@@ -158,7 +158,7 @@ async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene,
 async def test_a_plan_is_applied_exactly_as_it_was_approved_or_refused(scene, runs):
     async with scene.peers():
         await runs.finish()
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         approved = await runs.plan()
         await scene.meddle(scene.binding, {"metadata": {"annotations": {"someone": "was here"}}})
         (claim,) = await claims_of(scene)

@@ -60,7 +60,7 @@ def unlisted(fleet: Fleet) -> None:
 
 
 def with_parameters(fleet: Fleet) -> None:
-    fleet.claims = CLAIMS + "  parameters: {size: large}\n"
+    fleet.claims = CLAIMS + ", parameters: {size: large}"
 
 
 def unchanged(_fleet: Fleet) -> None: ...

@@ -103,7 +103,7 @@ async def test_trouble_at_every_write_is_overcome_within_the_run(effect, at, sce
         await all_is_done()
         assert await runs.todo() == []
         claim, copy = await inhabit(scene)
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         await all_is_done()
         scene.fleet.bound = False
         await all_is_done()
@@ -114,7 +114,7 @@ async def test_trouble_at_every_write_is_overcome_within_the_run(effect, at, sce
 
 async def test_what_was_deleted_and_made_again_meanwhile_is_not_touched(scene, runs):
     async with bound(runs):
-        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.claims = ", claims: []"
         report = await runs.run(faulty(deeds().nth(1), MadeAgain(scene)))
         assert told(report).keys() == {(Status.STALE, "update")}
         assert keys.MANAGER_CLI not in field_set.managers_of(await scene.at(scene.binding))

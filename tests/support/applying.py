@@ -21,49 +21,14 @@ from reconciler.fleet.values import Mode
 from tests.support import programs
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster, Write
+from tests.support.fleet_texts import cluster, control_plane, document, one_file
 from tests.support.konnector import beside_control_plane, konnector
 from tests.support.offers import Offer
 from tests.support.settled import settled
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 
-_FLEET = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {{name: {fleet}}}
-spec:
-  policies: {{default: Allow}}
-  prune: {{{prune}}}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {{name: eu}}
-spec:
-  access: {{kubeconfigContext: control-plane}}
-  mode: {mode}
-  namespace: {fleet}
-"""
-_CLUSTER = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {{name: shop}}
-spec:
-  access: {{kubeconfigContext: app-1}}
-  konnector: {{{konnector}}}
-  controlPlane: eu
-"""
-_BINDING = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Binding
-metadata: {{name: {name}}}
-spec:
-  resources: [{{group: {group}, resource: databases}}]
-  clusters: {{{clusters}}}
-  deletionPolicy: {policy}
-{claims}"""
-CLAIMS = """  claims:
-    - {group: "", resource: secrets, version: v1, owner: Provider, state: Accepted}
-"""
+CLAIMS = ", claims: [{resource: secrets, version: v1, owner: Provider, state: Accepted}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +70,18 @@ class Fleet:
 
     def write(self) -> None:
         """Write fleet.yaml."""
-        text = _FLEET.format(fleet=self.name, prune=self.prune, mode=self.mode.value)
-        text += _CLUSTER.format(konnector=self.konnector) if self.listed else ""
+        mode = f", mode: {self.mode.value}, namespace: {self.name}"
+        documents = [
+            document("Fleet", self.name, f"{{prune: {{{self.prune}}}}}"),
+            control_plane(at="control-plane", more=mode),
+        ]
+        if self.listed:
+            documents.append(cluster(at="app-1", more=f", konnector: {{{self.konnector}}}"))
         if self.bound and self.listed:
-            text += _BINDING.format(
-                name=self.binding,
-                group=self.group,
-                policy=self.policy,
-                claims=self.claims,
-                clusters=self.clusters,
-            )
+            what = f"resources: [{{group: {self.group}, resource: databases}}]"
+            where = f"clusters: {{{self.clusters}}}, deletionPolicy: {self.policy}"
+            documents.append(document("Binding", self.binding, f"{{{what}, {where}{self.claims}}}"))
+        text = one_file(*documents)
         (self.folder / "fleet.yaml").write_text(text + self.extra)
 
 

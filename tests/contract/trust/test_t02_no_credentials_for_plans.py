@@ -116,14 +116,14 @@ async def planned_and_applied(scene, folder):
 
 
 async def test_a_plan_sees_another_endpoint_and_its_saved_plan_is_applied(scene, tmp_path):
-    target = "  mode: " if scene.fleet.mode is Mode.DIRECT else "  controlPlane: eu"
+    target = "mode: " if scene.fleet.mode is Mode.DIRECT else "controlPlane: eu"
     write = type(scene.fleet).write
 
     def elsewhere():
         write(scene.fleet)
         file = scene.fleet.folder / "fleet.yaml"
         text = file.read_text()
-        file.write_text(text.replace(target, f"  endpoint: {ELSEWHERE}\n{target}", 1))
+        file.write_text(text.replace(target, f"endpoint: '{ELSEWHERE}', {target}", 1))
 
     scene.fleet.write = elsewhere
     assert await planned_and_applied(scene, tmp_path) == []
