@@ -30,12 +30,7 @@ from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, unheld, writes
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    is_deleting,
-)
+from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, is_deleting
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
 

@@ -8,14 +8,7 @@ the first look makes the Namespace and the ClusterBinding, and the next one the 
 from datetime import datetime
 from typing import Final
 
-from bind.app_cluster_binding import (
-    cleanup,
-    facts,
-    konnector,
-    ownership,
-    services,
-    space,
-)
+from bind.app_cluster_binding import cleanup, facts, konnector, ownership, services, space
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from bind.app_cluster_binding.ownership import Ownership
 from reconciler.api import APP_CLUSTER_BINDING

@@ -27,13 +27,7 @@ from reconciler.core.decision import (
     modification,
     writes,
 )
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    get_text,
-    is_deleting,
-)
+from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting
 from reconciler.core.times import format_time
 
 _KUBE: Final = "kube-"  # what the names of Kubernetes' own begin with

@@ -21,10 +21,7 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
 from reconciler.core.decision import Delete
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import (
-    Manifest,
-    resource_version_of,
-)
+from reconciler.core.manifest import Manifest, resource_version_of
 from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields

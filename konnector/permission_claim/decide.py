@@ -4,14 +4,7 @@ from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
-from konnector.claim import orphans
-from konnector.claim.copies import (
-    content,
-    moved,
-    owner_of,
-    travelling_annotations,
-    travelling_labels,
-)
+from konnector.claim import copies, orphans
 from konnector.permission_claim import ways
 from konnector.permission_claim.rules import carried_by
 from konnector.permission_claim.ways import Seen, Way
@@ -80,20 +73,16 @@ def _steps(seen: Seen, way: Way) -> tuple[Step, ...]:
     here = Ref(APP_CLUSTER, seen.kind, *seen.claim_place)
     there = Ref(CONTROL_PLANE, seen.kind, *seen.copy_place)
     if way is Way.DOWN and provider is not None:
-        return (
-            *_marked(there, provider, _PROVIDER),
-            *_brought(here, provider, consumer, _travel(seen, _PROVIDER)),
-        )
+        travel = _Travel(_marks_of_copy(seen, _PROVIDER), carried_by(seen.rules, down=True))
+        return (*_marked(there, provider, _PROVIDER), *_brought(here, provider, consumer, travel))
     if way is Way.UP and consumer is not None:
-        return (
-            *_marked(here, consumer, _CONSUMER),
-            *_brought(there, consumer, provider, _travel(seen, _CONSUMER)),
-        )
+        travel = _Travel(_marks_of_copy(seen, _CONSUMER), carried_by(seen.rules, down=False))
+        return (*_marked(here, consumer, _CONSUMER), *_brought(there, consumer, provider, travel))
     return ()
 
 
 def _marked(ref: Ref, origin: Manifest, owner: str) -> tuple[Step, ...]:
-    if owner_of(origin) == owner:
+    if copies.owner_of(origin) == owner:
         return ()
     metadata = {**preconditions_of(origin), "annotations": {keys.RESOURCE_OWNER: owner}}
     return (Patch(ref, {"metadata": metadata}),)
@@ -104,10 +93,6 @@ class _Travel(NamedTuple):
 
     marks: Mapping[str, str]
     more: Set[str]
-
-
-def _travel(seen: Seen, owner: str) -> _Travel:
-    return _Travel(_marks_of_copy(seen, owner), carried_by(seen.rules, down=owner == _PROVIDER))
 
 
 def _marks_of_copy(seen: Seen, owner: str) -> dict[str, str]:
@@ -124,7 +109,7 @@ def _brought(
     """Return what makes the object at `ref` the copy of its origin."""
     if copy is None:
         return (_made(ref, origin, travel),)
-    changed = merge_diff(content(copy), content(origin))
+    changed = merge_diff(copies.content(copy), copies.content(origin))
     if changed and _must_be_made_anew(ref.kind, origin, copy):
         return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, travel))
     metadata = _metadata_changes(origin, copy, travel)
@@ -135,7 +120,7 @@ def _brought(
 
 def _made(ref: Ref, origin: Manifest, travel: _Travel) -> Create:
     place = ObjectKey(ref.namespace, ref.name)
-    return Create(ref.kind, moved(origin, ref.kind, place, *travel), ref.cluster)
+    return Create(ref.kind, copies.moved(origin, ref.kind, place, *travel), ref.cluster)
 
 
 def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
@@ -148,9 +133,11 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
 
 def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
     held, (marks, more) = manifest.annotations_of(copy), travel
-    labels = merge_diff(travelling_labels(copy, more), travelling_labels(origin, more))
+    labels = merge_diff(
+        copies.travelling_labels(copy, more), copies.travelling_labels(origin, more)
+    )
     annotations = merge_diff(
-        travelling_annotations(copy, more), travelling_annotations(origin, more)
+        copies.travelling_annotations(copy, more), copies.travelling_annotations(origin, more)
     )
     annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
     annotations |= orphans.unmarks(copy)
@@ -161,7 +148,11 @@ def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict
 def _conflict(seen: Seen) -> Decision:
     """Tell the developer of an object that keeps another one from being carried to its place."""
     consumer, provider = seen.consumer, seen.provider
-    if consumer is None or provider is None or not merge_diff(content(consumer), content(provider)):
+    if (
+        consumer is None
+        or provider is None
+        or not merge_diff(copies.content(consumer), copies.content(provider))
+    ):
         return NOTHING
     subject = f"{seen.kind} {seen.claim_place.name}"
     if ways.is_a_rivals(seen, consumer):

@@ -20,10 +20,7 @@ from enum import Enum, auto
 from typing import Final, Literal, TypeAlias
 
 from konnector.claim import orphans
-from konnector.claim.copies import (
-    is_managed,
-    owner_of,
-)
+from konnector.claim.copies import is_managed, owner_of
 from konnector.claim.orphans import Terms
 from konnector.permission_claim.rules import Rule
 from reconciler.core import keys, manifest
