@@ -190,232 +190,99 @@ def test_an_entry_that_no_context_uses_is_never_judged(folder):
 
 
 REFUSED = {
-    "a context that is not there": (
-        document() | {"current-context": "gone"},
-        'config:3:18: current-context "gone" does not exist. Contexts there: "dev"',
+    "a context that is not there": document() | {"current-context": "gone"},
+    "no current context": {
+        key: value for key, value in document().items() if key != "current-context"
+    },
+    "an empty file": b"",
+    "a missing cluster": document(context={"cluster": "gone"}),
+    "a missing user": document(context={"user": "gone"}),
+    "a context without a cluster": document(context={"cluster": ""}),
+    "a name that looks like a token": document(context={"user": "eyJhbGciOiJSUzI1NiIsImtpZCI6"}),
+    "another kind of object": {"apiVersion": "v1", "kind": "Secret", "data": {}},
+    "another version": document(apiVersion="v2"),
+    "two users of one name": document(users=[{"name": "u"}, {"name": "u"}]),
+    "a user without a name": document(users=[{"user": {}}]),
+    "a namespace that leads elsewhere": document(context={"namespace": "../secrets"}),
+    "a numeric token": document(user={"token": 12345}),
+    "a token of two lines": document(user={"token": "a\nb"}),
+    "a token and a password": document(user={"token": "a", "username": "b"}),
+    "a user name with a colon": document(user={"username": "a:b"}),
+    "a legacy plug-in": document(user={"auth-provider": {"name": "gcp"}}),
+    "impersonation": document(user={"token": "a", "as": "admin"}),
+    "impersonated groups": document(user={"token": "a", "as-groups": ["g"]}),
+    "a certificate without its key": document(user={"client-certificate-data": b64(CERTIFICATE)}),
+    "a key without its certificate": document(user={"client-key-data": b64(KEY)}),
+    "a key that needs a password": document(
+        user={"client-certificate": "client.crt", "client-key": "encrypted.key"}
     ),
-    "no current context": (
-        {key: value for key, value in document().items() if key != "current-context"},
-        'config:1:1: no current-context is set, and none was chosen. Contexts there: "dev"',
+    "a key in place of a certificate": document(user=PAIR | {"client-certificate-data": b64(KEY)}),
+    "a certificate in place of a key": document(user=PAIR | {"client-key-data": b64(CERTIFICATE)}),
+    "what is not base64": document(cluster={"certificate-authority-data": "%%%"}),
+    "a CA that is cut off": document(
+        cluster={"certificate-authority-data": b64(CERTIFICATE[:100])}
     ),
-    "an empty file": (
-        b"",
-        "config:1:1: no current-context is set, and none was chosen. There are no contexts",
+    "a CA that is no certificate inside": document(
+        cluster={
+            "certificate-authority-data": b64(
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+            )
+        }
     ),
-    "a missing cluster": (
-        document(context={"cluster": "gone"}),
-        'config:7:14: the context names cluster "gone", which does not exist',
+    "a CA file that is none": document(cluster={"certificate-authority": "notes.txt"}),
+    "a CA twice": document(
+        cluster={
+            "certificate-authority": "ca.crt",
+            "certificate-authority-data": b64(CERTIFICATE),
+        }
     ),
-    "a missing user": (
-        document(context={"user": "gone"}),
-        'config:8:11: the context names user "gone", which does not exist',
+    "a CA that is not to be used": document(
+        cluster={"certificate-authority": "ca.crt", "insecure-skip-tls-verify": True},
     ),
-    "a context without a cluster": (
-        document(context={"cluster": ""}),
-        "config:7:5: the context names no cluster",
+    "a flag in quotes": document(cluster={"insecure-skip-tls-verify": "true"}),
+    "no server": document(cluster={"server": ""}),
+    "a server without a scheme": document(cluster={"server": "api.example:6443"}),
+    "a server of a name that is too long": document(
+        cluster={"server": f"https://{'a' * 64}.example"}
     ),
-    "a name that looks like a token": (
-        document(context={"user": "eyJhbGciOiJSUzI1NiIsImtpZCI6"}),
-        "config:8:11: the context names user (a name that is not shown), which does not exist",
+    "a server with an empty part in its name": document(cluster={"server": "https://api..example"}),
+    "a server with a password": document(cluster={"server": "https://me:canary@api.example"}),
+    "a server with a query": document(cluster={"server": "https://api.example/?a=b"}),
+    "a server with a broken address": document(cluster={"server": "https://[fd00::1"}),
+    "a server with a port that is none": document(cluster={"server": "https://api.example:99999"}),
+    "a server with a line break": document(cluster={"server": "https://api.example/\nx"}),
+    "a server without a host": document(cluster={"server": "https:///path"}),
+    "a token over plain http": document(
+        user={"token": "a"}, cluster={"server": "http://api.example"}
     ),
-    "another kind of object": (
-        {"apiVersion": "v1", "kind": "Secret", "data": {}},
-        "config:2:7: not a kubeconfig: kind is not Config",
+    "a server name that is none": document(cluster={"tls-server-name": "a b"}),
+    "a server name that is too long to be asked for": document(
+        cluster={"tls-server-name": f"{'a' * 64}.example"}
     ),
-    "another version": (
-        document(apiVersion="v2"),
-        "config:1:13: not a kubeconfig: apiVersion is not v1",
+    "a proxy of a name that is too long": document(
+        cluster={"proxy-url": f"http://me:canary@{'a' * 64}.example:3128"}
     ),
-    "two users of one name": (
-        document(users=[{"name": "u"}, {"name": "u"}]),
-        "config:15:9: a second user of this name",
+    "a SOCKS proxy": document(cluster={"proxy-url": "socks5://me:canary@proxy:1080"}),
+    "a plug-in of another age": document(
+        user={"exec": EXEC | {"apiVersion": "client.authentication.k8s.io/v1alpha1"}}
     ),
-    "a user without a name": (document(users=[{"user": {}}]), "config:14:3: this user has no name"),
-    "a namespace that leads elsewhere": (
-        document(context={"namespace": "../secrets"}),
-        "config:9:16: namespace is not a valid name",
+    "a plug-in without a command": document(user={"exec": EXEC | {"command": ""}}),
+    "a v1 plug-in without a mode": document(user={"exec": EXEC | {"interactiveMode": ""}}),
+    "a variable without a name": document(
+        user={"exec": EXEC | {"env": [{"name": "", "value": "canary"}]}}
     ),
-    "a numeric token": (
-        document(user={"token": 12345}),
-        "config:16:12: token must be text, and is a number. Put it in quotes",
-    ),
-    "a token of two lines": (
-        document(user={"token": "a\nb"}),
-        "config:16:12: token holds spaces, line breaks or other characters that no token has",
-    ),
-    "a token and a password": (
-        document(user={"token": "a", "username": "b"}),
-        "config:16:5: a token and a username with password exclude each other",
-    ),
-    "a user name with a colon": (
-        document(user={"username": "a:b"}),
-        "config:16:15: username must not hold a colon (RFC 7617)",
-    ),
-    "a legacy plug-in": (
-        document(user={"auth-provider": {"name": "gcp"}}),
-        "config:17:7: auth-provider is not supported; Kubernetes removed it in 1.26. "
-        "Use the exec plug-in of your provider, such as kubelogin or gke-gcloud-auth-plugin",
-    ),
-    "impersonation": (
-        document(user={"token": "a", "as": "admin"}),
-        "config:17:9: impersonation (as) is not supported. Use a user that has the rights itself",
-    ),
-    "impersonated groups": (
-        document(user={"token": "a", "as-groups": ["g"]}),
-        "config:18:5: impersonation (as-groups) is not supported. "
-        "Use a user that has the rights itself",
-    ),
-    "a certificate without its key": (
-        document(user={"client-certificate-data": b64(CERTIFICATE)}),
-        "config:16:5: a client certificate needs its key: client-key is missing",
-    ),
-    "a key without its certificate": (
-        document(user={"client-key-data": b64(KEY)}),
-        "config:16:5: a client certificate needs its key: client-certificate is missing",
-    ),
-    "a key that needs a password": (
-        document(user={"client-certificate": "client.crt", "client-key": "encrypted.key"}),
-        "config:17:17: client-key is protected by a password, and nobody is there to type it",
-    ),
-    "a key in place of a certificate": (
-        document(user=PAIR | {"client-certificate-data": b64(KEY)}),
-        "config:16:30: client-certificate-data holds no PEM block BEGIN CERTIFICATE",
-    ),
-    "a certificate in place of a key": (
-        document(user=PAIR | {"client-key-data": b64(CERTIFICATE)}),
-        "config:17:22: client-key-data holds no PEM block BEGIN PRIVATE KEY",
-    ),
-    "what is not base64": (
-        document(cluster={"certificate-authority-data": "%%%"}),
-        "config:13:33: certificate-authority-data is not valid base64",
-    ),
-    "a CA that is cut off": (
-        document(cluster={"certificate-authority-data": b64(CERTIFICATE[:100])}),
-        "config:13:33: certificate-authority-data is not valid PEM text",
-    ),
-    "a CA that is no certificate inside": (
-        document(
-            cluster={
-                "certificate-authority-data": b64(
-                    "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-                )
-            }
-        ),
-        "config:13:33: certificate-authority-data holds a certificate that cannot be read",
-    ),
-    "a CA file that is none": (
-        document(cluster={"certificate-authority": "notes.txt"}),
-        "config:13:28: certificate-authority holds no PEM block BEGIN CERTIFICATE",
-    ),
-    "a CA twice": (
-        document(
-            cluster={
-                "certificate-authority": "ca.crt",
-                "certificate-authority-data": b64(CERTIFICATE),
-            }
-        ),
-        "config:13:28: certificate-authority and certificate-authority-data exclude each other",
-    ),
-    "a CA that is not to be used": (
-        document(
-            cluster={"certificate-authority": "ca.crt", "insecure-skip-tls-verify": True},
-        ),
-        "config:14:31: insecure-skip-tls-verify and certificate-authority exclude each other",
-    ),
-    "a flag in quotes": (
-        document(cluster={"insecure-skip-tls-verify": "true"}),
-        "config:13:31: insecure-skip-tls-verify must be true or false, without quotes, and is text",
-    ),
-    "no server": (document(cluster={"server": ""}), "config:12:13: server is missing"),
-    "a server without a scheme": (
-        document(cluster={"server": "api.example:6443"}),
-        "config:12:13: server must start with https://",
-    ),
-    "a server of a name that is too long": (
-        document(cluster={"server": f"https://{'a' * 64}.example"}),
-        "config:12:13: server names no valid host",
-    ),
-    "a server with an empty part in its name": (
-        document(cluster={"server": "https://api..example"}),
-        "config:12:13: server names no valid host",
-    ),
-    "a server with a password": (
-        document(cluster={"server": "https://me:canary@api.example"}),
-        "config:12:13: server holds credentials: move them to the user",
-    ),
-    "a server with a query": (
-        document(cluster={"server": "https://api.example/?a=b"}),
-        "config:12:13: server must not have a query or a fragment",
-    ),
-    "a server with a broken address": (
-        document(cluster={"server": "https://[fd00::1"}),
-        "config:12:13: server is not a valid URL",
-    ),
-    "a server with a port that is none": (
-        document(cluster={"server": "https://api.example:99999"}),
-        "config:12:13: server is not a valid URL",
-    ),
-    "a server with a line break": (
-        document(cluster={"server": "https://api.example/\nx"}),
-        "config:12:13: server is not a valid URL",
-    ),
-    "a server without a host": (
-        document(cluster={"server": "https:///path"}),
-        "config:12:13: server names no valid host",
-    ),
-    "a token over plain http": (
-        document(user={"token": "a"}, cluster={"server": "http://api.example"}),
-        "config:12:13: credentials are not sent over http://, where everyone on the way reads "
-        "them. Use https://",
-    ),
-    "a server name that is none": (
-        document(cluster={"tls-server-name": "a b"}),
-        "config:13:22: tls-server-name is not a valid host name",
-    ),
-    "a server name that is too long to be asked for": (
-        document(cluster={"tls-server-name": f"{'a' * 64}.example"}),
-        "config:13:22: tls-server-name is not a valid host name",
-    ),
-    "a proxy of a name that is too long": (
-        document(cluster={"proxy-url": f"http://me:canary@{'a' * 64}.example:3128"}),
-        "config:13:16: proxy-url: the proxy names no valid host",
-    ),
-    "a SOCKS proxy": (
-        document(cluster={"proxy-url": "socks5://me:canary@proxy:1080"}),
-        "config:13:16: proxy-url: SOCKS proxies are not supported: "
-        "name an HTTP proxy (http:// or https://)",
-    ),
-    "a plug-in of another age": (
-        document(user={"exec": EXEC | {"apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
-        "config:17:19: exec: apiVersion must be client.authentication.k8s.io/v1 or "
-        "client.authentication.k8s.io/v1beta1. v1alpha1 was removed in Kubernetes 1.24: "
-        "let your provider's tool write the file anew",
-    ),
-    "a plug-in without a command": (
-        document(user={"exec": EXEC | {"command": ""}}),
-        "config:18:16: exec: command is missing",
-    ),
-    "a v1 plug-in without a mode": (
-        document(user={"exec": EXEC | {"interactiveMode": ""}}),
-        "config:19:24: exec: interactiveMode must be Never, IfAvailable, Always",
-    ),
-    "a variable without a name": (
-        document(user={"exec": EXEC | {"env": [{"name": "", "value": "canary"}]}}),
-        "config:21:15: exec: a variable in env needs a name, without an equals sign",
-    ),
-    "numbers among the arguments": (
-        document(user={"exec": EXEC | {"args": [1]}}),
-        "config:21:9: each of args must be text, and is a number. Put it in quotes",
-    ),
+    "numbers among the arguments": document(user={"exec": EXEC | {"args": [1]}}),
 }
 
 
-@pytest.mark.parametrize(("content", "want"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(folder, content, want):
-    with pytest.raises(ConfigError) as caught:
-        load(folder, content)
-    assert str(caught.value) == f"{folder}/{want}"
-    assert leaks(caught.value, ("canary", KEY.splitlines()[1])) == []
+def test_refused(folder, golden):
+    sentences = []
+    for name, content in REFUSED.items():
+        with pytest.raises(ConfigError) as caught:
+            load(folder, content)
+        assert leaks(caught.value, ("canary", KEY.splitlines()[1])) == []
+        sentences.append(f"{name}\n  {str(caught.value).removeprefix(f'{folder}/')}\n")
+    golden("".join(sentences), "refused.txt")
 
 
 LOOPBACKS = ("http://localhost:8001", "http://127.0.0.1:8001", "http://[::1]:8001")
