@@ -83,7 +83,7 @@ def test_whatever_bytes_there_are_give_a_fleet_or_problems(changes):
 
 @given(st.sampled_from(sorted(INVALID)), st.data())
 def test_a_changed_byte_never_breaks_the_loader(name, data):
-    files = dict(tree(INVALID[name][0]).files)
+    files = dict(tree(INVALID[name]).files)
     path = data.draw(st.sampled_from(sorted(files)))
     content = bytearray(files[path])
     if content:

@@ -89,7 +89,7 @@ def test_with_a_cache_a_repository_is_read_as_without(before):
 
 @pytest.mark.parametrize("name", INVALID)
 def test_what_was_wrong_is_not_remembered_for_what_is_right(name):
-    cache, wrong = LoadCache(), tree(INVALID[name][0])
+    cache, wrong = LoadCache(), tree(INVALID[name])
     for files in (tree(), wrong, wrong, tree()):
         assert load(files, cache) == load(files)
 
