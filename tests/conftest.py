@@ -24,7 +24,7 @@ from klutchctl.sandbox import processes
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout, Role, layout_of
 from klutchctl.settings import Settings
-from reconciler.core.errors import HostError
+from reconciler.core.errors import HostError, KlutchError
 from reconciler.core.manifest import Manifest, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
 
@@ -164,6 +164,33 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             file.write_bytes(text.encode())
         assert file.is_file(), f"{name} is new: run pytest {request.path} --update-golden"
         assert text == file.read_bytes().decode(), f"{name} differs"
+
+    return compare
+
+
+@pytest.fixture
+def refusals(golden: Callable[[str, str], None]) -> Callable[..., None]:
+    """Compare how attempts are refused with an expected output, a sentence for each of them.
+
+    No sentence may hold one of `secrets`. What differs from run to run is left out: `unique`.
+    """
+    from tests.support.kubeconfigs import leaks
+
+    def compare(
+        name: str,
+        attempts: Mapping[str, Callable[[], object]],
+        *,
+        secrets: Iterable[str] = (),
+        unique: str = "",
+    ) -> None:
+        lines = []
+        for title, attempt in attempts.items():
+            with pytest.raises(KlutchError) as caught:
+                attempt()
+            assert leaks(caught.value, tuple(secrets)) == []
+            sentence = str(caught.value).replace(unique, "") if unique else str(caught.value)
+            lines += [title, *(f"  {line}" for line in sentence.splitlines())]
+        golden("".join(f"{line}\n" for line in lines), f"{name}.txt")
 
     return compare
 

@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,34 +128,27 @@ def test_a_number_or_flag_is_not_read_from_text_or_from_the_other(path: tuple[An
             parse_live(json.dumps(document).encode(), "f")
 
 
-REFUSED: dict[str, tuple[bytes, str]] = {
-    "not JSON": (b"klutch", "f: not a JSON document. `klutchctl snapshot` writes one"),
-    "a plan file": (b'{"format": "klutchctl.dev/plan"}', "f: not a snapshot. `klutchctl"),
-    "a newer version": (
-        b'{"format": "klutchctl.dev/live", "version": 2}',
-        "f: a snapshot of format version 2, and this klutchctl reads 1. Upgrade klutchctl",
-    ),
-    "an infinite number": (b'{"version": 1e999}', "f: not a JSON document"),
-    "not a number": (b'{"version": NaN}', "f: not a JSON document"),
-    "nested too deeply": (b"[" * 100_000, "f: not a JSON document"),
-    "a number of text": (
-        b'{"format": "klutchctl.dev/live", "version": "1"}',
-        "f: /version: must be a number",
-    ),
-    "nothing inside": (
-        b'{"format": "klutchctl.dev/live", "version": 1}',
-        "f: /controlPlanes: is missing",
-    ),
-    "neither seen nor unseen": (
-        b'{"format": "klutchctl.dev/live", "version": 1, "controlPlanes": {"eu": {}},'
-        b' "clusters": {}, "leaving": {}}',
-        "f: /controlPlanes/eu: must be either seen or unseen",
-    ),
+REFUSED: dict[str, bytes] = {
+    "not JSON": b"klutch",
+    "a plan file": b'{"format": "klutchctl.dev/plan"}',
+    "a newer version": b'{"format": "klutchctl.dev/live", "version": 2}',
+    "an infinite number": b'{"version": 1e999}',
+    "not a number": b'{"version": NaN}',
+    "nested too deeply": b"[" * 100_000,
+    "a number of text": b'{"format": "klutchctl.dev/live", "version": "1"}',
+    "nothing inside": b'{"format": "klutchctl.dev/live", "version": 1}',
+    "neither seen nor unseen": json.dumps(
+        {
+            "format": "klutchctl.dev/live",
+            "version": 1,
+            "controlPlanes": {"eu": {}},
+            "clusters": {},
+            "leaving": {},
+        }
+    ).encode(),
 }
 
 
-@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_wrong_is_said(content: bytes, sentence: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_live(content, "f")
-    assert str(caught.value).startswith(sentence)
+def test_what_is_wrong_is_said(refusals: Any) -> None:
+    attempts = {name: partial(parse_live, content, "f") for name, content in REFUSED.items()}
+    refusals("snapshots", attempts)

@@ -143,45 +143,21 @@ def test_fields(got, want):
 
 
 UNFIT = {
-    "a number for text": (
-        lambda: FIELDS.text("number"),
-        "f:4:9: number must be text, and is a number. Put it in quotes",
-    ),
-    "a flag for text": (
-        lambda: FIELDS.text("flag"),
-        "f:5:7: flag must be text, and is true or false. Put it in quotes",
-    ),
-    "nothing for text": (
-        lambda: FIELDS.text("nothing"),
-        "f:3:9: nothing must be text, and is empty",
-    ),
-    "a list for text": (lambda: FIELDS.text("list"), "f:7:7: list must be text, and is a list"),
-    "text for a flag": (
-        lambda: FIELDS.flag("text"),
-        "f:1:7: text must be true or false, without quotes, and is text",
-    ),
-    "a number in a list of texts": (
-        lambda: FIELDS.texts("mixed"),
-        "f:8:12: each of mixed must be text, and is a number. Put it in quotes",
-    ),
-    "text for a list": (lambda: FIELDS.texts("text"), "f:1:7: text must be a list, and is text"),
-    "a mapping for a list": (
-        lambda: FIELDS.sections("mapping"),
-        "f:9:10: mapping must be a list, and is a mapping",
-    ),
-    "a list for a mapping": (
-        lambda: FIELDS.section("list"),
-        "f:7:7: list must be a mapping, and is a list",
-    ),
-    "a NUL in text": (lambda: FIELDS.text("nul"), "f:10:6: nul holds a NUL character"),
+    "a number for text": lambda: FIELDS.text("number"),
+    "a flag for text": lambda: FIELDS.text("flag"),
+    "nothing for text": lambda: FIELDS.text("nothing"),
+    "a list for text": lambda: FIELDS.text("list"),
+    "text for a flag": lambda: FIELDS.flag("text"),
+    "a number in a list of texts": lambda: FIELDS.texts("mixed"),
+    "text for a list": lambda: FIELDS.texts("text"),
+    "a mapping for a list": lambda: FIELDS.sections("mapping"),
+    "a list for a mapping": lambda: FIELDS.section("list"),
+    "a NUL in text": lambda: FIELDS.text("nul"),
 }
 
 
-@pytest.mark.parametrize(("read", "want"), UNFIT.values(), ids=UNFIT.keys())
-def test_a_value_of_another_shape_is_refused(read, want):
-    with pytest.raises(ConfigError) as caught:
-        read()
-    assert str(caught.value) == want
+def test_a_value_of_another_shape_is_refused(refusals):
+    refusals("unfit", UNFIT)
 
 
 def test_a_number_that_json_lacks_is_refused():

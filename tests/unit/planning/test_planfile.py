@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -107,50 +108,39 @@ def test_a_later_minor_version_is_read_and_its_new_fields_are_ignored():
 
 
 REFUSED = {
-    "nothing": (b"", "p:1:1: not JSON"),
-    "text": (b"hello", "p:1:1: not JSON"),
-    "a second line": (b'{"a":\n x}', "p:2:2: not JSON"),
-    "bytes": (b"\xff\xfe", "p: not UTF-8 text"),
-    "NaN": (b'{"a": NaN}', "p: not JSON: a number"),
-    "a huge number": (b'{"a": ' + b"9" * 5_000 + b"}", "p: not JSON: a number"),
-    "deep": (b"[" * 100_000, "p: nested too deeply"),
-    "deep in a field": (edited(sections="[0]").replace(b'"[0]"', b"[" * 99_999), "nested too"),
-    "a list": (b"[]", "p: not a plan"),
-    "another document": (b'{"kind": "List"}', "p: not a plan"),
-    "no version": (edited(version=None), 'p: /version: must be "major.minor"'),
-    "a version of another form": (edited(version="1"), 'p: /version: must be "major.minor"'),
-    "a later major version": (edited(version="2.0"), "a plan of version 2.0, and this klutchctl"),
-    "an edited field": (edited(fleet="other"), "p: the plan was changed after it was written"),
-    "an unknown field": (edited(force=True), "p: the plan was changed after it was written"),
-    "another id": (edited(id="0" * 32), "p: the plan was changed after it was written"),
-    "no id": (edited(id=""), "p: the plan was changed after it was written"),
-    "a wrong type": (edited(fleet=7), "p: /fleet: must be text"),
-    "a flag for a number": (edited(clusters=True), "p: /clusters: must be a number"),
-    "text for a number": (edited(clusters="3"), "p: /clusters: must be a number"),
-    "text for a flag": (
-        with_change(keepsData="true"),
-        "p: /changes/0/keepsData: must be true or false",
-    ),
-    "a number for a flag": (
-        with_change(keepsData=1),
-        "p: /changes/0/keepsData: must be true or false",
-    ),
-    "no list": (edited(changes={}), "p: /changes: must be a list"),
-    "no object": (edited(changes=[7]), "p: /changes/0: must be an object"),
-    "a missing object": (with_change(without="ref"), "p: /changes/0/ref: is missing"),
-    "an unknown action": (
-        with_change(action="destroy"),
-        "p: /changes/0/action: must be one of create, update",
-    ),
-    "a key that acts": (edited(sections={"\x1b[2J": 7}), "p: /sections/'\\x1b[2J': must be text"),
+    "nothing": b"",
+    "text": b"hello",
+    "a second line": b'{"a":\n x}',
+    "bytes": b"\xff\xfe",
+    "NaN": b'{"a": NaN}',
+    "a huge number": b'{"a": ' + b"9" * 5_000 + b"}",
+    "deep": b"[" * 100_000,
+    "deep in a field": edited(sections="[0]").replace(b'"[0]"', b"[" * 99_999),
+    "a list": b"[]",
+    "another document": b'{"kind": "List"}',
+    "no version": edited(version=None),
+    "a version of another form": edited(version="1"),
+    "a later major version": edited(version="2.0"),
+    "an edited field": edited(fleet="other"),
+    "an unknown field": edited(force=True),
+    "another id": edited(id="0" * 32),
+    "no id": edited(id=""),
+    "a wrong type": edited(fleet=7),
+    "a flag for a number": edited(clusters=True),
+    "text for a number": edited(clusters="3"),
+    "text for a flag": with_change(keepsData="true"),
+    "a number for a flag": with_change(keepsData=1),
+    "no list": edited(changes={}),
+    "no object": edited(changes=[7]),
+    "a missing object": with_change(without="ref"),
+    "an unknown action": with_change(action="destroy"),
+    "a key that acts": edited(sections={"\x1b[2J": 7}),
 }
 
 
-@pytest.mark.parametrize(("content", "says"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(content, says):
-    with pytest.raises(ConfigError) as caught:
-        planfile.parse(content, "p")
-    assert says in str(caught.value)
+def test_refused(refusals):
+    attempts = {name: partial(planfile.parse, content, "p") for name, content in REFUSED.items()}
+    refusals("plans", attempts)
 
 
 def test_a_cut_file_is_refused_wherever_it_is_cut():

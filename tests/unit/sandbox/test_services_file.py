@@ -1,5 +1,7 @@
 """services.yaml: what it may say, and that every mistake is told with its place."""
 
+from functools import partial
+
 import pytest
 
 from klutchctl.sandbox import suite
@@ -46,61 +48,32 @@ def test_objects_come_in_the_order_of_the_patterns_and_of_the_files(folder):
 
 
 MISTAKES = {
-    "an unknown component": (
-        "crossplane,",
-        "crossplan,",
-        "5:16: spec.components[0] must be one of crossplane, provider-kubernetes, postgresql",
-    ),
-    "an unknown key": ("metadata:", "meta:", "3:1: a document has no key 'meta'"),
-    "another kind of document": (
-        "kind: Services",
-        "kind: Fleet",
-        "2:7: kind is Fleet, and must be",
-    ),
-    "another version": ("v1alpha1", "v2", "1:13: apiVersion must be sandbox.klutchctl.dev/v1"),
+    "an unknown component": ("crossplane,", "crossplan,"),
+    "an unknown key": ("metadata:", "meta:"),
+    "another kind of document": ("kind: Services", "kind: Fleet"),
+    "another version": ("v1alpha1", "v2"),
     "a program without a command": (
         '["${python}", scribe.py, "--data=${data}", "${postgresql}"]',
         "[]",
-        "9:16: spec.programs[0].command must not be empty",
     ),
-    "an unknown reference": (
-        "${data}",
-        "${date}",
-        "9:41: spec.programs[0].command[2] refers to 'date'. Did you mean data?",
-    ),
-    "a reference that does not end": (
-        "${data}",
-        "${",
-        "9:41: spec.programs[0].command[2] refers to ''. Known: binaries, data, kubeconfig,",
-    ),
-    "the name of a server of ours": (
-        "name: scribe",
-        "name: etcd",
-        "8:13: spec.programs[0].name is the name of a server that the sandbox runs itself",
-    ),
-    "the database without its component": (
-        ", postgresql]",
-        "]",
-        "9:59: ${postgresql} needs the component postgresql. Add it to spec.components",
-    ),
-    "a pattern that leads out": ("b/*.yaml", "../*.yaml", "6:15: spec.manifests[0] leaves the"),
-    "a pattern without a file": ("b/*.yaml", "c/*.yaml", "6:15: no file is like c/*.yaml"),
-    "a file that is no object": (
-        '"*.yaml"',
-        '".*.yaml"',
-        ".hidden.yaml:1:1: an object has apiVersion, kind and metadata.name",
-    ),
-    "no YAML": ("spec:", "spec: [", "yaml:6:"),
-    "a second document": ("spec:", "---\nspec:", "1:1: there must be one document in here"),
+    "an unknown reference": ("${data}", "${date}"),
+    "a reference that does not end": ("${data}", "${"),
+    "the name of a server of ours": ("name: scribe", "name: etcd"),
+    "the database without its component": (", postgresql]", "]"),
+    "a pattern that leads out": ("b/*.yaml", "../*.yaml"),
+    "a pattern without a file": ("b/*.yaml", "c/*.yaml"),
+    "a file that is no object": ('"*.yaml"', '".*.yaml"'),
+    "no YAML": ("spec:", "spec: ["),
+    "a second document": ("spec:", "---\nspec:"),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "says"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_reported_with_its_place(folder, old, new, says):
-    assert old in WHOLE
-    with pytest.raises(InvalidRepository) as caught:
-        write(folder, WHOLE.replace(old, new, 1))
-    assert says in str(caught.value)
+def test_a_mistake_is_reported_with_its_place(folder, refusals):
+    attempts = {}
+    for name, (old, new) in MISTAKES.items():
+        assert old in WHOLE
+        attempts[name] = partial(write, folder, WHOLE.replace(old, new, 1))
+    refusals("mistakes", attempts, unique=f"{folder}/")
 
 
 def test_two_programs_of_one_name(folder):

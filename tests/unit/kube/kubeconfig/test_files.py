@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -275,14 +276,10 @@ REFUSED = {
 }
 
 
-def test_refused(folder, golden):
-    sentences = []
-    for name, content in REFUSED.items():
-        with pytest.raises(ConfigError) as caught:
-            load(folder, content)
-        assert leaks(caught.value, ("canary", KEY.splitlines()[1])) == []
-        sentences.append(f"{name}\n  {str(caught.value).removeprefix(f'{folder}/')}\n")
-    golden("".join(sentences), "refused.txt")
+def test_refused(folder, refusals):
+    attempts = {name: partial(load, folder, content) for name, content in REFUSED.items()}
+    secrets = ("canary", KEY.splitlines()[1])
+    refusals("files", attempts, secrets=secrets, unique=f"{folder}/")
 
 
 LOOPBACKS = ("http://localhost:8001", "http://127.0.0.1:8001", "http://[::1]:8001")

@@ -1,11 +1,11 @@
 """Which proxy leads to a server. The NO_PROXY cases are answers of Go's httpproxy package."""
 
+from functools import partial
+
 import pytest
 
-from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube import networks
-from tests.support.kubeconfigs import leaks
 
 ENVIRONMENTS = {
     "nothing set": ({}, None),
@@ -93,38 +93,23 @@ def test_reached_by_proxy(server, exceptions):
 
 
 FAULTS = {
-    "SOCKS": (
-        "socks5://me:canary@p:1",
-        "SOCKS proxies are not supported: name an HTTP proxy (http:// or https://)",
-    ),
-    "SOCKS with names": (
-        "socks5h://p:1",
-        "SOCKS proxies are not supported: name an HTTP proxy (http:// or https://)",
-    ),
-    "another scheme": (
-        "ftp://me:canary@p",
-        "the proxy must be a URL that starts with http:// or https://",
-    ),
-    "no host": ("http://", "the proxy is not a valid URL"),
-    "a name that is too long": (
-        f"http://me:canary@{'p' * 64}.example",
-        "the proxy names no valid host",
-    ),
-    "an empty part in its name": ("http://p..example", "the proxy names no valid host"),
-    "a port that is none": ("http://me:canary@p:canary", "the proxy is not a valid URL"),
-    "a broken address": ("http://[canary", "the proxy is not a valid URL"),
-    "a space": ("http://me:canary canary@p", "the proxy is not a valid URL"),
-    "a line break": ("http://p\n:1", "the proxy is not a valid URL"),
-    "a host that turns into another (NFKC)": (
-        "http://canary\u2100.com",
-        "the proxy is not a valid URL",
-    ),
+    "SOCKS": "socks5://me:canary@p:1",
+    "SOCKS with names": "socks5h://p:1",
+    "another scheme": "ftp://me:canary@p",
+    "no host": "http://",
+    "a name that is too long": f"http://me:canary@{'p' * 64}.example",
+    "an empty part in its name": "http://p..example",
+    "a port that is none": "http://me:canary@p:canary",
+    "a broken address": "http://[canary",
+    "a space": "http://me:canary canary@p",
+    "a line break": "http://p\n:1",
+    "a host that turns into another (NFKC)": "http://canary\u2100.com",
 }
 
 
-@pytest.mark.parametrize(("url", "want"), FAULTS.values(), ids=FAULTS.keys())
-def test_a_proxy_that_cannot_be_used_is_an_error(url, want):
-    with pytest.raises(ConfigError) as caught:
-        networks.proxy_from_environment("https://api.example", {"https_proxy": url})
-    assert str(caught.value) == f"$https_proxy: {want}"
-    assert leaks(caught.value, ("canary",)) == []
+def test_a_proxy_that_cannot_be_used_is_an_error(refusals):
+    attempts = {
+        name: partial(networks.proxy_from_environment, "https://api.example", {"https_proxy": url})
+        for name, url in FAULTS.items()
+    }
+    refusals("proxies", attempts, secrets=["canary"])

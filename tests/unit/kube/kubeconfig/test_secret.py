@@ -1,5 +1,7 @@
 """Kubeconfigs from Secrets: what an untrusted author may not say."""
 
+from functools import partial
+
 import pytest
 
 from reconciler.core.errors import ConfigError
@@ -7,7 +9,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube import kubeconfig
 from reconciler.kube.connection import ClientCertificate, Connection, Token
 from reconciler.kube.networks import ANYWHERE
-from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, document, leaks, text
+from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, document, text
 
 EXEC = {
     "apiVersion": "client.authentication.k8s.io/v1",
@@ -73,75 +75,32 @@ def test_the_proxy_of_this_machine_is_used():
 
 
 FORBIDDEN = {
-    "a command": (
-        document(user={"exec": EXEC}),
-        ["exec would run a command on this machine"],
+    "a command": document(user={"exec": EXEC}),
+    "a command, of whatever form": document(user={"exec": "canary"}),
+    "a command beside a token": document(user={"exec": EXEC, "token": "canary"}),
+    "a legacy plug-in": document(
+        user={"auth-provider": {"name": "gcp", "config": {"cmd-path": "canary"}}}
     ),
-    "a command, of whatever form": (
-        document(user={"exec": "canary"}),
-        ["exec would run a command on this machine"],
+    "a token file": document(
+        user={"tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}
     ),
-    "a command beside a token": (
-        document(user={"exec": EXEC, "token": "canary"}),
-        ["exec would run a command on this machine"],
+    "certificate files": document(
+        user={"client-certificate": "/etc/canary", "client-key": "/etc/canary"}
     ),
-    "a legacy plug-in": (
-        document(user={"auth-provider": {"name": "gcp", "config": {"cmd-path": "canary"}}}),
-        ["auth-provider is not supported, and would run code on this machine"],
-    ),
-    "a token file": (
-        document(user={"tokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token"}),
-        ["tokenFile would send a file of this machine to the server: use token"],
-    ),
-    "certificate files": (
-        document(user={"client-certificate": "/etc/canary", "client-key": "/etc/canary"}),
-        [
-            "client-certificate would read a file of this machine: use client-certificate-data",
-            "client-key would read a file of this machine: use client-key-data",
-        ],
-    ),
-    "a CA file": (
-        document(cluster={"certificate-authority": "/etc/canary"}),
-        ["certificate-authority would read a file of this machine: use certificate-authority-data"],
-    ),
-    "a proxy": (
-        document(cluster={"proxy-url": "http://me:canary@evil.example"}),
-        ["proxy-url would lead the traffic through a host of the author's choice"],
-    ),
-    "no verification": (
-        document(cluster={"insecure-skip-tls-verify": True}),
-        ["insecure-skip-tls-verify would talk to whoever answers at the address"],
-    ),
-    "impersonation": (
-        document(user={"as": "admin", "as-user-extra": {"a": ["b"]}}),
-        [
-            "as is not supported: use a user that has the rights itself",
-            "as-user-extra is not supported: use a user that has the rights itself",
-        ],
-    ),
-    "all at once": (
-        document(
-            user={"exec": EXEC, "tokenFile": "/etc/shadow"},
-            cluster={"proxy-url": "http://evil.example", "insecure-skip-tls-verify": True},
-        ),
-        [
-            "exec would run a command on this machine",
-            "tokenFile would send a file of this machine to the server: use token",
-            "proxy-url would lead the traffic through a host of the author's choice",
-            "insecure-skip-tls-verify would talk to whoever answers at the address",
-        ],
+    "a CA file": document(cluster={"certificate-authority": "/etc/canary"}),
+    "a proxy": document(cluster={"proxy-url": "http://me:canary@evil.example"}),
+    "no verification": document(cluster={"insecure-skip-tls-verify": True}),
+    "impersonation": document(user={"as": "admin", "as-user-extra": {"a": ["b"]}}),
+    "all at once": document(
+        user={"exec": EXEC, "tokenFile": "/etc/shadow"},
+        cluster={"proxy-url": "http://evil.example", "insecure-skip-tls-verify": True},
     ),
 }
 
 
-@pytest.mark.parametrize(("content", "want"), FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_forbidden(content, want):
-    with pytest.raises(ConfigError) as caught:
-        from_secret(content)
-    assert str(caught.value) == (
-        f"kubeconfig of shop: this kubeconfig is not accepted from a Secret: {'; '.join(want)}"
-    )
-    assert leaks(caught.value, ("canary",)) == []
+def test_forbidden(refusals):
+    attempts = {name: partial(from_secret, content) for name, content in FORBIDDEN.items()}
+    refusals("forbidden", attempts, secrets=["canary"])
 
 
 def test_what_only_looks_forbidden_is_not():
@@ -159,21 +118,13 @@ def test_what_no_entry_in_use_says_is_neither_judged_nor_used():
 
 
 BROKEN = {
-    "garbage": (b"\x00\x01garbage", "kubeconfig of shop:1:1: not YAML"),
-    "empty": (b"", "kubeconfig of shop:1:1: no current-context is set"),
-    "no current context": (
-        document() | {"current-context": ""},
-        "kubeconfig of shop:3:18: no current-context is set",
-    ),
-    "a context that is not there": (
-        document() | {"current-context": "gone"},
-        'kubeconfig of shop:3:18: current-context "gone" does not exist',
-    ),
+    "garbage": b"\x00\x01garbage",
+    "empty": b"",
+    "no current context": document() | {"current-context": ""},
+    "a context that is not there": document() | {"current-context": "gone"},
 }
 
 
-@pytest.mark.parametrize(("content", "want"), BROKEN.values(), ids=BROKEN.keys())
-def test_broken(content, want):
-    with pytest.raises(ConfigError) as caught:
-        from_secret(content)
-    assert str(caught.value).startswith(want)
+def test_broken(refusals):
+    attempts = {name: partial(from_secret, content) for name, content in BROKEN.items()}
+    refusals("broken", attempts)
