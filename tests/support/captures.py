@@ -9,12 +9,8 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.servers import Program
-from klutchctl.sandbox.state import Role, Wanted, layout_of
 from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
@@ -36,12 +32,11 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from tests.support import capture_files, clusters, removal
+from tests.support import capture_files, removal
 from tests.support.capture_files import Blanks, Way, Write
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import established
-from tests.support.quiet import Quiet
 from tests.support.wire_objects import strip_server_fields
 
 CONTROL_PLANE: Final = "control-plane"
@@ -152,23 +147,6 @@ async def installed(
         yield Installation(places, making.made, making.writers, making.beside)
     finally:
         await making.undo()
-
-
-@contextlib.asynccontextmanager
-async def app_clusters(
-    state_home: Path, programs: Mapping[Program, Path], *contexts: str
-) -> AsyncIterator[tuple[LiveCluster, ...]]:
-    """Start app clusters in a sandbox of their own, which no other test uses."""
-    layout = layout_of("captures", state_home=state_home)
-    wanted = [Wanted(context, Role.APP_CLUSTER) for context in contexts]
-    plan = lifecycle.Plan(programs, wanted, tuning=clusters.TUNING)
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(lifecycle.down, layout, delete=True, progress=Quiet())
-        members = lifecycle.up(layout, plan, progress=Quiet()).members
-        live = [await clusters.connect(layout, member) for member in members]
-        for each in live:
-            stack.push_async_callback(each.cluster.close)
-        yield tuple(live)
 
 
 class _Making:

@@ -72,6 +72,10 @@ class Scene:
                 live = self.places[_PLACES.get(ref["cluster"], CONTROL_PLANE)]
                 made = Ref(live.name, Kind(*map(ref.get, names_of)), ref["namespace"], ref["name"])
                 self.installation.beside.append(made)
+        return self.apply_as_planned()
+
+    def apply_as_planned(self) -> Any:
+        """Apply the files as they are."""
         done = self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json")
         return json.loads(done)
 
