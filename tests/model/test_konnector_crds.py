@@ -3,18 +3,14 @@
 protocol-konnector.md C.3 to C.6, G 26, 27, H15, H30.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from reconciler.api import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import build
-from reconciler.core.errors import Conflict
-from reconciler.core.manifest import Manifest, get, resource_version_of
-from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core.manifest import Manifest, get
+from reconciler.core.refs import CRD, Ref
 from tests.support.bound_scenes import (
     Scene,
     conditions,
@@ -24,45 +20,23 @@ from tests.support.bound_scenes import (
     read,
     remove,
     says,
-    served,
-    shown,
     until,
 )
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import claim, is_idle, offer
+from tests.support.konnector_crds import (
+    column,
+    crd_of,
+    define,
+    has_versions,
+    shows_column,
+    two_versions,
+)
 from tests.support.konnector_scenes import equals, redefine
-from tests.support.konnector_ways import Listened, listened
 from tests.support.settled import settled
 
 NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
-MANY: Final = 12
-
-
-async def crd_of(live: LiveCluster, scene: Scene) -> Any:
-    return await read(live, CRD, "", scene.offer.name)
-
-
-async def define(scene: Scene, *versions: Manifest, **more: Any) -> None:
-    """Let the provider's CRD have these versions."""
-    ref = Ref(scene.plane.name, CRD, "", scene.offer.name)
-    body: Manifest = {"spec": {"versions": versions, **more}}
-    await scene.plane.cluster.merge_patch(ref, body, manager="provider")
-
-
-async def two_versions(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the one version of the provider's CRD, and a second one that is not stored."""
-    (first,) = (await crd_of(scene.plane, scene))["spec"]["versions"]
-    return first, {**first, "name": "v2", "storage": False}
-
-
-async def has_versions(scene: Scene, *names: str) -> bool:
-    """Tell whether the app cluster has these versions, the first of which it stores."""
-    live = await crd_of(scene.app, scene)
-    found = {one["name"]: one["storage"] for one in live["spec"]["versions"]}
-    return found == {name: name == names[0] for name in names}
 
 
 async def test_what_is_converted_by_webhook_comes_in_its_storage_version(scene: Scene) -> None:
@@ -83,97 +57,6 @@ async def test_what_is_converted_by_webhook_comes_in_its_storage_version(scene: 
         await until(scene.copy)
         await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
         await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
-
-
-@asynccontextmanager
-async def namesake(scene: Scene) -> AsyncIterator[str]:
-    """Let another CRD of the app cluster have the kind; yield its name."""
-    (version,) = (await crd_of(scene.plane, scene))["spec"]["versions"]
-    group = scene.offer.group
-    names = {"plural": "stores", "kind": scene.offer.kind.kind, "listKind": "StoreList"}
-    spec: Manifest = {"group": group, "names": names, "scope": "Namespaced", "versions": [version]}
-    made = build(CRD, f"stores.{group}", spec=spec)
-    await scene.app.cluster.create(made, CRD, manager="somebody")
-    try:
-        kind = Kind(group, "v1", scene.offer.kind.kind, "stores")
-        await until(lambda: served(scene.app, kind))
-        yield f"stores.{group}"
-    finally:
-        await remove(scene.app, CRD, "", f"stores.{group}")
-
-
-async def say_by_hand(scene: Scene, *more: Manifest) -> bool:
-    """Add conditions to the export, unless somebody else writes to it just then."""
-    live = await scene.export()
-    ref = Ref(scene.plane.name, API_SERVICE_EXPORT, scene.space, scene.offer.name)
-    body: Manifest = {
-        "metadata": {"resourceVersion": resource_version_of(live)},
-        "status": {"conditions": [*live["status"]["conditions"], *more]},
-    }
-    with contextlib.suppress(Conflict):
-        await scene.plane.cluster.merge_patch(ref, body, manager="somebody", subresource="status")
-        return True
-    return False
-
-
-async def export_shows(scene: Scene, told: Sequence[tuple[str, ...]]) -> bool:
-    assert shown(await scene.export()) == told
-    return True
-
-
-async def test_what_the_app_cluster_says_of_a_crd_is_said_of_the_export(scene: Scene) -> None:
-    """G 27: instead of what was said, beside what others say, and summed up."""
-    time, untold = "2026-01-01T00:00:00Z", ("Weather", "Unknown")
-    async with scene.backend(), namesake(scene) as other:
-        await scene.make_space()
-        await scene.request()
-        await until(lambda: says(scene.export(), "ProviderInSync"))
-        old = {"type": "Established", "status": "True", "lastTransitionTime": time}
-        weather = {"type": "Weather", "status": "Unknown", "lastTransitionTime": time}
-        await until(lambda: say_by_hand(scene, weather, old))
-        async with konnector(scene.app.connection):
-            await scene.bind()
-            conflict = [
-                ("Ready", "False", "Error", "NamesNotAccepted"),
-                ("Connected", "True"),
-                ("ConsumerInSync", "False", "Error", "NamesNotAccepted"),
-                ("Established", "False", "Error", "NotAccepted"),
-                ("NamesAccepted", "False", "Error", "KindConflict"),
-                ("ProviderInSync", "True"),
-                untold,
-            ]
-            await until(lambda: export_shows(scene, conflict))
-            assert "already in use" in conditions(await scene.export())["NamesAccepted"]["message"]
-            # It is said in both clusters, in one after the other.
-            await until(lambda: says(scene.binding(), "SchemaInSync", "False", "NamesNotAccepted"))
-
-            await remove(scene.app, CRD, "", other)
-            well = [
-                ("Ready", "True"),
-                ("Connected", "True"),
-                ("ConsumerInSync", "True"),
-                ("Established", "True", "InitialNamesAccepted"),
-                ("NamesAccepted", "True", "NoConflicts"),
-                ("ProviderInSync", "True"),
-                untold,
-            ]
-            await until(lambda: export_shows(scene, well))
-            told, of_crd = (
-                conditions(await scene.export()),
-                conditions(await crd_of(scene.app, scene)),
-            )
-            for one in ("Established", "NamesAccepted"):
-                assert told[one]["lastTransitionTime"] == of_crd[one]["lastTransitionTime"]
-            assert told["Weather"] == weather
-
-
-def column(name: str) -> list[Manifest]:
-    return [{"name": name, "type": "string", "jsonPath": ".spec.size"}]
-
-
-async def shows_column(scene: Scene, name: str) -> bool:
-    live = await crd_of(scene.app, scene)
-    return get(live, "spec", "versions", 0, "additionalPrinterColumns", 0, "name") == name
 
 
 async def is_told(scene: Scene, reason: str, sentence: str) -> bool:
@@ -286,71 +169,3 @@ async def migrated(live: LiveCluster, scene: Scene) -> None:
     ref = Ref(live.name, CRD, "", scene.offer.name)
     body: Manifest = {"status": {"storedVersions": ["v1"]}}
     await live.cluster.merge_patch(ref, body, manager="operator", subresource="status")
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """A konnector at work, and how often it read the instances of its one service."""
-
-    scene: Scene
-    ways: Listened
-
-    def read(self, version: str = "") -> tuple[int, int]:
-        """Return how often instances were listed on the control plane, and in the app cluster."""
-        end = f"/{self.scene.offer.resource.plural}"
-        plane, app = (
-            len([path for path in one.listed if path.endswith(end) and version in path])
-            for one in (self.ways.of_plane, self.ways.of_app)
-        )
-        return plane, app
-
-    def looks(self) -> float:
-        """Return how often an instance came to be looked at."""
-        name = {"name": f"instances/{self.scene.offer.name}"}
-        return self.ways.made.metrics.registry.get_sample_value("workqueue_adds_total", name) or 0
-
-
-async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
-    """H30: other claims on offer are none of it, nor is another schema; another version is."""
-    async with listened(scene) as ways:
-        there = Heard(scene, ways)
-        await goes_up(scene, *(f"db{number}" for number in range(MANY)))
-        before, listed = await generation(scene), there.read()
-        assert min(listed) >= 1
-        await offer(scene, claim("configmaps", "Provider"))
-        await until(lambda: is_after(scene, before))
-        await goes_up(scene, "after-claims")
-        await eventually(lambda: is_idle(ways.made))
-        assert there.read() == listed
-
-        # A server ends the watches of what has another schema, and views may be read anew then;
-        # but nothing that was synced is looked at again.
-        looks = there.looks()
-        change = {"additionalPrinterColumns": column("Size")}
-        await redefine(scene.plane, scene, lambda version: version.update(change))
-        await until(lambda: shows_column(scene, "Size"))
-        await goes_up(scene, "after-schema")
-        assert there.looks() - looks < MANY
-
-        looks = there.looks()
-        first, second = await two_versions(scene)
-        await define(scene, {**second, "storage": True}, {**first, "storage": False})
-        await until(lambda: has_versions(scene, "v2", "v1"))
-        await eventually(lambda: all(there.read("/v2/")))
-        await goes_up(scene, "after-version")
-        assert there.looks() - looks >= MANY
-
-
-async def goes_up(scene: Scene, *names: str) -> None:
-    for name in names:
-        await scene.create_instance(name, size="1Gi")
-    for name in names:
-        await until(partial(scene.copy, name))
-
-
-async def generation(scene: Scene) -> int:
-    return int((await scene.export())["metadata"]["generation"])
-
-
-async def is_after(scene: Scene, before: int) -> bool:
-    return await generation(scene) > before
