@@ -53,7 +53,14 @@ async def foreign(scene, monkeypatch):
         yield scene
 
 
-async def test_what_is_live_becomes_a_file_that_changes_nothing(foreign):
+async def test_what_somebody_else_bound_is_taken_over_through_files(foreign):
+    await a_repository_begins_with_what_is_live(foreign)
+    await what_files_cannot_say_is_left_alone(foreign)
+    await what_is_live_becomes_a_file_that_changes_nothing(foreign)
+    await what_was_imported_is_taken_over_as_it_is(foreign)
+
+
+async def what_is_live_becomes_a_file_that_changes_nothing(foreign):
     marks = foreign.marks()
     done = await imported(foreign)
     assert done.code == 0, done.stdout + done.stderr
@@ -80,9 +87,8 @@ async def test_what_is_live_becomes_a_file_that_changes_nothing(foreign):
     assert "no include matches elsewhere/imported.yaml" in elsewhere.stderr
 
 
-async def test_what_was_imported_is_taken_over_as_it_is(foreign):
+async def what_was_imported_is_taken_over_as_it_is(foreign):
     before = await foreign.at(foreign.binding)
-    await imported(foreign)
     await foreign.apply("--wait")
     after = await foreign.at(foreign.binding)
     assert (uid_of(after), get_map(after, "spec")) == (uid_of(before), get_map(before, "spec"))
@@ -94,7 +100,7 @@ async def test_what_was_imported_is_taken_over_as_it_is(foreign):
     assert not (folder / "imported.yaml").exists()
 
 
-async def test_a_repository_begins_with_what_is_live(foreign):
+async def a_repository_begins_with_what_is_live(foreign):
     folder = foreign.fleet.folder / "new"
     done = await foreign.klutchctl(
         "init",
@@ -120,7 +126,7 @@ async def test_a_repository_begins_with_what_is_live(foreign):
     assert bool(of_units) is found
 
 
-async def test_what_files_cannot_say_is_left_alone(foreign):
+async def what_files_cannot_say_is_left_alone(foreign):
     live = foreign.app if foreign.fleet.mode is Mode.DIRECT else foreign.plane
     (claim,) = get_maps(await foreign.at(foreign.binding), "spec", "permissionClaims")
     change: Manifest = {"spec": {"permissionClaims": [drop(claim, "selector", "owner")]}}
@@ -129,6 +135,8 @@ async def test_what_files_cannot_say_is_left_alone(foreign):
     assert done.code == 0, done.stdout + done.stderr
     assert "names no owner" in done.stdout
     assert not (foreign.fleet.folder / "imported").exists()
+    back: Manifest = {"spec": {"permissionClaims": [claim]}}
+    await live.cluster.merge_patch(foreign.binding, back, manager="someone")
 
 
 async def test_drift_and_why_tell_what_somebody_changed(scene):

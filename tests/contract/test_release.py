@@ -93,34 +93,51 @@ async def test_what_pruning_leaves_is_let_go_and_its_data_stays(scene):
 
 
 @in_one_mode
-async def test_what_a_guard_holds_or_nobody_approves_stays(scene):
+async def test_only_what_may_be_let_go_is_let_go(scene):
+    usual = scene.fleet.prune
     async with scene.peers():
+        scene.fleet.policy = "Delete"
+        scene.fleet.prune = f"{usual}, onClusterLeave: Delete"
         await scene.apply()
-        scene.fleet.bound = False
-        scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
-        marks = scene.marks()
-        held = await release(scene)
-        assert held.code == 6, held.stdout + held.stderr
-        assert "prune.maxDeletes 0" in held.stdout
-        scene.fleet.prune = "allowEmpty: true"
-        asked = await release(scene, approve=False)
-        assert asked.code == 6
-        assert "nobody approved it" in asked.stderr
-        assert written(marks) == []
-        assert await scene.at(scene.binding) is not None
+        await what_would_be_deleted_is_not_for_releasing(scene)
+        scene.fleet.policy, scene.fleet.bound, scene.fleet.prune = "Release", True, usual
+        await scene.apply()
+        await what_a_guard_holds_or_nobody_approves_stays(scene)
+        scene.fleet.prune = f"{usual}, mode: report, onClusterLeave: Block"
+        await a_unit_of_a_cluster_that_left_is_let_go_alone(scene)
 
 
-@in_one_mode
-async def test_a_unit_of_a_cluster_that_left_is_let_go_alone(scene):
-    async with scene.peers():
-        await scene.apply()
-        scene.fleet.listed = False
-        scene.fleet.prune += ", mode: report, onClusterLeave: Block"
-        done = await release(scene, "-o", "json")
-        assert done.code == 0, done.stdout + done.stderr
-        assert [one[:2] for one in done.statuses] == [("done", "release")]
-        assert await scene.at(scene.binding) is None
-        assert keys.RELEASED not in annotations_of(await scene.at(scene.home_of_units))
+async def what_would_be_deleted_is_not_for_releasing(scene):
+    scene.fleet.bound = False
+    marks = scene.marks()
+    refused = await release(scene)
+    assert refused.code == 3, refused.stdout + refused.stderr
+    assert "deletionPolicy: Release" in refused.stderr
+    assert written(marks) == []
+
+
+async def what_a_guard_holds_or_nobody_approves_stays(scene):
+    scene.fleet.bound = False
+    scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
+    marks = scene.marks()
+    held = await release(scene)
+    assert held.code == 6, held.stdout + held.stderr
+    assert "prune.maxDeletes 0" in held.stdout
+    scene.fleet.prune = "allowEmpty: true"
+    asked = await release(scene, approve=False)
+    assert asked.code == 6
+    assert "nobody approved it" in asked.stderr
+    assert written(marks) == []
+    assert await scene.at(scene.binding) is not None
+
+
+async def a_unit_of_a_cluster_that_left_is_let_go_alone(scene):
+    scene.fleet.listed = False
+    done = await release(scene, "-o", "json")
+    assert done.code == 0, done.stdout + done.stderr
+    assert [one[:2] for one in done.statuses] == [("done", "release")]
+    assert await scene.at(scene.binding) is None
+    assert keys.RELEASED not in annotations_of(await scene.at(scene.home_of_units))
 
 
 @in_one_mode
@@ -149,18 +166,4 @@ async def test_what_is_not_ours_is_refused_with_what_to_do(scene):
         refused = await release(scene)
         assert refused.code == 3, refused.stdout + refused.stderr
         assert "klutchctl import" in refused.stderr
-        assert written(marks) == []
-
-
-@in_one_mode
-async def test_what_would_be_deleted_is_not_for_releasing(scene):
-    scene.fleet.policy = "Delete"
-    scene.fleet.prune += ", onClusterLeave: Delete"
-    async with scene.peers():
-        await scene.apply()
-        scene.fleet.bound = False
-        marks = scene.marks()
-        refused = await release(scene)
-        assert refused.code == 3, refused.stdout + refused.stderr
-        assert "deletionPolicy: Release" in refused.stderr
         assert written(marks) == []
