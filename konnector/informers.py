@@ -65,11 +65,6 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
         recent = self.get(key)
         return None if recent is None else recent.view.store.get(*key)
 
-    def trouble(self, key: ObjectKey) -> str:
-        """Return why nothing, or nothing new, is known of an object, or ""."""
-        recent = self.get(key)
-        return "" if recent is None else recent.view.trouble
-
 
 class SpaceInformers(TaskSupervisor):
     """The informers of one space. `on_change` is called when a Secret in it is read or changes."""
@@ -128,7 +123,7 @@ class Homes:
     def __init__(self, mappings: Store, space: str) -> None:
         self._mappings, self._space = mappings, space
         self._service: dict[str, str] = {}
-        self._app: dict[str, str] = {}
+        self._taken: set[str] = set()  # service namespaces
         self._refused: dict[str, str] = {}  # by app namespace, what another has already
         self._followers: list[Callable[[str], None]] = []
         mappings.subscribe_keys(lambda key: self._look(key.name))
@@ -136,10 +131,6 @@ class Homes:
     def service(self, app_namespace: str) -> str:
         """Return the service namespace of an app namespace, "" while there is none."""
         return self._service.get(app_namespace, "")
-
-    def app(self, service_namespace: str) -> str:
-        """Return the app namespace of a service namespace, "" for none of this space."""
-        return self._app.get(service_namespace, "")
 
     def mapping(self, app_namespace: str) -> Manifest | None:
         """Return the APIServiceNamespace of an app namespace."""
@@ -164,12 +155,13 @@ class Homes:
         if mapping is not None and is_deleting(mapping):
             now = ""
         before = self._service.pop(app_namespace, "")
-        self._app.pop(before, None)
+        self._taken.discard(before)
         self._refused.pop(app_namespace, None)
-        if now in self._app:
+        if now in self._taken:
             self._refused[app_namespace] = now
         elif now:
-            self._service[app_namespace], self._app[now] = now, app_namespace
+            self._service[app_namespace] = now
+            self._taken.add(now)
         for on_change in list(self._followers):
             on_change(app_namespace)
         if before != now:
