@@ -19,7 +19,7 @@ from tests.support.konnector_scenes import Side, equals, event, refusal, sides
 from tests.support.konnector_ways import listened
 from tests.support.replicas import Replica, replicas
 
-KONNECTOR = (str(Path(sys.executable).with_name("konnector")),)
+KONNECTOR = (sys.executable, "-m", "konnector")
 LARGE = 400_000
 SMALL = 2_000
 TOOLS = "kubectl.kubernetes.io/last-applied-configuration"

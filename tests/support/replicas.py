@@ -25,7 +25,9 @@ from tests.support.watching import fetch
 
 MANAGER: Final = "tests"
 BACKEND: Final = (
-    str(Path(sys.executable).with_name("klutch-bind")),
+    sys.executable,
+    "-m",
+    "bind",
     "--control-plane-mode",
     f"--konnector-image={USUAL.konnector_image}",
 )
