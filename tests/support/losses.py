@@ -20,9 +20,12 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import EVENT, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.kube.requests import Preconditions, Propagation
+from tests.support import backend
 from tests.support.bound_scenes import BIND, Scene, conditions, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector import AGENT
+
+AGENTS = (AGENT, backend.AGENT)
 
 
 class Many:
@@ -144,9 +147,9 @@ def measured(made: Term, metric: str, **labels: str) -> float:
 
 
 def deletes_since(live: LiveCluster, mark: int) -> list[str]:
-    """Return what konnectors deleted, as the API server's audit log tells."""
+    """Return what konnectors and backends deleted, as the API server's audit log tells."""
     return [
         f"{one.verb} {one.namespace}/{one.name}"
         for one in live.audit.writes_since(mark)
-        if one.verb.startswith("delete") and AGENT in one.agent
+        if one.verb.startswith("delete") and any(agent in one.agent for agent in AGENTS)
     ]
