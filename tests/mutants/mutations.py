@@ -326,6 +326,25 @@ SHARED: Final = (
 )
 BACKEND: Final = (
     Mutation(
+        "networks-of-a-tenant",
+        "reconciler/blueprints",
+        r'if get_text\(each, "name"\) not in forced',
+        "if each",
+        "a tenant's overrides say where a konnector's kubeconfig may lead",
+        (
+            "tests/unit/blueprints/test_konnector.py",
+            f"{_BIND}/test_app_cluster_binding_konnector.py",
+        ),
+    ),
+    Mutation(
+        "networks-only-of-flags",
+        "konnector",
+        r"replace\(said, beside=networks\.of_environment\(environ\)\)",
+        "said",
+        "a konnector obeys the arguments of a tenant alone",
+        ("tests/unit/konnector/test_settings.py",),
+    ),
+    Mutation(
         "release-deletes",
         "bind",
         r"if _deletes\(seen\) else _rest",
@@ -398,6 +417,29 @@ BACKEND: Final = (
 )
 _PLANNING: Final = "tests/unit/planning"
 PLANNING: Final = (
+    Mutation(
+        "notes-of-tenants",
+        "reconciler/planning",
+        r"\*index\.inside\(api\.API_SERVICE_BINDING, place\)",
+        "*index.all(api.API_SERVICE_BINDING)",
+        "what a tenant notes in an app namespace counts for the Secret of the konnector",
+        ("tests/unit/planning/test_credentials.py",),
+    ),
+    Mutation(
+        "notes-about-others",
+        "reconciler/planning",
+        r"noted = own if namespace == beside else others",
+        "noted = own",
+        "what a tenant notes about a Secret elsewhere replaces what its owner says",
+        ("tests/unit/planning/test_credentials.py",),
+    ),
+    _guard(
+        "binding-without-a-note",
+        "reconciler/planning",
+        r"noted != api\.credential_note\(facts, salt\)",
+        "no plan without rights on Secrets sees that a kubeconfig is out of date",
+        "tests/unit/planning/test_credentials.py",
+    ),
     Mutation(
         "unknown-is-none",
         "reconciler/planning",

@@ -248,10 +248,14 @@ FORGED = {
 }
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["what is noted", "what is not"])
 @pytest.mark.parametrize(("mode", "cluster", "forged"), FORGED.values(), ids=FORGED)
-def test_no_tenant_notes_what_a_secret_of_others_is(mode, cluster, forged):
+def test_no_tenant_notes_what_a_secret_of_others_is(mode, cluster, forged, noted):
     here = applied(mode=mode)
     here.silent.add(SPACE)
+    if not noted and cluster == "shop":
+        path = ("metadata", "annotations", keys.CREDENTIAL)
+        here.clusters["shop"][:] = [drop(one, *path) for one in here.clusters["shop"]]
     fleet = shop(mode=mode, more=f", endpoint: {ADDRESS.server!r}")
     blind, _ = both(here, fleet)
     assert acting(blind) == []
