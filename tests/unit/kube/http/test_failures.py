@@ -170,47 +170,20 @@ HEAD = 'Database.shop.example "db" is invalid'
 SERVICE = Ref("app-1", Kind("shop.example", "v1", "Database", "databases"), "team-a", "db")
 
 CAUSES = {
-    "text": (
-        f'Invalid value: "{CANARY}": spec.a in body should match "^[0-9]+$"',
-        'spec.a: Invalid value: spec.a in body should match "^[0-9]+$"',
-    ),
-    "text with quotes": (
-        rf'Invalid value: "\"{CANARY}\": must": must be a number',
-        "spec.a: Invalid value: must be a number",
-    ),
-    "a word that is none of those": (
-        f'Unsupported value: "{CANARY}": supported values: "small", "large"',
-        'spec.a: Unsupported value: supported values: "small", "large"',
-    ),
-    "twice": (f'Duplicate value: "{CANARY}"', "spec.a: Duplicate value"),
-    "a number": (
-        "Invalid value: 31337: must be at most 5",
-        "spec.a: Invalid value: must be at most 5",
-    ),
-    "an object": (
-        f'Invalid value: {{"p":"{CANARY}","q":[": x"]}}: the value is immutable',
-        "spec.a: Invalid value: the value is immutable",
-    ),
-    "a value of Go": (
-        f'Invalid value: map[string]interface {{}}{{"p":"{CANARY}"}}: it is immutable',
-        "spec.a: Invalid value",
-    ),
-    "a list of Go": (
-        f'Invalid value: []v1.Item{{{{Name:"{CANARY}"}}}}: no',
-        "spec.a: Invalid value",
-    ),
-    "a pointer of Go": (f'Invalid value: &v1.Item{{Name:"{CANARY}"}}: no', "spec.a: Invalid value"),
-    "text without its end": (f'Invalid value: "{CANARY}', "spec.a: Invalid value"),
-    "a rule of a CRD, which quotes no value": (
-        "Invalid value: a plan (small, large) is set once",
-        "spec.a: Invalid value: a plan (small, large) is set once",
-    ),
-    "the value in the rule as well": (
-        f'Invalid value: "{CANARY}": {CANARY} is no size',
-        "spec.a: Invalid value: <redacted> is no size",
-    ),
-    "what is required": ("Required value: a size", "spec.a: Required value: a size"),
-    "what is forbidden": ("Forbidden: it is set once", "spec.a: Forbidden: it is set once"),
+    "text": f'Invalid value: "{CANARY}": spec.a in body should match "^[0-9]+$"',
+    "text with quotes": rf'Invalid value: "\"{CANARY}\": must": must be a number',
+    "none of those": f'Unsupported value: "{CANARY}": supported values: "small", "large"',
+    "twice": f'Duplicate value: "{CANARY}"',
+    "a number": "Invalid value: 31337: must be at most 5",
+    "an object": f'Invalid value: {{"p":"{CANARY}","q":[": x"]}}: the value is immutable',
+    "a value of Go": f'Invalid value: map[string]interface {{}}{{"p":"{CANARY}"}}: it is immutable',
+    "a list of Go": f'Invalid value: []v1.Item{{{{Name:"{CANARY}"}}}}: no',
+    "a pointer of Go": f'Invalid value: &v1.Item{{Name:"{CANARY}"}}: no',
+    "text without its end": f'Invalid value: "{CANARY}',
+    "a rule of a CRD, which quotes no value": "Invalid value: a plan (small, large) is set once",
+    "the value in the rule as well": f'Invalid value: "{CANARY}": {CANARY} is no size',
+    "what is required": "Required value: a size",
+    "what is forbidden": "Forbidden: it is set once",
 }
 
 
@@ -222,11 +195,14 @@ def refused(message, causes, status=422, reason="Invalid"):
     return failure(request, status=status, answer=answer)
 
 
-@pytest.mark.parametrize(("said", "want"), CAUSES.values(), ids=CAUSES.keys())
-def test_a_cause(said, want):
-    error = refused(f"{HEAD}: spec.a: {said}", [{"field": "spec.a", "message": said}])
-    assert error.message == f"{HEAD}: {want}"
-    assert CANARY not in str(error)
+def test_a_cause(golden):
+    lines = []
+    for name, said in CAUSES.items():
+        error = refused(f"{HEAD}: spec.a: {said}", [{"field": "spec.a", "message": said}])
+        lines += [name, f"  {error.message.removeprefix(f'{HEAD}: ')}"]
+    told = "".join(f"{line}\n" for line in lines)
+    assert CANARY not in told
+    golden(told, "causes.txt")
 
 
 def test_several_causes():
