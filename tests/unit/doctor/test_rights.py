@@ -10,6 +10,7 @@ import yaml
 from klutchctl import main
 from reconciler.api import API_SERVICE_EXPORT, APP_CLUSTER_BINDING
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
+from reconciler.core.manifest import get_maps, get_texts
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.rights import Right, Scope, Side, Task, manifests, needed, scope_of_fleet
@@ -150,6 +151,16 @@ def test_no_secret_is_read_that_is_not_named_or_in_klutch_bind(task, side, fleet
         if (row.group, row.resource) == ("", "secrets") and READING & {*row.verbs}:
             in_app = side is Side.APP_CLUSTER and row.namespace == "klutch-bind"
             assert row.only or in_app, row
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS.keys())
+def test_no_printed_role_of_a_plan_has_a_rule_on_secrets(side, fleet):
+    """trust.md T2."""
+    made = manifests(Task.PLAN, side, scope_of_fleet(fleet))
+    resources = [get_texts(rule, "resources") for one in made for rule in get_maps(one, "rules")]
+    assert resources
+    assert not {"secrets", "*"} & {name for names in resources for name in names}
 
 
 @pytest.mark.parametrize("side", Side)
