@@ -1,44 +1,33 @@
-"""The konnector beside the control plane, and in app clusters that Klutch up to 1.5.0 has served.
+"""The konnector beside the control plane.
 
-Beside the control plane it has exactly the rights that the backend gives its account, and in the
+There it has exactly the rights that the backend gives its account, and in the
 app cluster those that klutchctl gives one (protocol-konnector.md A.5, A.8, A.9).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
-
-from klutchctl.sandbox.manifests import install
-from klutchctl.sandbox.servers import Program
-from klutchctl.sandbox.state import Role
 from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import rbac
-from reconciler.blueprints.objects import Marks, build
+from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
-from reconciler.core.manifest import Manifest, get, get_text, uid_of
-from reconciler.core.manifest import put as put_in
-from reconciler.core.refs import CRD, LEASE, SECRET, GroupResource, Kind, Ref
-from reconciler.kube import crds
+from reconciler.core.manifest import Manifest, get_text, uid_of
+from reconciler.core.refs import CRD, LEASE, SECRET, GroupResource, Ref
 from reconciler.kube.connection import Connection
 from tests.support import deployed, removal
 from tests.support.accounts import may_read, token_of, with_token
 from tests.support.bound_scenes import (
     ACCEPTED,
-    BIND,
     Managed,
-    Scene,
     b64,
     conditions,
     gone,
     has,
     new,
     read,
-    remove,
     says,
     secret,
     served,
@@ -232,61 +221,3 @@ async def managed_has(managed: Managed, text: str) -> bool:
     """Tell whether the backend has brought the kubeconfig into the space."""
     live = await managed.read(SECRET, SOURCE)
     return get_text(live, "data", "kubeconfig") == b64(text)
-
-
-OLD_KIND = Kind(
-    API_SERVICE_BINDING.group,
-    API_SERVICE_BINDING.version,
-    API_SERVICE_BINDING.kind,
-    API_SERVICE_BINDING.plural,
-    namespaced=False,
-)
-
-
-@pytest.fixture
-async def old_scene(
-    scene: Scene, without: Callable[[Role, Program], AbstractAsyncContextManager[None]]
-) -> AsyncIterator[Scene]:
-    """Let the app cluster serve APIServiceBindings cluster-scoped, as Klutch up to 1.5.0 does."""
-    cluster, name = scene.app.cluster, API_SERVICE_BINDING.resource
-    (ours,) = crds.load(name)
-    await remove(scene.app, CRD, "", name)
-    await until(lambda: gone(scene.in_app(CRD, name)))
-    await cluster.create(put_in(ours, "Cluster", "spec", "scope"), CRD, manager="original")
-    await until(lambda: served(scene.app, OLD_KIND))
-    yield scene
-    # For half a minute more, a garbage collector would hold owners in namespaces for gone.
-    async with without(Role.APP_CLUSTER, Program.CONTROLLER_MANAGER):
-        await remove(scene.app, CRD, "", name)
-        await until(lambda: gone(scene.in_app(CRD, name)))
-        await install(cluster, Role.APP_CLUSTER)
-        await until(lambda: served(scene.app, API_SERVICE_BINDING))
-
-
-async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene) -> None:
-    """H23: their scope is seen, and the CRD is left with it."""
-    scene = old_scene
-    before = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
-
-    async def binding() -> Any:
-        return await scene.in_app(OLD_KIND, scene.offer.name)
-
-    async with scene.backend(), konnector(scene.app.connection):
-        await scene.make_space()
-        await scene.request()
-        made = blueprint.service_binding(
-            scene.offer.resource,
-            namespace="",
-            secret=(BIND, scene.secret),
-            claims=[ACCEPTED],
-            marks=Marks(),
-        )
-        await scene.app.cluster.create(made, OLD_KIND, manager="original")
-        await until(lambda: all_is_well(binding()))
-        await until(lambda: served(scene.app, scene.offer.kind))
-        await scene.create_instance(size="1Gi")
-        await until(lambda: scene.copy())
-        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
-        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
-    after = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
-    assert get(after, "spec") == get(before, "spec")

@@ -8,14 +8,25 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import pytest
+
 from konnector.space.decide import PULSE
-from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, CLUSTER_BINDING
+from reconciler.api import (
+    API_SERVICE_BINDING,
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    CLUSTER_BINDING,
+)
+from reconciler.blueprints import objects as blueprint
+from reconciler.blueprints.objects import Marks
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
-from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.refs import CRD, SECRET, Kind, Ref
 from reconciler.core.times import parse_time
+from reconciler.kube import crds
 from tests.support.bound_scenes import (
+    ACCEPTED,
     BIND,
     MANAGER,
     Scene,
@@ -42,7 +53,7 @@ async def test_a_binding_becomes_a_crd_and_all_is_said_of_it(scene: Scene) -> No
         await scene.make_space()
         await scene.request()
         binding = await scene.bind()
-        await until(lambda: all_is_well(scene))
+        await until(lambda: all_is_well(scene, scene.binding()))
 
     live = await scene.binding()
     assert live["status"]["providerPrettyName"] == "Shop Inc"
@@ -69,8 +80,8 @@ async def test_a_binding_becomes_a_crd_and_all_is_said_of_it(scene: Scene) -> No
     assert parse_time(cluster["status"]["lastHeartbeatTime"]) >= started
 
 
-async def all_is_well(scene: Scene) -> bool:
-    assert shown(await scene.binding()) == [
+async def all_is_well(scene: Scene, binding: Awaitable[Any]) -> bool:
+    assert shown(await binding) == [
         ("Ready", "True"),
         ("Connected", "True"),
         ("Heartbeating", "True"),
@@ -242,3 +253,53 @@ async def test_a_binding_without_its_secret_says_so_and_is_served_once_it_is_the
         again = {**held, "metadata": place, "apiVersion": "v1", "kind": SECRET.kind}
         await scene.app.cluster.create(again, SECRET, manager=MANAGER)
         await until(lambda: says(scene.binding(), "Ready"))
+
+
+OLD_KIND = Kind(
+    API_SERVICE_BINDING.group,
+    API_SERVICE_BINDING.version,
+    API_SERVICE_BINDING.kind,
+    API_SERVICE_BINDING.plural,
+    namespaced=False,
+)
+
+
+@pytest.fixture
+async def old_scene(scene: Scene) -> Scene:
+    """Let the app cluster serve APIServiceBindings cluster-scoped, as Klutch up to 1.5.0 does."""
+    cluster, name = scene.app.cluster, API_SERVICE_BINDING.resource
+    (ours,) = crds.load(name)
+    await remove(scene.app, CRD, "", name)
+    await until(lambda: gone(scene.in_app(CRD, name)))
+    await cluster.create(put(ours, "Cluster", "spec", "scope"), CRD, manager="original")
+    await until(lambda: served(scene.app, OLD_KIND))
+    return scene
+
+
+async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene) -> None:
+    """H23: their scope is seen, and the CRD is left with it."""
+    scene = old_scene
+    before = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
+
+    async def binding() -> Any:
+        return await scene.in_app(OLD_KIND, scene.offer.name)
+
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        made = blueprint.service_binding(
+            scene.offer.resource,
+            namespace="",
+            secret=(BIND, scene.secret),
+            claims=[ACCEPTED],
+            marks=Marks(),
+        )
+        await scene.app.cluster.create(made, OLD_KIND, manager="original")
+        await until(lambda: all_is_well(scene, binding()))
+        await until(lambda: served(scene.app, scene.offer.kind))
+        await scene.create_instance(size="1Gi")
+        await until(lambda: scene.copy())
+        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
+        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
+    after = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
+    assert get(after, "spec") == get(before, "spec")

@@ -499,6 +499,14 @@ CRDS: Final = (
         f"{_UNIT}/binding",
     ),
     Mutation(
+        "old-scope-unseen",
+        "konnector",
+        r'get_text\(live, "spec", "scope"\) != "Cluster"',
+        "True",
+        "bindings of Klutch up to 1.5.0, which are cluster-scoped, are not found",
+        ("tests/model/test_konnector_bindings.py",),
+    ),
+    Mutation(
         "stored-version-goes",
         "konnector",
         r'if one\.get\("name"\) in stored and',
