@@ -130,54 +130,102 @@ async def all_copied(scene: Scene, created: list[str]) -> bool:
     return there >= {*created}
 
 
-async def test_a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(scene: Scene) -> None:
+async def test_what_befalls_the_way_to_a_provider_stops_nothing(scene: Scene) -> None:
     async with bound(scene) as made:
-        await settled(made.program)
-        before = await made.secret()
-        plane = scene.plane.connection
-        for broken in ("garbage", made.kubeconfigs.by(plane, "a.b.c")):
-            await made.kubeconfigs.provide(broken)
-
-            async def told(broken: str = broken) -> bool:
-                found = conditions(await made.cluster_binding())["SecretValid"]
-                wrong = "invalid" if broken == "garbage" else "does not work from here"
-                return wrong in found.get("message", "")
-
-            await until(told)
-            assert await made.secret() == before
-        await made.syncs("meanwhile")
-        renewed = await made.kubeconfigs.renewed()
-        await made.kubeconfigs.provide(renewed)
-        await until(lambda: made.kubeconfigs.mirrored(renewed))
-        await until(lambda: says(made.cluster_binding(), "SecretValid"))
-        assert await says(scene.binding(), "Ready")
+        await a_deleted_secret_is_made_again_and_nothing_stops(made)
+        await a_space_without_its_cluster_binding_is_told(made)
+        await a_control_plane_that_is_away_for_long_is_told_and_comes_back(made)
+        await a_revoked_token_is_told_and_a_new_one_mends_it(made)
+        await a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(made)
+        await a_secret_that_was_spoilt_by_hand_stops_nothing(made)
 
 
-async def test_a_deleted_secret_is_made_again_and_nothing_stops(scene: Scene) -> None:
-    async with bound(scene) as made:
-        await settled(made.program)
-        before = await made.secret()
-        for turn in range(3):  # the original loses a race now and then
-            await remove(scene.app, SECRET, BIND, scene.secret)
-            await made.syncs(f"claim-{turn}")
-            await until(made.secret)
-        assert (await made.secret())["data"] == before["data"]
-        await until(lambda: says(scene.binding(), "SecretValid"))
-        await until(lambda: says(scene.binding(), "Ready"))
+async def a_deleted_secret_is_made_again_and_nothing_stops(made: Bound) -> None:
+    await settled(made.program)
+    before = await made.secret()
+    for turn in range(3):  # the original loses a race now and then
+        await remove(made.scene.app, SECRET, BIND, made.scene.secret)
+        await made.syncs(f"claim-{turn}")
+        await until(made.secret)
+    assert (await made.secret())["data"] == before["data"]
+    await until(lambda: says(made.scene.binding(), "SecretValid"))
+    await until(lambda: says(made.scene.binding(), "Ready"))
 
 
-async def test_a_secret_that_was_spoilt_by_hand_stops_nothing(scene: Scene) -> None:
-    async with bound(scene) as made:
-        await made.kubeconfigs.provide("garbage")
-        await until(lambda: says(made.cluster_binding(), "SecretValid", "False", SOURCE_INVALID))
-        await made.kubeconfigs.place("garbage")
-        await until(lambda: says(scene.binding(), "SecretValid", "False", INVALID))
-        await made.syncs("meanwhile")
-        assert await says(scene.binding(), "Connected")
-        renewed = await made.kubeconfigs.renewed()
-        await made.kubeconfigs.provide(renewed)
-        await until(lambda: made.kubeconfigs.mirrored(renewed))
-        await until(lambda: says(scene.binding(), "SecretValid"))
+async def a_space_without_its_cluster_binding_is_told(made: Bound) -> None:
+    before = await made.cluster_binding()
+    await remove(made.scene.plane, CLUSTER_BINDING, made.scene.space, names.CLUSTER_BINDING)
+    reason = "ClusterBindingUpdateFailed"
+    await until(lambda: says(made.scene.binding(), "Heartbeating", "False", reason))
+    again = {key: before[key] for key in ("apiVersion", "kind", "spec")}
+    metadata: Manifest = {"name": names.CLUSTER_BINDING, "namespace": made.scene.space}
+    await made.scene.plane.cluster.create(
+        {**again, "metadata": metadata}, CLUSTER_BINDING, manager=MANAGER
+    )
+    await until(lambda: says(made.scene.binding(), "Heartbeating"))
+    await until(made.heart)
+
+
+async def a_control_plane_that_is_away_for_long_is_told_and_comes_back(made: Bound) -> None:
+    made.way.refuse()
+    made.way.cut()
+    made.clock.put_forward(PULSE)
+    reason = "ClusterBindingUpdateFailed"
+    told = lambda: says(made.scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
+    await until(told, within=180)
+    await made.scene.create_instance("after-absence")
+    await made.way.accept()
+    await until(lambda: says(made.scene.binding(), "Heartbeating"))
+    await until(lambda: made.scene.copy("after-absence"))
+
+
+async def a_revoked_token_is_told_and_a_new_one_mends_it(made: Bound) -> None:
+    made.way.add(on(), answer(401))
+    made.way.cut()
+    made.clock.put_forward(PULSE)
+    reason = "ClusterBindingUpdateFailed"
+    await until(lambda: says(made.scene.binding(), "Heartbeating", "False", reason))
+    assert not await says(made.scene.binding(), "Ready")
+    await made.scene.create_instance("after-revocation")
+    await made.kubeconfigs.place(await made.kubeconfigs.renewed())
+    await until(lambda: made.scene.copy("after-revocation"))
+    await until(lambda: says(made.scene.binding(), "Heartbeating"))
+    await until(lambda: says(made.scene.binding(), "Ready"))
+
+
+async def a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(made: Bound) -> None:
+    await settled(made.program)
+    before = await made.secret()
+    plane = made.scene.plane.connection
+    for broken in ("garbage", made.kubeconfigs.by(plane, "a.b.c")):
+        await made.kubeconfigs.provide(broken)
+
+        async def told(broken: str = broken) -> bool:
+            found = conditions(await made.cluster_binding())["SecretValid"]
+            wrong = "invalid" if broken == "garbage" else "does not work from here"
+            return wrong in found.get("message", "")
+
+        await until(told)
+        assert await made.secret() == before
+    await made.syncs("beside-broken")
+    renewed = await made.kubeconfigs.renewed()
+    await made.kubeconfigs.provide(renewed)
+    await until(lambda: made.kubeconfigs.mirrored(renewed))
+    await until(lambda: says(made.cluster_binding(), "SecretValid"))
+    assert await says(made.scene.binding(), "Ready")
+
+
+async def a_secret_that_was_spoilt_by_hand_stops_nothing(made: Bound) -> None:
+    await made.kubeconfigs.provide("garbage")
+    await until(lambda: says(made.cluster_binding(), "SecretValid", "False", SOURCE_INVALID))
+    await made.kubeconfigs.place("garbage")
+    await until(lambda: says(made.scene.binding(), "SecretValid", "False", INVALID))
+    await made.syncs("beside-spoilt")
+    assert await says(made.scene.binding(), "Connected")
+    renewed = await made.kubeconfigs.renewed()
+    await made.kubeconfigs.provide(renewed)
+    await until(lambda: made.kubeconfigs.mirrored(renewed))
+    await until(lambda: says(made.scene.binding(), "SecretValid"))
 
 
 async def test_a_way_that_somebody_chose_is_kept(scene: Scene) -> None:
@@ -200,21 +248,6 @@ async def changed(reading: Callable[[], Awaitable[str]], before: str) -> bool:
     return await reading() != before
 
 
-async def test_a_revoked_token_is_told_and_a_new_one_mends_it(scene: Scene) -> None:
-    async with bound(scene) as made:
-        made.way.add(on(), answer(401))
-        made.way.cut()
-        made.clock.put_forward(PULSE)
-        reason = "ClusterBindingUpdateFailed"
-        await until(lambda: says(scene.binding(), "Heartbeating", "False", reason))
-        assert not await says(scene.binding(), "Ready")
-        await scene.create_instance("waiting")
-        await made.kubeconfigs.place(await made.kubeconfigs.renewed())
-        await until(lambda: scene.copy("waiting"))
-        await until(lambda: says(scene.binding(), "Heartbeating"))
-        await until(lambda: says(scene.binding(), "Ready"))
-
-
 async def test_a_token_that_never_worked_is_mended_by_a_new_one(scene: Scene) -> None:
     """As where it was revoked while no konnector ran; which space it led to is not known."""
     async with scene.backend(), konnector(scene.app.connection):
@@ -228,35 +261,6 @@ async def test_a_token_that_never_worked_is_mended_by_a_new_one(scene: Scene) ->
         await until(lambda: says(scene.binding(), "Ready"))
         await scene.create_instance("waiting")
         await until(lambda: scene.copy("waiting"))
-
-
-async def test_a_control_plane_that_is_away_for_long_is_told_and_comes_back(scene: Scene) -> None:
-    async with bound(scene) as made:
-        made.way.refuse()
-        made.way.cut()
-        made.clock.put_forward(PULSE)
-        reason = "ClusterBindingUpdateFailed"
-        told = lambda: says(scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
-        await until(told, within=180)
-        await scene.create_instance("waiting")
-        await made.way.accept()
-        await until(lambda: says(scene.binding(), "Heartbeating"))
-        await until(lambda: scene.copy("waiting"))
-
-
-async def test_a_space_without_its_cluster_binding_is_told(scene: Scene) -> None:
-    async with bound(scene) as made:
-        before = await made.cluster_binding()
-        await remove(scene.plane, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-        reason = "ClusterBindingUpdateFailed"
-        await until(lambda: says(scene.binding(), "Heartbeating", "False", reason))
-        again = {key: before[key] for key in ("apiVersion", "kind", "spec")}
-        metadata: Manifest = {"name": names.CLUSTER_BINDING, "namespace": scene.space}
-        await scene.plane.cluster.create(
-            {**again, "metadata": metadata}, CLUSTER_BINDING, manager=MANAGER
-        )
-        await until(lambda: says(scene.binding(), "Heartbeating"))
-        await until(made.heart)
 
 
 async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little(
