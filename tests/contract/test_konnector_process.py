@@ -64,80 +64,75 @@ async def is_settled(replica: Replica, path: str) -> bool:
     return True
 
 
-async def two(made: Replicas, scene: Scene):
-    """Start two, the first of which leads and has synced a claim."""
-    first = await made.start()
-    await made.leader(first)
-    await scene.bound(ACCEPTED)
-    await claim(scene, "first")
-    await all_copied(scene, "first")
-    second = await made.start()
-    await made.stands_by(second)
-    return first, second
-
-
-async def test_a_killed_leader_is_followed_by_the_other_which_loses_nothing(
+async def test_whoever_leads_is_followed_by_another_which_loses_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:
-    audit = scene.app.audit
+    """One is killed, one is stopped for too long, and one ends by itself."""
     async with (
         scene.backend(),
         replicas(scene.app, scene.app_namespace, tmp_path, command=KONNECTOR) as made,
     ):
-        first, second = await two(made, scene)
-        code, text = await first.ask("/healthz")
-        assert (code, json.loads(text)) == (200, {"leaderElection": "ok"})
-        assert (await second.ask("/healthz"))[0] == 200  # who does not lead is well
-        assert (await first.ask("/readyz"))[0] == 200
-        _, metrics = await first.ask("/metrics")
-        assert "workqueue_depth" in metrics
-
-        created_first = await scene.app.cluster.list(scene.offer.kind)
-        after = f"/settled?after={APP_CLUSTER}:{created_first.resource_version}"
-        await eventually(lambda: is_settled(first, after))
-        assert await second.ask(after) == (503, "this process does not lead\n")
-
-        mark = audit.mark()
-        created = [f"claim-{number}" for number in range(30)]
-        creating = asyncio.create_task(claim(scene, *created))
-        await eventually(lambda: len(first.writes_since(mark)) > 3)
-        first.send(signal.SIGKILL)
-        assert await first.ended() == -signal.SIGKILL
-        await creating
-        await all_copied(scene, *created)
-        assert await second.leads()
-        assert {one.resource for one in second.writes_since(mark)} >= {"databases"}
+        first = await made.start()
+        await made.leader(first)
+        await scene.bound(ACCEPTED)
+        await claim(scene, "first")
+        await all_copied(scene, "first")
+        second = await made.start()
+        await made.stands_by(second)
+        await both_are_well(scene, first, second)
+        await one_is_killed(scene, first, second)
+        third = await made.start()
+        await made.stands_by(third)
+        await one_is_stopped_for_too_long(scene, made, second, third)
+        third.send(signal.SIGTERM)
+        assert await third.ended() == 0
+        assert f"-{third.process.pid}-" not in await made.holder()
+        await made.leader(second)
         second.send(signal.SIGTERM)
         assert await second.ended() == 0
         assert await made.holder() == ""
 
 
-async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
-    scene: Scene, tmp_path: Path
-) -> None:
-    """Before that, one that ends by itself gives the lease to the other."""
-    async with (
-        scene.backend(),
-        replicas(scene.app, scene.app_namespace, tmp_path, command=KONNECTOR) as made,
-    ):
-        first, second = await two(made, scene)
-        first.send(signal.SIGTERM)
-        assert await first.ended() == 0
-        assert f"-{first.process.pid}-" not in await made.holder()
-        await made.leader(second)
+async def both_are_well(scene: Scene, first: Replica, second: Replica) -> None:
+    code, text = await first.ask("/healthz")
+    assert (code, json.loads(text)) == (200, {"leaderElection": "ok"})
+    assert (await second.ask("/healthz"))[0] == 200  # a process that does not lead is well
+    assert (await first.ask("/readyz"))[0] == 200
+    _, metrics = await first.ask("/metrics")
+    assert "workqueue_depth" in metrics
 
-        third = await made.start()
-        await made.stands_by(third)
-        second.send(signal.SIGSTOP)
-        await made.leader(third)
-        mark = scene.app.audit.mark()
-        await claim(scene, "later")
-        await all_copied(scene, "later")
-        second.send(signal.SIGCONT)
-        await eventually(lambda: "stands for election again" in second.log.read_text())
-        await made.stands_by(second)
-        assert second.writes_since(mark) == []
-        assert third.writes_since(mark) != []
+    created_first = await scene.app.cluster.list(scene.offer.kind)
+    after = f"/settled?after={APP_CLUSTER}:{created_first.resource_version}"
+    await eventually(lambda: is_settled(first, after))
+    assert await second.ask(after) == (503, "this process does not lead\n")
+
+
+async def one_is_killed(scene: Scene, first: Replica, second: Replica) -> None:
+    mark = scene.app.audit.mark()
+    created = [f"claim-{number}" for number in range(30)]
+    creating = asyncio.create_task(claim(scene, *created))
+    await eventually(lambda: len(first.writes_since(mark)) > 3)
+    first.send(signal.SIGKILL)
+    assert await first.ended() == -signal.SIGKILL
+    await creating
+    await all_copied(scene, *created)
+    assert await second.leads()
+    assert {one.resource for one in second.writes_since(mark)} >= {"databases"}
+
+
+async def one_is_stopped_for_too_long(
+    scene: Scene, made: Replicas, second: Replica, third: Replica
+) -> None:
+    second.send(signal.SIGSTOP)
+    await made.leader(third)
+    mark = scene.app.audit.mark()
+    await claim(scene, "later")
+    await all_copied(scene, "later")
+    second.send(signal.SIGCONT)
+    await eventually(lambda: "stands for election again" in second.log.read_text())
+    await made.stands_by(second)
+    assert second.writes_since(mark) == []
+    assert third.writes_since(mark) != []
 
 
 def of_control_plane(scene: Managed, secret: str = "shop-kubeconfig") -> list[str]:
@@ -213,28 +208,6 @@ async def with_another_key(managed: Managed, kubeconfig: str) -> list[str]:
         f"--app-cluster-kubeconfig-secret-namespace={managed.namespace}",
         "--app-cluster-kubeconfig-secret-key=elsewhere",
     ]
-
-
-_REQUIRED = (
-    "--app-cluster-kubeconfig-secret-name",
-    "--app-cluster-kubeconfig-secret-namespace",
-    "--binding-root-namespace",
-)
-
-
-@pytest.mark.parametrize("missing", _REQUIRED)
-async def test_a_flag_that_is_missing_is_named(missing: str) -> None:
-    given = [f"{flag}=x" for flag in _REQUIRED if flag != missing]
-    code, err = await told([*KONNECTOR, "--control-plane-mode", *given])
-    assert code == 1
-    assert err == f"Error: {missing}: required when --control-plane-mode is on\n"
-
-
-async def test_a_key_that_is_empty_is_told() -> None:
-    key, given = "--app-cluster-kubeconfig-secret-key", [f"{flag}=x" for flag in _REQUIRED]
-    code, err = await told([*KONNECTOR, "--control-plane-mode", *given, f"{key}="])
-    assert code == 1
-    assert err == f"Error: {key}: cannot be empty when --control-plane-mode is on\n"
 
 
 async def told(arguments: list[str]) -> tuple[int | None, str]:

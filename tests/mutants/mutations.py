@@ -473,6 +473,21 @@ PLANNING: Final = (
 )
 KUBECONFIGS: Final = (
     _guard(
+        "missing-flags",
+        "konnector",
+        r"missing",
+        "a konnector beside the control plane starts without its flags",
+        f"{_UNIT}/test_settings.py",
+        then=r"raise ConfigError\(\"required when",
+    ),
+    _guard(
+        "empty-key",
+        "konnector",
+        r"not mode\.secret_key",
+        "a konnector beside the control plane starts without the key of its Secret",
+        f"{_UNIT}/test_settings.py",
+    ),
+    _guard(
         "another-space",
         "konnector",
         r"found\.namespace != namespace",
