@@ -13,7 +13,7 @@ OWN_PREFIX: Final = "klutchctl.dev/"
 
 # Who wrote a field, as managedFields shows it.
 MANAGER_CLI: Final = "klutchctl"
-# Writes only the annotation `leaving`: no apply of klutchctl's own may take that away.
+# Writes only the annotations `leaving` and `credential`: no apply of ours may take those away.
 MANAGER_NOTES: Final = "klutchctl-notes"
 MANAGER_BACKEND: Final = "klutch-bind"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
