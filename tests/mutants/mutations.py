@@ -55,7 +55,6 @@ CLAIMS: Final = (
         r"not seen\.claim_gone",
         "a copy counts as an orphan because a view is behind",
         f"{_UNIT}/test_instance.py",
-        f"{_UNIT}/claim",
     ),
     _guard(
         "finalizer-of-others",
@@ -63,7 +62,6 @@ CLAIMS: Final = (
         r"freed is None",
         "a claim without our finalizer is written while it goes",
         f"{_UNIT}/test_instance.py",
-        f"{_UNIT}/claim",
         then="return NOTHING",
     ),
     _guard(
@@ -79,7 +77,6 @@ CLAIMS: Final = (
         r"copies\.is_managed\(claim\) and seen\.creates_held",
         "a lost service is replaced by an empty one",
         f"{_UNIT}/test_instance.py",
-        f"{_UNIT}/claim",
     ),
     _guard(
         "name-taken",
@@ -110,7 +107,7 @@ CLAIMS: Final = (
         r"writes\(\*held, made_there",
         "writes(made_there",
         "a claim may go while its copy is made",
-        (f"{_UNIT}/test_instance.py", f"{_UNIT}/claim"),
+        (f"{_UNIT}/test_instance.py",),
     ),
     _guard(
         "space-of-copy",
@@ -118,7 +115,6 @@ CLAIMS: Final = (
         r"manifest\.annotations_of\(copy\)\.get\(keys\.CLUSTER_NAMESPACE\) != self\.space",
         "an object of another space whose name begins alike counts as a copy",
         f"{_UNIT}/test_copies.py",
-        f"{_UNIT}/claim",
     ),
 )
 PERMISSION_CLAIMS: Final = (
@@ -129,7 +125,6 @@ PERMISSION_CLAIMS: Final = (
         "a copy that came down goes up again as the developer's own",
         f"{_UNIT}/test_claimed.py",
         f"{_UNIT}/test_claimed_content.py",
-        f"{_UNIT}/permission_claim",
     ),
     Mutation(
         "nobody-uses-it",
@@ -140,7 +135,6 @@ PERMISSION_CLAIMS: Final = (
         (
             f"{_UNIT}/test_claimed.py",
             f"{_UNIT}/test_claimed_content.py",
-            f"{_UNIT}/permission_claim",
         ),
     ),
     Mutation(
@@ -152,7 +146,6 @@ PERMISSION_CLAIMS: Final = (
         (
             f"{_UNIT}/test_claimed.py",
             f"{_UNIT}/test_claimed_content.py",
-            f"{_UNIT}/permission_claim",
         ),
     ),
     _guard(
@@ -180,7 +173,6 @@ PERMISSION_CLAIMS: Final = (
         (
             f"{_UNIT}/test_claimed.py",
             f"{_UNIT}/test_claimed_content.py",
-            f"{_UNIT}/permission_claim",
         ),
     ),
     _guard(
@@ -190,7 +182,6 @@ PERMISSION_CLAIMS: Final = (
         "what is gone from the app cluster takes the provider's copy along",
         f"{_UNIT}/test_claimed.py",
         f"{_UNIT}/test_claimed_content.py",
-        f"{_UNIT}/permission_claim",
         then=r"return \w+\.ORPHAN",
     ),
 )
@@ -201,7 +192,6 @@ NAMESPACES: Final = (
         r"removal\.released",
         "data that were released go with their service namespace",
         f"{_UNIT}/test_namespace.py",
-        f"{_UNIT}/namespace",
     ),
     _guard(
         "mapping-while-there",
@@ -209,7 +199,6 @@ NAMESPACES: Final = (
         r"not removal\.gone",
         "a service namespace goes because a view is behind",
         f"{_UNIT}/test_namespace.py",
-        f"{_UNIT}/namespace",
     ),
     Mutation(
         "mapping-of-ending",
@@ -217,7 +206,7 @@ NAMESPACES: Final = (
         r" or live is None or _is_ending\(live\):",
         " or live is None:",
         "a mapping is made for a namespace that is on its way out",
-        (f"{_UNIT}/test_namespace.py", f"{_UNIT}/namespace"),
+        (f"{_UNIT}/test_namespace.py",),
     ),
     Mutation(
         "mapping-unmarked",
@@ -225,7 +214,7 @@ NAMESPACES: Final = (
         r"if not meant and not orphans\.is_orphan\(mapping\):",
         _NEVER,
         "a mapping goes unconfirmed with a namespace that nobody saw go",
-        (f"{_UNIT}/test_namespace.py", f"{_UNIT}/namespace"),
+        (f"{_UNIT}/test_namespace.py",),
     ),
 )
 EXPORTS: Final = (
@@ -267,7 +256,6 @@ EXPORTS: Final = (
         r"seen\.binding is None or not seen\.syncing",
         "an export is said to be synced that nobody syncs",
         f"{_UNIT}/test_export.py",
-        f"{_UNIT}/export",
     ),
 )
 GUARDS: Final = (
@@ -277,7 +265,7 @@ GUARDS: Final = (
         r"return time is not None and -SKEW <= now - time < HONOURED",
         "return time is not None",
         "a confirmation holds longer than its hour",
-        (f"{_UNIT}/test_guard.py", f"{_UNIT}/mass_loss"),
+        (f"{_UNIT}/test_guard.py",),
     ),
     Mutation(
         "many-at-once",
@@ -285,7 +273,7 @@ GUARDS: Final = (
         r"most = max\(FEW, total // 2\)",
         "most = total + FEW",
         "any number of deletions at once counts as meant",
-        (f"{_UNIT}/test_guard.py", f"{_UNIT}/mass_loss"),
+        (f"{_UNIT}/test_guard.py",),
     ),
     _guard(
         "stranger",
@@ -293,7 +281,6 @@ GUARDS: Final = (
         r"not others or \(live and confirmed == live\)",
         "another app cluster than was recorded counts as the same",
         f"{_UNIT}/test_guard.py",
-        f"{_UNIT}/mass_loss",
     ),
 )
 DRAIN: Final = (
@@ -303,7 +290,6 @@ DRAIN: Final = (
         r"seen\.syncing",
         "instances are let go while they are still synced",
         f"{_UNIT}/test_drain.py",
-        f"{_UNIT}/binding",
     ),
     _guard(
         "drain-unsure",
@@ -311,7 +297,6 @@ DRAIN: Final = (
         r"seen\.unsure",
         "a binding is let go on half a view",
         f"{_UNIT}/test_drain.py",
-        f"{_UNIT}/binding",
     ),
 )
 SHARED: Final = (
@@ -321,7 +306,7 @@ SHARED: Final = (
         r'return \{"uid": uid_of\(live\), "resourceVersion": resource_version_of\(live\)\}',
         "return {}",
         "patches apply to whatever is there by now",
-        (f"{_UNIT}/test_instance_fields.py", f"{_UNIT}/claim", "tests/unit/core"),
+        (f"{_UNIT}/test_instance_fields.py", "tests/unit/core"),
     ),
 )
 BACKEND: Final = (
@@ -493,7 +478,6 @@ KUBECONFIGS: Final = (
         r"found\.namespace != namespace",
         "a kubeconfig of another space is used for this one",
         f"{_UNIT}/test_secret.py",
-        f"{_UNIT}/kubeconfig",
     ),
 )
 CRDS: Final = (
@@ -503,7 +487,6 @@ CRDS: Final = (
         r'standing == "foreign"',
         "a CRD that another owns is changed",
         f"{_UNIT}/test_crd.py",
-        f"{_UNIT}/binding",
     ),
     _guard(
         "crd-on-its-way-out",
@@ -511,7 +494,6 @@ CRDS: Final = (
         r"_is_of_another_space\(live, owner\)",
         "a CRD of another space counts as this one's",
         f"{_UNIT}/test_crd.py",
-        f"{_UNIT}/binding",
     ),
     Mutation(
         "old-scope-unseen",
@@ -537,7 +519,7 @@ ACCEPTANCE: Final = (
         r'if not isinstance\(claim, dict\) or manifest\.get_text\(claim, "state"\) != _ACCEPTED:',
         "if not isinstance(claim, dict):",
         "a permission claim that was not accepted is followed",
-        (f"{_UNIT}/test_claims.py", f"{_UNIT}/permission_claim"),
+        (f"{_UNIT}/test_claims.py",),
     ),
     _guard(
         "named-only",
@@ -545,7 +527,6 @@ ACCEPTANCE: Final = (
         r"self\.names is not None and place\.name not in self\.names",
         "a permission claim by name takes all names",
         f"{_UNIT}/test_claims.py",
-        f"{_UNIT}/permission_claim",
     ),
 )
 _APPLY: Final = "tests/model/test_apply"
