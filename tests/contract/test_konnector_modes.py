@@ -1,4 +1,4 @@
-"""The konnector beside the control plane.
+"""The konnector in an app cluster, and beside the control plane.
 
 There it has exactly the rights that the backend gives its account, and in the
 app cluster those that klutchctl gives one (protocol-konnector.md A.5, A.8, A.9).
@@ -13,8 +13,8 @@ from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
-from reconciler.core import names
-from reconciler.core.manifest import Manifest, get_text, uid_of
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, get_text, uid_of
 from reconciler.core.refs import CRD, LEASE, SECRET, GroupResource, Ref
 from reconciler.kube.connection import Connection
 from tests.support import deployed, removal
@@ -22,6 +22,7 @@ from tests.support.accounts import may_read, token_of, with_token
 from tests.support.bound_scenes import (
     ACCEPTED,
     Managed,
+    Scene,
     b64,
     conditions,
     gone,
@@ -221,3 +222,22 @@ async def managed_has(managed: Managed, text: str) -> bool:
     """Tell whether the backend has brought the kubeconfig into the space."""
     live = await managed.read(SECRET, SOURCE)
     return get_text(live, "data", "kubeconfig") == b64(text)
+
+
+async def test_a_claim_goes_up_and_its_status_and_secret_come_down(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound(ACCEPTED)
+        await scene.create_instance(size="1Gi")
+        copy = await until(lambda: scene.copy())
+        assert copy["spec"] == {"size": "1Gi"}
+        assert annotations_of(copy) == {keys.BOUND: "true"}
+        assert finalizers_of(copy) == []
+        instance = await scene.instance()
+        assert finalizers_of(instance) == [keys.SYNCER]
+        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
+        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
+        made = secret("orders-creds", scene.service_namespace)
+        await scene.plane.cluster.create(made, SECRET, manager="provider")
+        brought = await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
+        assert brought["data"] == {"password": b64("old")}
+        assert get_text(brought, "metadata", "annotations", keys.RESOURCE_OWNER) == "Provider"

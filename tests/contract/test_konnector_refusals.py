@@ -1,8 +1,9 @@
-"""What API servers refuse a konnector: kinds that it has no right to, and what webhooks judge."""
+"""What API servers refuse a konnector, or change of what it writes: rights, webhooks, policies."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from reconciler.blueprints.objects import build
@@ -13,7 +14,7 @@ from tests.support.bound_scenes import Scene, remove, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, degraded, offer
-from tests.support.konnector_scenes import equals, event, refusal
+from tests.support.konnector_scenes import equals, event, mutated, refusal, story
 
 SECRETS = claim("secrets", "Provider")
 MAPS = claim("configmaps", "Provider")
@@ -102,3 +103,20 @@ async def test_a_failure_of_the_control_plane_itself_is_told_until_it_is_over(sc
             assert f"{scene.app_namespace}/orders" in await until(lambda: refusal(scene))
         await until(scene.copy)
         await until(lambda: equals(refusal(scene), ""))
+
+
+async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
+    """H26: an admission policy of the control plane knows better, whatever is applied."""
+    async with story(scene) as told, mutated(scene, "/spec/size", "5Gi"):
+        await told.settle()
+        await until(lambda: equals(told.there.spec(), {"size": "5Gi"}))
+        await told.writes()
+        for phase in ("Pending", "Ready"):
+            await told.begin()
+            await told.there.patch({"status": {"phase": phase}}, subresource="status")
+            await until(partial(told.here.has_status, {"phase": phase}))
+            assert await told.writes() == ["patch/status here orders"]
+        await told.begin()
+        await told.here.patch({"spec": {"size": "2Gi", "note": "n"}})
+        await until(lambda: equals(told.there.spec(), {"size": "5Gi", "note": "n"}))
+        assert await told.writes() == ["patch there orders"]
