@@ -53,6 +53,11 @@ class Outcome:
     status: Status
     message: str = ""
 
+    @classmethod
+    def held(cls, change: Change) -> "Outcome":
+        """Return the outcome of a line that guards hold back."""
+        return cls(change, Status.HELD, f"held back: {', '.join(change.held)}")
+
 
 @dataclass(frozen=True, slots=True)
 class NotReady:

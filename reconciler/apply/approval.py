@@ -41,7 +41,9 @@ def match(approved: Plan, fresh: Plan) -> Approved:
         refusal = now.refusal(group, wanted)
         if refusal is not None:
             status, why = refusal
-            refused += (Outcome(line, status, why or _held(line)) for line in wanted)
+            refused += (
+                Outcome(line, status, why) if why else Outcome.held(line) for line in wanted
+            )
             continue
         # Also what is held: what stands beside it has to know that it does not leave.
         known = {(line.ref, line.action): line for line in wanted}
@@ -122,10 +124,6 @@ def _keeping_rights(lines: Mapping[str, Sequence[Change]], refused: Sequence[Out
     skipped = [Outcome(line, Status.SKIPPED, "not all leaves that was to") for line in kept]
     rest = {name: [line for line in some if line not in kept] for name, some in lines.items()}
     return Approved(rest, (*refused, *skipped))
-
-
-def _held(change: Change) -> str:
-    return f"held back: {', '.join(change.held)}"
 
 
 def _held_as(fresh: Change, approved: Change) -> Change:

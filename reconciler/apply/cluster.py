@@ -184,7 +184,7 @@ class _Worker:
 
     async def _line(self, change: Change) -> Outcome:
         if change.held:
-            return Outcome(change, Status.HELD, f"held back: {', '.join(change.held)}")
+            return Outcome.held(change)
         try:
             self.job.readiness.fence.check()
             return await self._do(change)

@@ -228,8 +228,7 @@ async def now(change: Change, clusters: Clusters) -> str:
     """Return the digest of an object as it is now, as `Change.before` has it."""
     assert change.wanted is not None, change
     live = await clusters(change.ref.cluster).read(change.ref)
-    seen = None if live is None else observed(change.ref.kind, live)
-    return before_digest(seen, change.wanted.stated, whole=change.wanted.manifest)
+    return _digest(change.wanted, live)
 
 
 async def check(change: Change, clusters: Clusters) -> None:
@@ -244,18 +243,23 @@ async def accept_claims(change: Change, live: Manifest, clusters: Clusters) -> O
     """Accept the claims of a binding that a backend has just made, which it makes without."""
     wanted = change.wanted
     assert wanted is not None, change
-    seen = observed(change.ref.kind, live)
-    known = before_digest(seen, wanted.stated, whole=wanted.manifest)
-    found = replace(change, action=Action.UPDATE, uid=uid_of(live), before=known)
-    outcome = await do(found, clusters)
+    known = _digest(wanted, live)
+    outcome = await do(
+        replace(change, action=Action.UPDATE, uid=uid_of(live), before=known), clusters
+    )
     return replace(outcome, change=change)
 
 
 def _is_as_planned(change: Change, wanted: Wanted, live: Manifest | None) -> bool:
     if live is None or uid_of(live) != change.uid:
         return False
-    seen = observed(change.ref.kind, live)
-    return before_digest(seen, wanted.stated, whole=wanted.manifest) == change.before
+    return _digest(wanted, live) == change.before
+
+
+def _digest(wanted: Wanted, live: Manifest | None) -> str:
+    """Return the digest of an object as `Change.before` has it."""
+    seen = None if live is None else observed(wanted.ref.kind, live)
+    return before_digest(seen, wanted.stated, whole=wanted.manifest)
 
 
 def _differs(change: Change, wanted: Wanted, live: Manifest) -> bool:

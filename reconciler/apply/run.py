@@ -163,7 +163,7 @@ class _Run:
         late, ready = ((), 0) if live is None else await self._waited(live)
         by_line = {approval.line_key(one.change): one for one in done}
         outcomes = [
-            by_line.get(approval.line_key(change)) or _held(change)
+            by_line.get(approval.line_key(change)) or Outcome.held(change)
             for change in self.approved.changes
             if change.acts and (change.held or approval.line_key(change) in by_line)
         ]
@@ -273,7 +273,3 @@ def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:
         for change in plan.changes
         if change.acts and not change.held and change.cluster in barred
     ]
-
-
-def _held(change: Change) -> Outcome:
-    return Outcome(change, Status.HELD, f"held back: {', '.join(change.held)}")

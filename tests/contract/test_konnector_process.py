@@ -64,7 +64,7 @@ async def is_settled(replica: Replica, path: str) -> bool:
     return True
 
 
-async def test_whoever_leads_is_followed_by_another_which_loses_nothing(
+async def test_a_leader_that_ends_is_followed_by_another_which_loses_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:
     """One is killed, one is stopped for too long, and one ends by itself."""
