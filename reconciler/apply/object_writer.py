@@ -228,7 +228,7 @@ async def now(change: Change, clusters: Clusters) -> str:
     """Return the digest of an object as it is now, as `Change.before` has it."""
     assert change.wanted is not None, change
     live = await clusters(change.ref.cluster).read(change.ref)
-    return _digest(change.wanted, live)
+    return _digest(change, change.wanted, live)
 
 
 async def check(change: Change, clusters: Clusters) -> None:
@@ -243,7 +243,7 @@ async def accept_claims(change: Change, live: Manifest, clusters: Clusters) -> O
     """Accept the claims of a binding that a backend has just made, which it makes without."""
     wanted = change.wanted
     assert wanted is not None, change
-    known = _digest(wanted, live)
+    known = _digest(change, wanted, live)
     outcome = await do(
         replace(change, action=Action.UPDATE, uid=uid_of(live), before=known), clusters
     )
@@ -253,12 +253,12 @@ async def accept_claims(change: Change, live: Manifest, clusters: Clusters) -> O
 def _is_as_planned(change: Change, wanted: Wanted, live: Manifest | None) -> bool:
     if live is None or uid_of(live) != change.uid:
         return False
-    return _digest(wanted, live) == change.before
+    return _digest(change, wanted, live) == change.before
 
 
-def _digest(wanted: Wanted, live: Manifest | None) -> str:
+def _digest(change: Change, wanted: Wanted, live: Manifest | None) -> str:
     """Return the digest of an object as `Change.before` has it."""
-    seen = None if live is None else observed(wanted.ref.kind, live)
+    seen = None if live is None else observed(change.ref.kind, live)
     return before_digest(seen, wanted.stated, whole=wanted.manifest)
 
 
