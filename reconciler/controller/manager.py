@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from reconciler.controller.leadership import Leadership, LeaseLost
-from reconciler.controller.metrics import Cached, Metrics
+from reconciler.controller.metrics import Metrics
 from reconciler.controller.settled import NOTHING, SOON, Written
 from reconciler.controller.tasks import TaskSupervisor, Worker, ended
 from reconciler.kube.informer import Informer, ReadYourWrites
@@ -23,16 +23,6 @@ K = TypeVar("K", bound=Hashable)
 
 _REMINDER: Final = 10.0  # seconds until what is still missing is logged again
 _LOOK: Final = 0.05  # seconds between two looks whether all is at rest
-
-
-class View(Cached, Protocol):
-    """A view that keeps itself up to date, such as an Informer."""
-
-    async def wait_synced(self) -> None:
-        """Return once all objects were seen."""
-
-    async def run(self) -> None:
-        """Follow until cancelled."""
 
 
 class Manager:
@@ -46,7 +36,7 @@ class Manager:
     def __init__(
         self,
         *,
-        views: Sequence[View],
+        views: Sequence[Informer],
         workers: Sequence[Worker],
         metrics: Metrics,
         leadership: Leadership | None = None,
@@ -73,7 +63,7 @@ class Manager:
         return await self._metrics.activity.unsettled(written, soon=soon)
 
     async def settled(
-        self, written: Written = NOTHING, *, within: float, soon: float = SOON
+        self, written: Written = NOTHING, within: float = 0.0, *, soon: float = SOON
     ) -> str:
         """Return "" once this process is at rest, or, after so many seconds, why it is not.
 
@@ -153,7 +143,7 @@ def _nothing() -> None:
     pass
 
 
-def missing(informers: Iterable[Cached]) -> list[str]:
+def missing(informers: Iterable[Informer]) -> list[str]:
     """Return what was not read yet, and why."""
     unread = (informer for informer in informers if not informer.synced)
     return [informer.trouble or f"{informer.ref}: not answered yet" for informer in unread]

@@ -6,35 +6,18 @@ names of clusters, never of objects.
 """
 
 from collections import Counter as Count
-from collections.abc import Callable, Iterator, Sized
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from reconciler.controller.settled import Activity, View
+from reconciler.controller.queue import Observer
+from reconciler.controller.settled import Activity
+from reconciler.kube.informer import Informer
 
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
-
-
-class Cached(View, Protocol):
-    """A view of the objects of one kind in one cluster, such as an Informer."""
-
-    @property
-    def store(self) -> Sized:
-        """The objects."""
-        ...
-
-    @property
-    def trouble(self) -> str:
-        """Why the view may be old, or ""."""
-        ...
-
-    @property
-    def restarts(self) -> int:
-        """How many watches have ended."""
-        ...
 
 
 class Metrics:
@@ -80,7 +63,7 @@ class Metrics:
         """Return the metrics of the controllers of this name; they share them."""
         return ControllerMetrics(self, name)
 
-    def watch(self, view: Cached) -> Callable[[], None]:
+    def watch(self, view: Informer) -> Callable[[], None]:
         """Count the objects of a view and its restarts, until what is returned is called."""
         removals = self._views.add(view), self.activity.view(view)
 
@@ -116,7 +99,7 @@ class Metrics:
         return Histogram(name, documentation, labels, buckets=_SECONDS, registry=self.registry)
 
 
-class ControllerMetrics:
+class ControllerMetrics(Observer):
     """The metrics of one controller and its queue: they are there from the start, at zero."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:
@@ -161,11 +144,11 @@ class _Views(Collector):
     """Looks at the views when metrics are asked for, from a thread of its own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._views: tuple[Cached, ...] = ()
+        self._views: tuple[Informer, ...] = ()
         self._ended: Count[tuple[str, str]] = Count()  # restarts of views that are gone
         registry.register(self)
 
-    def add(self, view: Cached) -> Callable[[], None]:
+    def add(self, view: Informer) -> Callable[[], None]:
         self._views = (*self._views, view)
 
         def remove() -> None:
@@ -199,5 +182,5 @@ class _Views(Collector):
             yield family
 
 
-def _labels(view: Cached) -> tuple[str, str]:
+def _labels(view: Informer) -> tuple[str, str]:
     return view.ref.cluster, view.ref.kind.resource

@@ -21,7 +21,7 @@ from reconciler.controller.flags import Address, Operation
 from reconciler.controller.health_server import Answer, plain
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
-from reconciler.controller.manager import Manager, View
+from reconciler.controller.manager import Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
 from reconciler.controller.settled import SettledProbe, Written
@@ -30,6 +30,7 @@ from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
+from reconciler.kube.informer import Informer
 from reconciler.kube.kubeconfig.files import in_cluster
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Elections:
         why = self._now.manager.unready()
         return f"{self._lost}; {why}" if self._lost and why else why
 
-    async def settled(self, written: Written, *, within: float) -> str:
+    async def settled(self, written: Written, within: float) -> str:
         """Return as `Manager.settled` of the present term."""
         return await self._now.manager.settled(written, within=within)
 
@@ -213,7 +214,7 @@ class Runtime:
 
     def term(
         self,
-        views: Sequence[View],
+        views: Sequence[Informer],
         workers: Sequence[Worker],
         *,
         leadership: Leadership,

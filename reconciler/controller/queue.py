@@ -10,7 +10,7 @@ import itertools
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from reconciler.controller.tasks import Clock
 
@@ -23,8 +23,8 @@ _FEW: Final = 64  # outdated alarms that are not worth a clean-up
 _IN_A_ROW: Final = 4  # keys that go before one that waits behind them
 
 
-class Observer(Protocol):
-    """Who counts what happens to the keys of a queue."""
+class Observer:
+    """Counts what happens to the keys of a queue: this one nothing."""
 
     def added(self) -> None:
         """A key that was not waiting is waiting now."""
@@ -37,20 +37,6 @@ class Observer(Protocol):
 
     def dropped(self, count: int) -> None:
         """So many keys that wait will never be worked on."""
-
-
-class _Deaf:
-    def added(self) -> None:
-        pass
-
-    def taken(self, waited: float) -> None:
-        pass
-
-    def failed(self) -> None:
-        pass
-
-    def dropped(self, count: int) -> None:
-        pass
 
 
 def _one_party(key: object) -> Hashable:
@@ -125,7 +111,7 @@ class WorkQueue(Generic[K]):
         observer: Observer | None = None,
         party: Callable[[K], Hashable] = _one_party,
     ) -> None:
-        self._clock, self._jitter, self._observer = clock, jitter, observer or _Deaf()
+        self._clock, self._jitter, self._observer = clock, jitter, observer or Observer()
         self._wanted: dict[K, float] = {}  # since when
         self._ready = _Line(party)  # those wanted that nobody works on
         self._behind = _Line(party)  # likewise, behind these

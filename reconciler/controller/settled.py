@@ -10,23 +10,26 @@ so only one request is worked on at a time, once a second, and none that comes o
 """
 
 import asyncio
-import ipaddress
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
 from reconciler.controller.health_server import Answer, plain
+from reconciler.controller.queue import WorkQueue
 from reconciler.core.errors import ClusterError
-from reconciler.core.refs import Ref
+from reconciler.kube.informer import Informer
+from reconciler.kube.networks import address_of
 
 # resourceVersions by cluster: what was written there.
 Written: TypeAlias = Mapping[str, str]
 NOTHING: Final[Written] = MappingProxyType({})
+# Returns why the process is not at rest after so many seconds, "" once it is.
+Settled: TypeAlias = Callable[[Written, float], Coroutine[Any, Any, str]]
 
 SOON: Final = 1.0  # seconds: a delay that ends within these counts as work
 _AT_ONCE: Final = 8  # lists
@@ -36,48 +39,6 @@ _BAD: Final = "400 Bad Request"
 _USAGE: Final = f"ask for after=CLUSTER:RESOURCEVERSION and within=0 to {_LONGEST:g}"
 
 
-class View(Protocol):
-    """A view of the objects of one kind, such as an Informer."""
-
-    @property
-    def ref(self) -> Ref:
-        """What is viewed."""
-        ...
-
-    @property
-    def synced(self) -> bool:
-        """Whether all objects were seen once."""
-        ...
-
-    async def is_current(self, written: str) -> bool:
-        """Compare with a new list, which must show what was written. Raises ClusterErrors."""
-        ...
-
-
-class Queue(Protocol):
-    """A WorkQueue."""
-
-    @property
-    def waiting(self) -> int:
-        """How many keys wait for a worker."""
-        ...
-
-    @property
-    def working(self) -> int:
-        """How many keys are worked on."""
-        ...
-
-    @property
-    def taken(self) -> int:
-        """How many keys workers took since the start."""
-        ...
-
-    @property
-    def due(self) -> float:
-        """Seconds until the next delay ends; infinite without delays."""
-        ...
-
-
 class Activity:
     """The views, the queues and the other work of one process, while they run.
 
@@ -85,16 +46,16 @@ class Activity:
     """
 
     def __init__(self) -> None:
-        self._views: list[View] = []
-        self._queues: list[tuple[str, Queue]] = []
+        self._views: list[Informer] = []
+        self._queues: list[tuple[str, WorkQueue[Any]]] = []
         self._others: list[str] = []
 
-    def view(self, view: View) -> Callable[[], None]:
+    def view(self, view: Informer) -> Callable[[], None]:
         """Count a view in, until what is returned is called."""
         self._views.append(view)
         return lambda: self._views.remove(view)
 
-    def queue(self, name: str, queue: Queue) -> Callable[[], None]:
+    def queue(self, name: str, queue: WorkQueue[Any]) -> Callable[[], None]:
         """Count a queue in, until what is returned is called."""
         entry = (name, queue)
         self._queues.append(entry)
@@ -145,7 +106,7 @@ class Activity:
             return f"no cluster is called {unknown[0]}; there are {', '.join(sorted(clusters))}"
         permits = asyncio.Semaphore(_AT_ONCE)
 
-        async def reason(view: View) -> str:
+        async def reason(view: Informer) -> str:
             async with permits:
                 try:
                     is_current = await view.is_current(written.get(view.ref.cluster, ""))
@@ -156,21 +117,13 @@ class Activity:
         return "; ".join(filter(None, await asyncio.gather(*map(reason, views))))
 
 
-def _queued(name: str, queue: Queue, soon: float) -> Iterator[str]:
+def _queued(name: str, queue: WorkQueue[Any], soon: float) -> Iterator[str]:
     if queue.waiting:
         yield f"{name}: {queue.waiting} keys wait"
     if queue.working:
         yield f"{name}: {queue.working} keys are worked on"
     if queue.due < soon:
         yield f"{name}: a key is due in {max(queue.due, 0):.1f} s"
-
-
-class Settled(Protocol):
-    """Manager.settled."""
-
-    def __call__(self, written: Written, *, within: float) -> Coroutine[Any, Any, str]:
-        """Return why the process is not at rest after so many seconds, "" once it is."""
-        ...
 
 
 class SettledProbe:
@@ -199,7 +152,7 @@ class SettledProbe:
             self._turn.release()
 
     def _ask(self, written: Written, within: float) -> str:
-        asking = self._settled(written, within=within)
+        asking = self._settled(written, within)
         answer = asyncio.run_coroutine_threadsafe(asking, self._loop)
         try:
             return answer.result(_LONGEST)
@@ -224,6 +177,5 @@ def _asked(query: str) -> tuple[Written, float]:
 
 
 def _is_here(client: str) -> bool:
-    address = ipaddress.ip_address(client.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
+    address = address_of(client.partition("%")[0])
+    return address is not None and address.is_loopback

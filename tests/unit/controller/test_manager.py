@@ -1,11 +1,12 @@
 """The manager: reads, then leads, then works, and stops in that order backwards."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from reconciler.controller.leadership import LeaseLost
-from reconciler.controller.manager import Manager
+from reconciler.controller.manager import InformerSet, Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import SILENCE, Liveness
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
@@ -187,7 +188,7 @@ async def test_who_is_cancelled_ends_all(diary, stop):
 
 async def test_views_are_counted_while_they_are_followed(diary, stop):
     metrics = Metrics()
-    views = [View(diary), View(diary), View(diary, CONFIG_MAP)]
+    views: list[Any] = [View(diary), View(diary), View(diary, CONFIG_MAP)]
     views[2].trouble = "no connection"
 
     def values(metric):
@@ -209,6 +210,19 @@ async def test_views_are_counted_while_they_are_followed(diary, stop):
     assert values("klutch_cache_objects") == {"secrets": None, "configmaps": None}
     # A counter never goes back.
     assert values("klutch_watch_restarts_total") == {"secrets": 4, "configmaps": 2}
+
+
+async def test_a_defect_of_what_a_set_of_informers_calls_ends_it(diary):
+    def broken():
+        raise ZeroDivisionError
+
+    view: Any = View(diary)
+    informers = InformerSet[str](Metrics())
+    informers.add("orders", view, on_synced=broken)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with asyncio.timeout(5):
+            await informers.run()
+    assert caught.group_contains(ZeroDivisionError)
 
 
 async def test_the_pulse_of_a_loop_that_turns_and_of_one_that_is_stuck():

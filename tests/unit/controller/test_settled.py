@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -47,7 +48,8 @@ class Scene:
     """A manager of one view and one controller, whose work the test ends."""
 
     def __init__(self):
-        self.metrics, self.view = Metrics(), View()
+        self.metrics = Metrics()
+        self.view = cast("Any", View())
         self.may_end, self.again = asyncio.Event(), None
         self.may_end.set()
         self.controller = Controller(
@@ -226,7 +228,7 @@ async def test_an_event_loop_that_is_stuck_answers_nothing(monkeypatch):
     monkeypatch.setattr("reconciler.controller.settled._LONGEST", 0.1)
     told = []
 
-    async def settled(written, *, within):
+    async def settled(written, within):
         await asyncio.Event().wait()
 
     probe = SettledProbe(settled)
