@@ -38,7 +38,7 @@ def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tu
 def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the line about what the cluster's credentials are, where that is not noted."""
     live, placed = site.control_plane.at(site.carrier), site.placement
-    if live is None:
+    if live is None or _is_of_others(site, live):
         return ()
     line = Change(
         cluster=site.app.name,
@@ -68,6 +68,12 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
         steps=tuple(Step(Verb.NOTE, ref) for ref in unnoted),
     )
     return (note,)
+
+
+def _is_of_others(site: Site, live: Manifest) -> bool:
+    """Tell whether another fleet's carrier stands here, or one that goes: neither is written."""
+    fleet = manifest.labels_of(live).get(keys.FLEET, site.fleet.name)
+    return manifest.is_deleting(live) or fleet != site.fleet.name
 
 
 def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Iterator[Ref]:
