@@ -157,10 +157,11 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
     """
     if live is None:
         return ""
-    held = normalize(live)
-    # The first annotation of somebody else is not a change of ours.
-    marks: Manifest = {"annotations": {}, "labels": {}, **manifest.get_map(held, "metadata")}
-    compared = _shadow(manifest.put(held, marks, "metadata"), normalize(stated))
+    wanted = normalize(stated)
+    compared = _shadow(normalize(live), wanted)
+    # Annotations of others alone are none of ours: the first note on an object is no change of it.
+    if manifest.annotations_of(wanted) and not manifest.annotations_of(compared):
+        compared = manifest.drop(compared, "metadata", "annotations")
     dropped = _dropped(live, whole or stated)
     content: JSON = {
         "uid": manifest.uid_of(live),

@@ -271,3 +271,4 @@ def test_a_first_annotation_of_somebody_else_is_no_change_of_what_we_compare():
     ours = put(bare, "y", "metadata", "annotations", keys.PARAMETERS)
     known = before_digest(bare, stated)
     assert before_digest(noted, stated) == known != before_digest(ours, stated)
+    assert known == "2478842d2c3d7aec"  # as plans have it that were saved before there were notes
