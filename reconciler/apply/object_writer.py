@@ -358,10 +358,8 @@ async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
 
 async def note_bindings(secret: Ref, placed: Placement, clusters: Clusters, plane: str) -> None:
     """Note what a Secret is that has just changed, on the APIServiceBindings that name it."""
-    app, place = (
-        clusters(secret.cluster),
-        "" if placed.bindings_cluster_scoped else secret.namespace,
-    )
+    app = clusters(secret.cluster)
+    place = "" if placed.bindings_cluster_scoped else secret.namespace
     for binding in (await app.cluster.list(api.API_SERVICE_BINDING, namespace=place)).items:
         if secret_of(binding) == (secret.namespace, secret.name):
             ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, name_of(binding))

@@ -110,10 +110,8 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
     ):
         facts = api.noted_facts(annotations_of(carrier).get(keys.CREDENTIAL, ""))
         if facts is not None:
-            reference, beside = (
-                get_map(carrier, "spec", "kubeconfigSecretRef"),
-                namespace_of(carrier),
-            )
+            beside = namespace_of(carrier)
+            reference = get_map(carrier, "spec", "kubeconfigSecretRef")
             namespace = get_text(reference, "namespace") or beside
             name = get_text(reference, "name") or names.KUBECONFIG
             noted = own if namespace == beside else others
