@@ -134,8 +134,9 @@ def removals(
 
     kube-apiserver makes null of an object or array that is applied empty, once all goes that was
     applied in it before, and refuses that where the schema says object or array. So what was in it
-    is removed by name first, where nobody else wrote it. An array that is one value is no such
-    case: it is exchanged as a whole.
+    is removed by name first, where nobody else wrote it. An object within that we alone made goes
+    with all that others wrote into it, as it does where something is left beside it. An array that
+    is one value is no such case: it is exchanged as a whole.
     """
     pointers = _emptied(live, wanted, (ours, others), "")
     return [{"op": "remove", "path": pointer} for pointer in pointers]
@@ -178,14 +179,15 @@ def _emptied_items(
 
 
 def _ours(held: JSON, writers: _Writers, above: str) -> Iterator[str]:
-    """Yield the pointers to the topmost things in an object or an array that are ours alone."""
+    """Yield the pointers to the topmost things in an object or an array that an apply removes."""
     if isinstance(held, list):
         for step, index in _located(held, writers[0] or ()):
             if _is_ours(_written_below(writers, step)):
                 yield above + pointer(str(index))
     for key, value in get_map(held).items():
         written, at = _written_below(writers, f"f:{key}"), above + pointer(key)
-        if _are_ours(value, written):
+        ours, others = written
+        if not _is_made(others) and (_is_made(ours) or _are_ours(value, written)):
             yield at
         elif isinstance(value, dict):
             yield from _ours(value, written, at)
@@ -196,6 +198,11 @@ def _are_ours(value: JSON, writers: _Writers) -> bool:
         parts = value.items()
         return all(_are_ours(part, _written_below(writers, f"f:{key}")) for key, part in parts)
     return _is_ours(writers)
+
+
+def _is_made(fields: FieldSet | None) -> bool:
+    """Tell whether a manager wrote a field itself, and not only parts of it."""
+    return fields is not None and (not fields or ITSELF in fields)
 
 
 def _is_ours(writers: _Writers) -> bool:

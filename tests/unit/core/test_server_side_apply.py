@@ -222,7 +222,7 @@ ALL: Any = {"a/b": {}, "deep": {"x": {}, "y": {}}, "none": {}}
 
 def fields(notes):
     """Return FieldsV1 of what somebody wrote."""
-    return {f"f:{key}": fields(below) for key, below in notes.items()}
+    return {key if key == "." else f"f:{key}": fields(below) for key, below in notes.items()}
 
 
 def written(notes):
@@ -234,6 +234,30 @@ EMPTIES = {
     "all of it is ours": (EMPTIED, ALL, {}, [NOTE, DEEP, NONE]),
     "some is of others": (EMPTIED, ALL, {"deep": {"y": {}}, "none": {}}, [NOTE, X]),
     "all is of others": (EMPTIED, {}, ALL, []),
+    "a map was applied empty, and others filled it": (
+        EMPTIED,
+        {"deep": {}},
+        {"deep": {"x": {}, "y": {}}},
+        [DEEP],
+    ),
+    "a map was made by us, and others wrote in it": (
+        EMPTIED,
+        {"deep": {".": {}, "x": {}}},
+        {"deep": {"y": {}}},
+        [DEEP],
+    ),
+    "a map was made by others, too": (
+        EMPTIED,
+        {"deep": {".": {}, "x": {}}},
+        {"deep": {".": {}, "y": {}}},
+        [X],
+    ),
+    "a map was made by others, and left empty": (
+        EMPTIED,
+        {"deep": {".": {}, "x": {}, "y": {}}},
+        {"deep": {}},
+        [X, "/spec/notes/deep/y"],
+    ),
     "something is left": ({"spec": {"notes": {"a/b": "1"}}}, ALL, {}, []),
     "a map within is emptied": (
         {"spec": {"notes": {"a/b": "1", "deep": {}}}},
