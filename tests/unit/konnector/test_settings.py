@@ -260,3 +260,12 @@ finally:
     )
     assert "konnector " in run.stdout
     assert run.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("module", ["konnector.program", "konnector.detach", "bind.program"])
+def test_agents_load_no_pydantic(module):
+    script = f"import sys, {module}; print('pydantic' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout == "False\n"
