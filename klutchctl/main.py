@@ -57,11 +57,13 @@ _ALWAYS_WHOLE: Final = frozenset(
 
 # Global options, and whether a value follows. `-v` is not among them: `version` has its own.
 _GLOBAL: Final[Mapping[str, bool]] = {
+    "--allow-networks": True,
     "--allow-unreachable": False,
     "--burst": True,
     "--chdir": True,
     "--cluster": True,
     "--connect-timeout": True,
+    "--deny-networks": True,
     "--git-owner-check": True,
     "--kubeconfig": True,
     "--no-color": False,

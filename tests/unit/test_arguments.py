@@ -7,6 +7,7 @@ from klutchctl.main import globals_first, is_verbose
 LINES = {
     "before the command": ("--qps 5 plan .", "--qps 5 plan ."),
     "after it": ("plan . --kubeconfig k -o json", "--kubeconfig k plan . -o json"),
+    "a network": ("plan . --deny-networks 10.0.0.0/8", "--deny-networks 10.0.0.0/8 plan ."),
     "a short one": ("plan -l env=prod .", "-l env=prod plan ."),
     "a short one with its value": ("plan -lenv=prod .", "-lenv=prod plan ."),
     "one that is repeated": ("plan --cluster a . --cluster=b", "--cluster a --cluster=b plan ."),
@@ -25,6 +26,7 @@ def test_order(given, parsed):
 VERBOSE = {
     "before the command": ("-v plan", True),
     "after a global option with a value": ("--timeout 5 -v plan", True),
+    "after a network": ("--deny-networks 10.0.0.0/8 -v plan", True),
     "an option of the command itself": ("version -v", False),
     "not at all": ("plan .", False),
 }
