@@ -214,9 +214,8 @@ def _etcd(layout: Layout, state: State, tuning: Tuning) -> Server:
 
 def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) -> Server:
     pki = layout.pki(member.id)
-    identity = f"--tls-cert-file={pki / 'server.crt'}"
     arguments = [
-        identity,
+        f"--tls-cert-file={pki / 'server.crt'}",
         f"--tls-private-key-file={pki / 'server.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
         "--bind-address=127.0.0.1",
@@ -237,15 +236,8 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         "--service-cluster-ip-range=10.0.0.0/24",
         *_audit_arguments(layout, member.id, tuning),
     ]
-    return Server(
-        name=f"kube-apiserver of {member.context}",
-        program=Program.API_SERVER,
-        cluster_id=member.id,
-        arguments=tuple(arguments),
-        identity=identity,
-        log=layout.logs / f"kube-apiserver-{member.id}.log",
-        ports=(member.port,),
-        probe=_as_admin(layout, member, "/readyz"),
+    return _of_member(
+        layout, member, Program.API_SERVER, arguments, ports=(member.port,), path="/readyz"
     )
 
 
@@ -262,9 +254,8 @@ def _audit_arguments(layout: Layout, cluster_id: str, tuning: Tuning) -> Sequenc
 
 def _controller_manager(layout: Layout, member: Member) -> Server:
     pki = layout.pki(member.id)
-    identity = f"--kubeconfig={controller_manager_kubeconfig(layout, member.id)}"
     arguments = [
-        identity,
+        f"--kubeconfig={controller_manager_kubeconfig(layout, member.id)}",
         f"--controllers={','.join(_CONTROLLERS)}",
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--service-account-private-key-file={pki / 'service-account.key'}",
@@ -272,16 +263,30 @@ def _controller_manager(layout: Layout, member: Member) -> Server:
         "--leader-elect=false",
         "--secure-port=0",
     ]
+    # It serves nothing itself, so it is judged by its work.
+    path = "/api/v1/namespaces/default/serviceaccounts/default"
+    return _of_member(layout, member, Program.CONTROLLER_MANAGER, arguments, path=path)
+
+
+def _of_member(
+    layout: Layout,
+    member: Member,
+    program: Program,
+    arguments: Sequence[str],
+    *,
+    ports: tuple[int, ...] = (),
+    path: str,
+) -> Server:
+    """Return a server of one cluster, which its first argument tells from others."""
     return Server(
-        name=f"kube-controller-manager of {member.context}",
-        program=Program.CONTROLLER_MANAGER,
+        name=f"{program} of {member.context}",
+        program=program,
         cluster_id=member.id,
         arguments=tuple(arguments),
-        identity=identity,
-        log=layout.logs / f"kube-controller-manager-{member.id}.log",
-        ports=(),
-        # It serves nothing itself, so it is judged by its work.
-        probe=_as_admin(layout, member, "/api/v1/namespaces/default/serviceaccounts/default"),
+        identity=arguments[0],
+        log=layout.logs / f"{program}-{member.id}.log",
+        ports=ports,
+        probe=_as_admin(layout, member, path),
     )
 
 
