@@ -1,1 +1,1 @@
-"""What people and pipelines see: every output from one value, one module per format. Pure."""
+"""What people and pipelines see: every output from one value, one module per subject."""

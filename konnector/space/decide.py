@@ -53,7 +53,7 @@ class ClusterBindingView:
     `source` is the Secret in the space that the ClusterBinding names; `source_read`: whether it
     was looked for. `targets` are those in the app cluster that the bindings of this provider name.
     `in_use` is the identity of the kubeconfig that the provider is reached with at present
-    (`secret.fingerprint`), `verdict` what came of trying the one of `to_probe`: None: not tried
+    (`judge.fingerprint`), `verdict` what came of trying the one of `to_probe`: None: not tried
     yet, "": it works, else why not, a sentence.
     `space_uid` is the uid of the space's Namespace, "" while that is not known. In control-plane
     mode, without a `source`, nothing is said or done about Secrets.

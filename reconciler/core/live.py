@@ -35,12 +35,12 @@ class ClusterState:
 
     `uid` is that of its kube-system namespace. Kinds in `unserved` have no CRD there, which
     the cluster's discovery confirmed; they are known to be empty. `objects` of Namespaces,
-    exports and CRDs are metadata only. No Secret holds a value: digests stand there instead, and
-    `api`. managedFields are those of our managers, without times; there is no
+    exports and CRDs are metadata only. No Secret holds a value: digests stand there instead, or
+    `api.kubeconfig_value`. managedFields are those of our managers, without times; there is no
     resourceVersion. `in_use` counts the instances of a kind by `instances`, where planning asked
     for it, and `bodies` holds exports without their versions, likewise.
     `silent` are the spaces of a control plane whose konnector had sent no heartbeat for longer
-    than `cluster_binding.SILENCE` when they were read, or never. `bindings_cluster_scoped` is the
+    than `api.SILENCE` when they were read, or never. `bindings_cluster_scoped` is the
     scope of the live CRD `apiservicebindings` of an app cluster.
     """
 

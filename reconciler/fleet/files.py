@@ -2,6 +2,7 @@
 
 A snapshot is text at a revision, not a checkout. A cache keeps parsed and resolved parts from one
 load to the next, for a watch: a commit that changes one file of thousands costs little more.
+`Patterns` tells which paths an include means.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Follows a fleet repository: changes are noticed at once, and read only when whole.
 
 A file that is missing while somebody copies, or checks a commit out, must not pass for one that
-was taken away (safety.md, B1).
+was taken away (safety.md, B1). Also which Git servers are followed: `git_url` refuses addresses
+that have been misused.
 """
 
 import asyncio
