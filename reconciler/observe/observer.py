@@ -71,7 +71,7 @@ async def observe(
         }
     )
     lost = {name: cluster for name, cluster in sought.items() if isinstance(cluster, Unavailable)}
-    return _with_thosebehind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
+    return _with_those_behind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
 
 
 async def answer(
@@ -106,7 +106,7 @@ async def answer(
         _answered(live.clusters, asked, at_app_cluster),
         _answered(live.leaving, asked, at_app_cluster),
     )
-    return _with_thosebehind(fleet, Live(planes, apps, leaving), removed)
+    return _with_those_behind(fleet, Live(planes, apps, leaving), removed)
 
 
 class _Observer:
@@ -197,7 +197,7 @@ def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
     return asked
 
 
-def _with_thosebehind(
+def _with_those_behind(
     fleet: Fleet, live: Live, removed: Mapping[str, RemovedCluster | Unavailable]
 ) -> Live:
     """Return `live`, in order, where what is behind an unseen control plane is unseen."""
