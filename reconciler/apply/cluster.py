@@ -215,10 +215,8 @@ class _Worker:
         if carrier is not None and outcome.status is Status.DONE:
             await object_writer.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
         elif self._mends_kubeconfig(change) and outcome.status is Status.DONE:
-            assert change.placement is not None, change
-            await object_writer.note_bindings(
-                change.ref, change.placement, self.job.clusters, self._plane.cluster.name
-            )
+            plane = self._plane.cluster.name
+            await object_writer.note_bindings(change, self.job.clusters, plane)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
             if change.ref.kind == API_SERVICE_BINDING:

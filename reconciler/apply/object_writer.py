@@ -9,7 +9,8 @@ more, a plan compares both.
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
@@ -25,6 +26,7 @@ from reconciler.core.errors import (
     ConfigError,
     Conflict,
     Missing,
+    NotServed,
     Replaced,
     Unreachable,
 )
@@ -35,6 +37,7 @@ from reconciler.core.manifest import (
     get,
     get_map,
     get_text,
+    labels_of,
     name_of,
     namespace_of,
     put,
@@ -356,14 +359,26 @@ async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
     await app.change(binding, annotate(keys.CREDENTIAL, note), manager=keys.MANAGER_NOTES)
 
 
-async def note_bindings(secret: Ref, placed: Placement, clusters: Clusters, plane: str) -> None:
-    """Note what a Secret is that has just changed, on the APIServiceBindings that name it."""
-    app = clusters(secret.cluster)
+async def note_bindings(change: Change, clusters: Clusters, plane: str) -> None:
+    """Note what a Secret is that has just changed, on our APIServiceBindings that name it."""
+    assert change.wanted is not None, change
+    assert change.placement is not None, change
+    secret, placed, app = change.ref, change.placement, clusters(change.ref.cluster)
+    fleet = labels_of(change.wanted.manifest)[keys.FLEET]
     place = "" if placed.bindings_cluster_scoped else secret.namespace
-    for binding in (await app.cluster.list(api.API_SERVICE_BINDING, namespace=place)).items:
-        if secret_of(binding) == (secret.namespace, secret.name):
+    note = await binding_note(app, secret, clusters(plane), placed.space)
+    for binding in await list_bindings(app, place):
+        is_ours = labels_of(binding).get(keys.FLEET) == fleet
+        if is_ours and secret_of(binding) == (secret.namespace, secret.name):
             ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, name_of(binding))
-            await note_binding(app, ref, clusters(plane), placed.space)
+            await put_note(app, ref, note)
+
+
+async def list_bindings(writer: ClusterWriter, namespace: str) -> Sequence[Manifest]:
+    """Return the live APIServiceBindings; a cluster without their CRD has none."""
+    with suppress(NotServed):
+        return (await writer.cluster.list(api.API_SERVICE_BINDING, namespace=namespace)).items
+    return ()
 
 
 async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:

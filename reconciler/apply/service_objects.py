@@ -6,14 +6,13 @@ with the Secrets that the service brought into the app cluster. Decides nothing 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from reconciler import api
 from reconciler.apply import patches
-from reconciler.apply.object_writer import ClusterWriter
+from reconciler.apply.object_writer import ClusterWriter, list_bindings
 from reconciler.apply.patches import Stale
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core import keys, names
@@ -218,9 +217,7 @@ async def _bindings(
     place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     found: list[Manifest] = []
     for writer, namespace in ((app, place), (plane, placement.space)):
-        # A cluster without the CRD of bindings has none.
-        with suppress(NotServed):
-            found += (await writer.cluster.list(api.API_SERVICE_BINDING, namespace=namespace)).items
+        found += await list_bindings(writer, namespace)
     return found
 
 

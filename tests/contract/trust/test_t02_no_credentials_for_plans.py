@@ -2,12 +2,14 @@
 
 import base64
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from klutchctl import repository
 from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.blueprints.objects import build
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of
@@ -133,13 +135,19 @@ async def test_a_plan_sees_another_endpoint_and_its_saved_plan_is_applied(scene,
         return  # the backend brings it to the space, and the konnector reads it there
     noted = annotations_of(await scene.at(binding(scene)))[keys.CREDENTIAL]
     assert ELSEWHERE not in noted
+    # Somebody else's binding, which leads by the same Secret, is left alone.
+    ours, theirs = binding(scene), replace(binding(scene), name="others.example.com")
+    spec = (await scene.at(ours))["spec"]
+    bare = build(API_SERVICE_BINDING, theirs.name, namespace=theirs.namespace, spec=spec)
+    await scene.app.cluster.create(bare, API_SERVICE_BINDING, manager="kubectl")
     # The konnector, which would bring it along, no longer finds the control plane.
     beat = {"lastHeartbeatTime": format_time(SystemClock().now() - timedelta(minutes=11))}
     await scene.plane.cluster.merge_patch(
         carrier(scene), {"status": beat}, manager="tests", subresource="status"
     )
     assert await planned_and_applied(scene, tmp_path) == []
-    assert annotations_of(await scene.at(binding(scene)))[keys.CREDENTIAL] == source
+    assert annotations_of(await scene.at(ours))[keys.CREDENTIAL] == source
+    assert keys.CREDENTIAL not in annotations_of(await scene.at(theirs))
     secret = Ref(
         scene.app.name, SECRET, names.KLUTCH_NAMESPACE, names.kubeconfig_secret(scene.space)
     )
