@@ -7,7 +7,7 @@ is not as it was approved, none of them is done (mapping.md 0, Staleness).
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from reconciler.apply import Outcome, Status
 from reconciler.core.manifest import JSON, canonical
@@ -17,6 +17,8 @@ from reconciler.planning.changes import Action, Change, Plan
 
 Group: TypeAlias = tuple[str, UnitKey | None]  # an app cluster, and a unit or what comes once
 LineKey: TypeAlias = tuple[str, UnitKey | None, Ref, Action]
+
+_SO_ALREADY: Final = "it is so already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,11 @@ def match(approved: Plan, fresh: Plan) -> Approved:
         lines[group[0]] += (
             _held_as(line, known.get((line.ref, line.action), line)) for line in now.lines(group)
         )
+        found = {line.ref for line in now.lines(group)}
         refused += (
-            Outcome(line, Status.UNCHANGED, "looked at")
+            Outcome(line, Status.UNCHANGED, "looked at" if line.undecided else _SO_ALREADY)
             for line in wanted
-            if line.undecided and not line.held
+            if not line.held and (line.undecided or line.ref not in found)
         )
     return _keeping_rights(now.ordered(lines), refused)
 
@@ -96,7 +99,7 @@ class _Fresh:
         if since:
             return Status.STALE, f"blocked since: {since}"
         if not found:
-            return Status.UNCHANGED, "it is so already"
+            return Status.UNCHANGED, _SO_ALREADY
         return Status.STALE, _difference(wanted, found)
 
     def ordered(self, lines: Mapping[str, Sequence[Change]]) -> Mapping[str, Sequence[Change]]:

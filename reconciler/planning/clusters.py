@@ -38,7 +38,7 @@ def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tu
 def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the line about what the cluster's credentials are, where that is not noted."""
     live, placed = site.control_plane.at(site.carrier), site.placement
-    if live is None or _is_of_others(site, live):
+    if live is None or objects.obstacle(live, fleet=site.fleet.name):
         return ()
     line = Change(
         cluster=site.app.name,
@@ -68,12 +68,6 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
         steps=tuple(Step(Verb.NOTE, ref) for ref in unnoted),
     )
     return (note,)
-
-
-def _is_of_others(site: Site, live: Manifest) -> bool:
-    """Tell whether another fleet's carrier stands here, or one that goes: neither is written."""
-    fleet = manifest.labels_of(live).get(keys.FLEET, site.fleet.name)
-    return manifest.is_deleting(live) or fleet != site.fleet.name
 
 
 def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Iterator[Ref]:
@@ -138,7 +132,9 @@ def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change,
 
 def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
     draft = objects.draft_of(wanted, live, _subject(wanted))
-    unread = wanted.ref.kind == refs.SECRET and live is None and index.blind
+    # What is noted of it, but not on the carrier, anybody may have written (trust.md T2).
+    known = live is not None and not (index is site.control_plane and site.undecided)
+    unread = wanted.ref.kind == refs.SECRET and not known and index.blind
     if unread and site.control_plane.at(site.carrier) is not None and _is_there(site, wanted):
         return (replace(draft, reason=LOOKED_AT) if site.undecided else draft,)
     match wanted.rule:

@@ -99,6 +99,7 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
 
     Tenants write AppClusterBindings in namespaces of theirs, and APIServiceBindings in spaces and
     in app namespaces: of a Secret that is not beside it, none of those replaces what is known.
+    Where the carrier of a cluster says nothing, they are not believed about its Secrets either.
     """
     own: dict[tuple[str, str], Manifest] = {}
     others: dict[tuple[str, str], Manifest] = {}

@@ -97,7 +97,10 @@ def _own_way(site: Site, unit: Unit) -> Placement:
     source = site.control_plane.get(
         SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
     )
-    unknown = site.app.blind and secret is None and site.control_plane.at(site.carrier) is not None
+    # A konnector that lives mirrors the source; what was noted before it did is not compared.
+    lives = placement.space not in site.control_plane.seen.silent
+    unread = site.app.blind and (secret is None or lives)
+    unknown = unread and site.control_plane.at(site.carrier) is not None
     same = unknown or same_way(secret, source, placement.space)
     if namespace == names.KLUTCH_NAMESPACE and same:
         return replace(placement, consumer_secret=name)

@@ -195,6 +195,7 @@ def test_a_plan_without_secrets_sees_that_no_konnector_brought_a_new_token_along
     assert [one.ref.name for one in lines["shop"]] == [COPY]
     here.apply(seeing)
     assert [acting(plan) for plan in both(here, shop())] == [[], []]
+    assert done(blind, here.plan(shop())) == (["unchanged"], {"shop": []})
 
 
 def test_what_a_living_konnector_will_bring_along_is_not_compared():
@@ -203,13 +204,34 @@ def test_what_a_living_konnector_will_bring_along_is_not_compared():
     assert [acting(plan) for plan in both(here, shop())] == [[], []]
 
 
+def test_nor_where_a_binding_leads_by_a_secret_of_its_own():
+    bound = (scenes.binding(), scenes.binding("searches"))
+    here = applied(*bound)
+    copy = next(one for one in here.clusters["shop"] if name_of(one) == COPY)
+    taken = put(put(copy, "kubeconfig-taken", "metadata", "name"), "uid-taken", "metadata", "uid")
+    here.clusters["shop"].append(taken)
+    reference = ("spec", "kubeconfigSecretRef", "name")
+    searches = "searches.anynines.com"
+    change(here, "shop", API_SERVICE_BINDING, searches, name_of(taken), *reference)
+    here.note()
+    # A new token, which the konnector mirrors: what is noted on bindings is that of before.
+    noted = [one for one in here.clusters["shop"] if one["kind"] == "APIServiceBinding"]
+    for cluster, name in (SOURCE, ("shop", COPY), ("shop", name_of(taken))):
+        change(here, cluster, SECRET, name, NEW, *TOKEN)
+    change(here, SOURCE[0], SECRET, names.BINDER, NEW, "data", "token")
+    here.note()
+    for one in noted:
+        change(here, "shop", API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS)
+    assert [acting(plan) for plan in both(here, shop(*bound))] == [[], []]
+
+
 def test_what_a_konnector_brought_along_before_it_died_is_noted_by_the_apply_of_such_a_plan():
     here = renewed(SOURCE, ("shop", COPY))
     blind, seeing = both(here, shop())
     assert [one.ref.name for one in acting(blind)] == [COPY]
     assert [one.only_notes for one in acting(seeing)] == [True]
     refused, lines = done(blind, seeing)
-    assert refused == []
+    assert refused == ["unchanged"]
     assert [[step.ref.kind for step in one.steps] for one in lines["shop"]] == [
         [API_SERVICE_BINDING]
     ]
@@ -253,12 +275,13 @@ FORGED = {
 def test_no_tenant_notes_what_a_secret_of_others_is(mode, cluster, forged, noted):
     here = applied(mode=mode)
     here.silent.add(SPACE)
-    if not noted and cluster == "shop":
+    if not noted:
+        unnoted(here)
         path = ("metadata", "annotations", keys.CREDENTIAL)
         here.clusters["shop"][:] = [drop(one, *path) for one in here.clusters["shop"]]
     fleet = shop(mode=mode, more=f", endpoint: {ADDRESS.server!r}")
     blind, _ = both(here, fleet)
-    assert acting(blind) == []
+    assert [one.undecided for one in acting(blind)] == ([] if noted else [True])
     here.objects(cluster).append(forged)
     assert both(here, fleet)[0].changes == blind.changes
 
