@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING, is_established
-from reconciler.apply import GOOD, Options, Outcome, Status, object_writer, patches
+from reconciler.apply import (
+    GOOD,
+    Options,
+    Outcome,
+    Status,
+    credential_notes,
+    object_writer,
+    patches,
+)
 from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
@@ -211,12 +219,12 @@ class _Worker:
         known = self.adopted.get(change.ref, change.before)
         outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
         outcome = replace(outcome, change=change)
-        carrier = object_writer.carrier_after(change)
+        carrier = credential_notes.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
-            await object_writer.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
+            await credential_notes.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
         elif self._mends_kubeconfig(change) and outcome.status is Status.DONE:
             plane = self._plane.cluster.name
-            await object_writer.note_bindings(change, self.job.clusters, plane)
+            await credential_notes.note_bindings(change, self.job.clusters, plane)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
             if change.ref.kind == API_SERVICE_BINDING:
@@ -267,10 +275,10 @@ class _Worker:
         secret = Ref(change.ref.cluster, SECRET, *secret_of(change.wanted.manifest))
         async with self.noting:
             if secret not in self.notes:
-                self.notes[secret] = await object_writer.binding_note(
+                self.notes[secret] = await credential_notes.binding_note(
                     app, secret, self._plane, space
                 )
-        await object_writer.put_note(app, change.ref, self.notes[secret])
+        await credential_notes.put_note(app, change.ref, self.notes[secret])
 
     async def _own(self, change: Change, name: str) -> None:
         """Give a CRD that is there from before its new binding as the owner."""

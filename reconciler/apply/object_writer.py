@@ -1,22 +1,18 @@
 """Writes single objects, as a plan has them.
 
 The object is read again; where it is not what the plan saw, nothing is written (mapping.md 0).
-Kubeconfigs are made here too, and what they are is noted on the ClusterBinding or AppClusterBinding
-that names them, for those without the right to read Secrets (trust.md T2). In Direct mode, so is
-what the Secret in the app cluster is, on its APIServiceBindings: where no konnector mirrors it any
-more, a plan compares both.
+Kubeconfigs are made here too.
 """
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeAlias, TypeVar
 
 from reconciler import api
 from reconciler.apply import Outcome, Status
-from reconciler.apply.patches import Decide, Stale, annotate
+from reconciler.apply.patches import Decide, Stale
 from reconciler.blueprints import objects as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import field_set, keys, names, server_side_apply
@@ -26,7 +22,6 @@ from reconciler.core.errors import (
     ConfigError,
     Conflict,
     Missing,
-    NotServed,
     Replaced,
     Unreachable,
 )
@@ -35,18 +30,14 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import (
     Manifest,
     get,
-    get_map,
     get_text,
-    labels_of,
-    name_of,
-    namespace_of,
     put,
     resource_version_of,
     uid_of,
 )
-from reconciler.core.refs import CRD, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.fleet.wanted import KubeconfigSource, Placement, Rule, Wanted
+from reconciler.fleet.wanted import KubeconfigSource, Rule, Wanted
 from reconciler.kube import crds
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.kubeconfig import from_secret
@@ -55,7 +46,6 @@ from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.objects import before_digest, differences
-from reconciler.planning.placement import secret_of
 
 T = TypeVar("T")
 
@@ -298,87 +288,6 @@ async def _kubeconfig(
     address = source.address(_held(live))
     assert address is not None, source
     return spaces.kubeconfig(address, token, namespace=source.token.namespace).encode()
-
-
-def carrier_after(change: Change) -> Ref | None:
-    """Return what has to note a kubeconfig once a line is done, or None."""
-    if change.ref.kind == api.APP_CLUSTER_BINDING and change.action is Action.CREATE:
-        return change.ref
-    wanted = change.wanted
-    here = wanted is not None and wanted.kubeconfig is not None and change.ref.kind == SECRET
-    if not here or change.ref.cluster == change.cluster or change.placement is None:
-        return None
-    return _carrier(change.ref.cluster, change.placement)
-
-
-def _carrier(plane: str, placement: Placement) -> Ref:
-    if placement.app_cluster_binding != ("", ""):
-        return Ref(plane, api.APP_CLUSTER_BINDING, *placement.app_cluster_binding)
-    return Ref(plane, api.CLUSTER_BINDING, placement.space, names.CLUSTER_BINDING)
-
-
-async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
-    """Note what the kubeconfig is that an object names; nothing where either is absent."""
-    live = await plane.read(ref)
-    if live is None:
-        return
-    reference = get_map(live, "spec", "kubeconfigSecretRef")
-    namespace = get_text(reference, "namespace") or namespace_of(live)
-    name = get_text(reference, "name") or names.KUBECONFIG
-    secret = await plane.read(Ref(ref.cluster, SECRET, namespace, name))
-    facts = None if secret is None else api.kubeconfig_facts_of(observed(SECRET, secret))
-    if facts is None:
-        return
-
-    def decide(found: Manifest) -> Manifest | None:
-        return annotate(keys.CREDENTIAL, api.credential_note(facts, uid_of(found)))(found)
-
-    await plane.change(ref, decide, manager=keys.MANAGER_NOTES)
-
-
-async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, space: str) -> str:
-    """Return the note on APIServiceBindings about their Secret; "" where there is none to make."""
-    bound = await plane.read(
-        Ref(plane.cluster.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
-    )
-    held = await app.read(secret)
-    facts = None if held is None else api.kubeconfig_facts_of(observed(SECRET, held))
-    return "" if facts is None or bound is None else api.credential_note(facts, uid_of(bound))
-
-
-async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space: str) -> None:
-    """Note what the Secret of an APIServiceBinding is."""
-    live = await app.read(ref)
-    if live is not None:
-        secret = Ref(ref.cluster, SECRET, *secret_of(live))
-        await put_note(app, ref, await binding_note(app, secret, plane, space))
-
-
-async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
-    """Write the note of `binding_note`."""
-    await app.change(binding, annotate(keys.CREDENTIAL, note), manager=keys.MANAGER_NOTES)
-
-
-async def note_bindings(change: Change, clusters: Clusters, plane: str) -> None:
-    """Note what a Secret is that has just changed, on our APIServiceBindings that name it."""
-    assert change.wanted is not None, change
-    assert change.placement is not None, change
-    secret, placed, app = change.ref, change.placement, clusters(change.ref.cluster)
-    fleet = labels_of(change.wanted.manifest)[keys.FLEET]
-    place = "" if placed.bindings_cluster_scoped else secret.namespace
-    note = await binding_note(app, secret, clusters(plane), placed.space)
-    for binding in await list_bindings(app, place):
-        is_ours = labels_of(binding).get(keys.FLEET) == fleet
-        if is_ours and secret_of(binding) == (secret.namespace, secret.name):
-            ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, name_of(binding))
-            await put_note(app, ref, note)
-
-
-async def list_bindings(writer: ClusterWriter, namespace: str) -> Sequence[Manifest]:
-    """Return the live APIServiceBindings; a cluster without their CRD has none."""
-    with suppress(NotServed):
-        return (await writer.cluster.list(api.API_SERVICE_BINDING, namespace=namespace)).items
-    return ()
 
 
 async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:

@@ -12,7 +12,8 @@ from typing import Final
 
 from reconciler import api
 from reconciler.apply import patches
-from reconciler.apply.object_writer import ClusterWriter, list_bindings
+from reconciler.apply.credential_notes import list_bindings
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.patches import Stale
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core import keys, names

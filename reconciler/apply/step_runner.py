@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from reconciler import api
-from reconciler.apply import Options, object_writer, patches, service_objects
+from reconciler.apply import Options, credential_notes, patches, service_objects
 from reconciler.apply.object_writer import Clusters, ClusterWriter, create
 from reconciler.apply.waits import Unconfirmed
 from reconciler.core import keys, manifest, names
@@ -201,10 +201,10 @@ class StepRunner:
     async def _note_credential(self, step: Step) -> None:
         writer, home = self._at(step), self.change.ref
         if step.ref == home:
-            await object_writer.note_kubeconfig(writer, home)
+            await credential_notes.note_kubeconfig(writer, home)
         else:
             plane = self.clusters(home.cluster)
-            await object_writer.note_binding(writer, step.ref, plane, home.namespace)
+            await credential_notes.note_binding(writer, step.ref, plane, home.namespace)
 
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from reconciler import api
-from reconciler.apply.object_writer import ClusterWriter, note_binding, note_kubeconfig
+from reconciler.apply.credential_notes import note_binding, note_kubeconfig
+from reconciler.apply.object_writer import ClusterWriter
 from reconciler.blueprints import objects as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
