@@ -60,14 +60,13 @@ async def serve(
     mode = settings.control_plane_mode
     name = APP_CLUSTER if mode is None else CONTROL_PLANE
     way = program.connection(settings.kubeconfig, environ=environ, home=home, name=name)
-    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     async with (
-        KubeCluster(way, limits=limits, agent=_AGENT) as home_cluster,
+        KubeCluster(way, limits=_limits(settings), agent=_AGENT) as home_cluster,
         KubeCluster(way, agent=_AGENT) as leases,
         AsyncExitStack() as opened,
     ):
         clock = SystemClock()
-        reach = partial(connect, limits=limits, networks=settings.networks)
+        reach = _connect(settings)
         found = await unless(stop, _found(mode, home_cluster, reach, opened, clock))
         if found is None:
             return
@@ -83,6 +82,14 @@ async def serve(
             again=leases.again,
         )
         await program.serve(settings, make, stop=stop, healthz=health_server.leader_election)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
+
+
+def _connect(settings: Settings) -> Connect:
+    return partial(connect, limits=_limits(settings), networks=settings.networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +113,24 @@ async def _found(
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await served_bindings(home, WriteFence(), clock))
+        return _Found(await served_bindings(home, clock))
     there, in_use = await app_cluster.working(home, mode, reach, clock)
     app = await opened.enter_async_context(RotatingCluster(there))
     return _Found(await discovered_bindings(home, clock), app, in_use)
 
 
-async def served_bindings(cluster: Cluster, fence: WriteFence, clock: Clock) -> Kind:
+async def served_bindings(cluster: Cluster, clock: Clock) -> Kind:
     """Wait until the cluster serves APIServiceBindings, and return them as it does.
 
     The CRD is made where there is none, and the versions of a namespaced one are brought up to
     ours. Klutch up to 1.5.0 serves them cluster-scoped, which cannot be changed, and is left as it
-    is. Raises ClusterErrors that time does not mend, and Stopped.
+    is. Raises ClusterErrors that time does not mend.
     """
     pause = _FIRST_PAUSE
     while True:
         live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
         if live is None or not _is_ours(live):
-            await _install(cluster, fence, live)
+            await _install(cluster, live)
         elif is_established(live):
             namespaced = get_text(live, "spec", "scope") != "Cluster"
             return replace(API_SERVICE_BINDING, namespaced=namespaced)
@@ -152,9 +159,10 @@ def _is_ours(live: Manifest) -> bool:
     return scoped_otherwise or covers(live.get("spec"), wanted.get("spec"))
 
 
-async def _install(cluster: Cluster, fence: WriteFence, live: Manifest | None) -> None:
+async def _install(cluster: Cluster, live: Manifest | None) -> None:
     (wanted,) = crds.load(API_SERVICE_BINDING.resource)
     manager = keys.MANAGER_KONNECTOR
+    fence = WriteFence()  # what was sent is waited for, though the process is to end
     try:
         if live is None:
             await fence.write(lambda: cluster.create(wanted, CRD, manager=manager))
@@ -198,7 +206,6 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         holder=settings.lease_identity,
         clock=clock,
     )
-    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     namespaces = Informer(app, NAMESPACE, metadata_only=True)
     crds = Informer(app, CRD, metadata_only=True)
     view = _bindings(home, kind, settings)
@@ -207,7 +214,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         namespaces=namespaces.store,
         crds=crds.store,
         bodies=Bodies(app, crds.store),
-        connect=partial(connect, limits=limits, networks=settings.networks),
+        connect=_connect(settings),
         runtime=runtime,
         workers=settings.workers,
         control_plane_mode=mode is not None,

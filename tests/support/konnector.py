@@ -14,7 +14,6 @@ from konnector import APP_CLUSTER, CONTROL_PLANE, program
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.connections import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from reconciler.controller.fence import WriteFence
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import names
@@ -57,7 +56,7 @@ async def konnector(
         app: Cluster = cluster
         in_use = None
         if mode is None:
-            kind = await program.served_bindings(real, WriteFence(), clock)
+            kind = await program.served_bindings(real, clock)
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_cluster.working(real, mode, connect, clock)
