@@ -81,7 +81,8 @@ class Parser(argparse.ArgumentParser):
         flag = self.add_argument
         self.switch("--leader-election", default=True, help="one of several replicas works")
         for name, default in (("probe", probe_address), ("metrics", METRICS_ADDRESS)):
-            what = f"{_SERVED[name]} (default: {default or 'nowhere'}; empty: nowhere)"
+            otherwise = f"{default}; empty: nowhere" if default else "nowhere"
+            what = f"{_SERVED[name]} (default: {otherwise})"
             flag(f"--{name}-address", default=default, metavar="[ADDR]:PORT", help=what)
         for name, value, what in (
             ("workers", workers, "objects of one kind at once"),

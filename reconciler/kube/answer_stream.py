@@ -15,7 +15,7 @@ import orjson
 
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import JSON, get, get_int
-from reconciler.kube.answers import failure, garbled
+from reconciler.kube.answers import failure
 from reconciler.kube.cluster import WatchEvent
 from reconciler.kube.limits import Limits, Look, current_look, size
 from reconciler.kube.requests import Request
@@ -151,13 +151,13 @@ async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
     try:
         event = await value_of(line, limits)
     except orjson.JSONDecodeError:
-        raise garbled(request, _NO_EVENT) from None
+        raise Unreachable(_NO_EVENT, ref=request.ref, verb=request.verb) from None
     kind, content = get(event, "type"), get(event, "object")
     if type(kind) is str and kind in _TYPES and type(content) is dict:
         return WatchEvent(kind, content)
     if kind == "ERROR" and isinstance(content, dict) and content.get("kind") == "Status":
         raise failure(request, status=get_int(content, "code") or 500, answer=content)
-    raise garbled(request, _NO_EVENT)
+    raise Unreachable(_NO_EVENT, ref=request.ref, verb=request.verb)
 
 
 # An API server stores and lists objects that are nested thousands of levels deep, for example below
