@@ -1,4 +1,4 @@
-"""Klutch's conditions: when one changes, how they are ordered, what Ready says, and all there are.
+"""Klutch's conditions: when one changes, how they are ordered, what Ready says, and their causes.
 
 These are Cluster-API style conditions with a severity, not metav1.Condition. It decides how a
 list of conditions changes (protocol-konnector.md 0, protocol-bind.md A.9) and refuses to know
@@ -193,7 +193,7 @@ def _dump(condition: Condition) -> dict[str, JSON]:
     return {**condition.extra, **known}
 
 
-# The vocabulary: every type, and every cause for which a condition is False. Wire facts
+# The vocabulary of more than one subject: types, and causes for which they are False. Wire facts
 # (protocol-bind.md A.10, protocol-konnector.md B, C), so that a reason never appears with another
 # severity; what is marked as ours the originals do not know. A type that is ours is set from its
 # first trouble on.

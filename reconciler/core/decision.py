@@ -1,7 +1,8 @@
 """What a controller decided to do about one object, as values: steps, conditions, Events.
 
 Decisions are made by pure functions and carried out elsewhere, so that each can be printed and
-tested. Refuses to know why something was decided, and how a step is sent.
+tested. Beside them, the differences of objects that steps are made of. Refuses to know why
+something was decided, and how a step is sent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

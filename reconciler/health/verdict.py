@@ -202,7 +202,7 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
 
 def _held(facts: UnitFacts) -> Condition | None:
     """Return what the konnector holds until a person decides; the rest goes on."""
-    orphaned = conditions.find(conditions.of(facts.binding), conditions.INSTANCES_IN_SYNC)
+    orphaned = conditions.said(facts.binding, conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
     reported = conditions.of(facts.cluster_binding)
@@ -226,7 +226,7 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
-    established = conditions.find(conditions.of(definition), _ESTABLISHED)
+    established = conditions.said(definition, _ESTABLISHED)
     if established is None or established.status != TRUE:
         why = f": {established.message}" if established is not None and established.message else ""
         since = times.created(definition)

@@ -1,4 +1,4 @@
-"""Connections from kubeconfigs: from files as kubectl finds and merges them, and from Secrets."""
+"""Connections from kubeconfigs, as kubectl finds and merges files, or in Secrets, and of a pod."""
 
 from reconciler.kube.kubeconfig.files import (
     ContextSummary,
