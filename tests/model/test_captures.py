@@ -1,7 +1,8 @@
 """What our backend and konnectors make of installations of the original, as captures have them.
 
 All that they write is in `expected`, object by object: what ours adds, protects or says otherwise.
-What is not there is as ours would have made it, for both mend whatever differs.
+Unit tests compare what ours makes anew with what the original made, object by object, and show that
+nothing else is written: `test_captures` of bind, `test_binding_captures` of the konnector.
 """
 
 import contextlib

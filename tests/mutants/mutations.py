@@ -311,6 +311,22 @@ SHARED: Final = (
 )
 BACKEND: Final = (
     Mutation(
+        "export-with-a-mark",
+        "reconciler/blueprints",
+        r"marks=Marks\(annotations=\{keys\.SOURCE_SPEC_HASH: source_hash\(spec\)\}\)",
+        'marks=Marks({"a": "b"}, {keys.SOURCE_SPEC_HASH: source_hash(spec)})',
+        "an export is made with a label that those of the original have not",
+        ("tests/unit/bind/test_captures.py",),
+    ),
+    Mutation(
+        "rights-with-a-mark",
+        "reconciler/blueprints",
+        r"refs\.ROLE_BINDING, names\.BINDER, role, \(space, names\.BINDER\), namespace=namespace",
+        'refs.ROLE_BINDING, "binder", role, (space, names.BINDER), namespace=namespace',
+        "the rights in a service namespace have another name than the original's",
+        ("tests/unit/bind/test_captures.py",),
+    ),
+    Mutation(
         "networks-of-a-tenant",
         "reconciler/blueprints",
         r'if get_text\(each, "name"\) not in forced',
