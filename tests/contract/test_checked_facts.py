@@ -344,6 +344,40 @@ async def cluster_scoped_owner(cluster, name):
     )
 
 
+FIRST = {"name": "v1", "served": True, "storage": True}
+SECOND = {"name": "v2", "served": True, "storage": True}
+UNSERVED = {"name": "v1", "served": False, "storage": False}
+
+
+async def test_a_crd_keeps_each_version_that_is_stored(cluster):
+    """A version goes once no object is stored in it any more; until then it may be unserved."""
+    suffix = uuid.uuid4().hex[:8]
+    owner = await cluster_scoped_owner(cluster, f"stored-{suffix}")
+    place = await crd_of(cluster, suffix, owner)
+    schema = {"schema": {"openAPIV3Schema": {"type": "object"}}}
+
+    async def become(*versions):
+        spec = {"spec": {"versions": [{**one, **schema} for one in versions]}}
+        await cluster.merge_patch(place, spec, manager=MANAGER)
+
+    async def stored():
+        return get(await cluster.get(place), "status", "storedVersions")
+
+    await eventually(lambda: is_stored(stored, ["v1"]))
+    await become(SECOND, UNSERVED)
+    await eventually(lambda: is_stored(stored, ["v1", "v2"]))
+    with pytest.raises(Rejected, match="must remain in spec"):
+        await become(SECOND)
+    body = {"status": {"storedVersions": ["v2"]}}
+    await cluster.merge_patch(place, body, manager=MANAGER, subresource="status")
+    await become(SECOND)
+    await delete(cluster, place)
+
+
+async def is_stored(stored, versions):
+    return await stored() == versions
+
+
 async def crd_of(cluster, suffix, owner):
     crd = await cluster.create(owned_crd(suffix, owner), CRD, manager=MANAGER)
     return ref(cluster, "", get_text(crd, "metadata", "name"), CRD)

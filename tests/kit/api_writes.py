@@ -249,8 +249,28 @@ class Write:
         fixed = ["type"] if self.served.kind == SECRET else []
         if live.get("immutable") is True and self.served.schema is None:
             fixed += ["data", "binaryData", "immutable"]
+        if self.served.kind == CRD:
+            self._check_stored(made)
         why = "Forbidden: field is immutable"
         wrong = [(key, why) for key in fixed if not same(made.get(key), live.get(key))]
+        if wrong:
+            raise answers.invalid(self.served.kind, self.key.name, wrong)
+
+    def _check_stored(self, made: Object) -> None:
+        """Refuse a CRD without a version in which objects may be stored."""
+        versions = [one["name"] for one in made["spec"]["versions"]]
+        stored = made.get("status", {}).get("storedVersions", ())
+        wrong = [
+            (
+                f"status.storedVersions[{index}]",
+                f'Invalid value: "{name}": missing from spec.versions; {name} was previously a '
+                "storage version, and must remain in spec.versions until a storage migration "
+                f"ensures no data remains persisted in {name} and removes {name} from "
+                "status.storedVersions",
+            )
+            for index, name in enumerate(stored)
+            if name not in versions
+        ]
         if wrong:
             raise answers.invalid(self.served.kind, self.key.name, wrong)
 
