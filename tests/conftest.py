@@ -170,7 +170,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture
 def refusals(golden: Callable[[str, str], None]) -> Callable[..., None]:
-    """Compare how attempts are refused with an expected output, a sentence for each of them.
+    """Compare how attempts are refused with an expected output, its error and sentence for each.
 
     No sentence may hold one of `secrets`. What differs from run to run is left out: `unique`.
     """
@@ -189,7 +189,8 @@ def refusals(golden: Callable[[str, str], None]) -> Callable[..., None]:
                 attempt()
             assert leaks(caught.value, tuple(secrets)) == []
             sentence = str(caught.value).replace(unique, "") if unique else str(caught.value)
-            lines += [title, *(f"  {line}" for line in sentence.splitlines())]
+            lines.append(f"{title} ({type(caught.value).__name__})")
+            lines += (f"  {line}" for line in sentence.splitlines())
         golden("".join(f"{line}\n" for line in lines), f"{name}.txt")
 
     return compare

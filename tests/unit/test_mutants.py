@@ -11,4 +11,4 @@ def test_each_applies_once(mutation: Mutation) -> None:
     ((file, text),) = places(mutation, ROOT)
     assert text != file.read_text()
     compile(text, str(file), "exec")
-    assert any((ROOT / one).exists() for one in mutation.tests)
+    assert all((ROOT / one).exists() for one in mutation.tests)
