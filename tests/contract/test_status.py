@@ -128,6 +128,24 @@ async def test_watching_prints_what_changes_until_it_is_interrupted(scene, numbe
     assert (process.returncode, err.decode()) == (code, ""), out
 
 
+async def test_watching_as_text_prints_the_table_once_and_then_lines(scene):
+    process = await asyncio.create_subprocess_exec(
+        *scene.command("--watch", "--every", "1"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    while not (await process.stdout.readline()).startswith(b"Status:"):
+        pass
+    await scene.by_hand.beat()
+    await scene.by_hand.make_ready(scene.unit)
+    line = (await process.stdout.readline()).decode()
+    assert f"shop/{scene.unit.name}: Degraded -> " in line
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+    assert process.returncode == 130
+
+
 async def test_watching_on_a_terminal_draws_anew(scene):
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(

@@ -195,10 +195,9 @@ async def test_no_token_stands_in_a_note(scene):
             assert len(text) < 20 or text not in note
 
 
+@pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True)  # the same code
 async def test_what_an_apply_finds_different_is_not_done(scene, tmp_path):
     """The Secret leads elsewhere, and no note says so: exit 7, and the Secret stays as it is."""
-    if scene.fleet.mode is not Mode.DIRECT:
-        pytest.skip("the same code")
     saved = str(tmp_path / "saved.plan")
     await unnoted(scene)
     run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
