@@ -160,7 +160,7 @@ def true(*types):
 
 
 @every(API_SERVICE_BINDING)
-def test_bindings_get_what_the_original_never_told(capture, live):
+def test_bindings_get_what_the_original_never_said(capture, live):
     """Steps 02/10, 03/20 and 03/40."""
     decision = binding_decide.decide(look_at(capture, live))
     assert decision.tasks == ()
@@ -265,7 +265,7 @@ def test_exports_say_what_the_original_said_of_its_own_bindings(capture, live):
     )
 
 
-def test_a_deleted_secret_is_told_as_the_original_told_it():
+def test_a_deleted_secret_is_reported_as_the_original_reported_it():
     """Step 03/33; ours mends it, as its provider goes on (A.7)."""
     capture = "default-mode"
     live = recorded(capture)[
