@@ -35,6 +35,7 @@ _PROBES: Final = "probes are served"
 _METRICS: Final = "metrics are served"
 _LEADS: Final = "klutch_leader_election_master_status"
 _START: Final = 60.0  # seconds for a process on a busy machine
+_LOG_END: Final = 4_000
 
 
 @dataclass
@@ -113,8 +114,12 @@ class Replicas:
         return made
 
     async def leader(self, replica: Replica) -> None:
-        """Wait until this one leads."""
-        await eventually(replica.leads, within=_START)
+        """Wait until this one leads. What all have logged last is said where it does not."""
+        try:
+            await eventually(replica.leads, within=_START)
+        except AssertionError as failure:
+            ends = "\n".join(one.log.read_text()[-_LOG_END:] for one in self.started)
+            raise AssertionError(f"{failure}\n{await self.holder()} leads\n{ends}") from None
 
     async def stands_by(self, replica: Replica) -> None:
         """Wait until this one could lead, and does not."""
