@@ -1,0 +1,1 @@
+"""HTTP from anybody: requests as values, within limits, and answers as values."""
