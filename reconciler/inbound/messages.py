@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 class Request:
     """What a client sent, within the limits.
 
-    A name that comes twice in `query` was refused with 400 before. `headers` have lower-case names. `address` is the client's, beyond trusted proxies;
-    `id` names this request in answers, audit lines and the log. `secure` tells whether it came over
-    TLS as far as this server.
+    A name that comes twice in `query` was refused with 400 before. `headers` have lower-case
+    names. `address` is the client's, beyond trusted proxies; `id` names this request in answers,
+    audit lines and the log. `secure` tells whether it came over TLS as far as this server.
     """
 
     method: str
