@@ -21,9 +21,9 @@ from urllib.parse import parse_qs
 
 from reconciler.controller.health_server import Answer, plain
 from reconciler.controller.queue import WorkQueue
+from reconciler.core.addresses import address_of
 from reconciler.core.errors import ClusterError
 from reconciler.kube.informer import Informer
-from reconciler.kube.networks import address_of
 
 # resourceVersions by cluster: what was written there.
 Written: TypeAlias = Mapping[str, str]

@@ -4,10 +4,11 @@ Those hold request headers and proxy URLs, with tokens and passwords. So none of
 chained or kept: only the operating system's and OpenSSL's own words are passed on.
 """
 
-import ssl
 from typing import Final
 
 import aiohttp
+
+from reconciler.core.system_errors import system_text
 
 
 class NoAnswer(Exception):
@@ -55,7 +56,7 @@ _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 def explain(error: Exception) -> NoAnswer:
     """Say what a library exception means, in words that hold no header and no credential."""
-    words = {"said": _system_text(error), "status": str(getattr(error, "status", ""))}
+    words = {"said": system_text(error), "status": str(getattr(error, "status", ""))}
     for kind, sentence, permanent in _BEFORE_SENDING:
         if isinstance(error, kind):
             return NoAnswer(sentence.format(**words), sent=False, permanent=permanent)
@@ -63,15 +64,3 @@ def explain(error: Exception) -> NoAnswer:
         if isinstance(error, kind):
             return NoAnswer(sentence, sent=True)
     return NoAnswer(f"the connection failed: {words['said']}", sent=True)
-
-
-def _system_text(error: Exception) -> str:
-    """Return the operating system's or OpenSSL's words; never aiohttp's, which name URLs."""
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return cause.verify_message
-    if isinstance(cause, ssl.SSLError):
-        return (cause.reason or "TLS error").replace("_", " ").lower()
-    if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, aiohttp.ClientError):
-        return cause.strerror
-    return type(cause).__name__

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import ConfigError
+from reconciler.core.proxies import proxy_from_environment
 from reconciler.core.yaml_text import MAX_BYTES, Fields
 from reconciler.kube.connection import Connection, TokenFile
 from reconciler.kube.kubeconfig import credential_text, entries, profile
@@ -22,7 +23,6 @@ from reconciler.kube.kubeconfig.profile import IMPERSONATION
 from reconciler.kube.networks import (
     ANYWHERE,
     Networks,
-    proxy_from_environment,
     server_fault,
 )
 

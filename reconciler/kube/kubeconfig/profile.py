@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from reconciler.core import addresses, proxies
 from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import Fields
-from reconciler.kube import networks
 from reconciler.kube.connection import (
     BasicAuth,
     CertificateAndHeader,
@@ -28,6 +28,7 @@ from reconciler.kube.connection import (
 )
 from reconciler.kube.kubeconfig import credential_text, entries
 from reconciler.kube.kubeconfig.entries import Entry, Profile, ReadFile
+from reconciler.kube.networks import server_fault
 
 IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _EXEC_GROUP: Final = "client.authentication.k8s.io"
@@ -66,7 +67,7 @@ def connection(
 def server_of(cluster: Fields) -> str:
     """Return the checked URL of a cluster entry's server. Raises ConfigError."""
     server = cluster.text("server")
-    problem = networks.server_fault(server) if server else "is missing"
+    problem = server_fault(server) if server else "is missing"
     if problem:
         raise cluster.error(f"server {problem}", at="server")
     return server.rstrip("/?#")
@@ -74,7 +75,7 @@ def server_of(cluster: Fields) -> str:
 
 def _refuse_plain_http(server: str, credential: Credential, fields: Fields) -> None:
     url = urlsplit(server)
-    if isinstance(credential, NoCredential) or url.scheme == "https" or networks.is_loopback(url):
+    if isinstance(credential, NoCredential) or url.scheme == "https" or addresses.is_loopback(url):
         return
     message = "credentials are not sent over http://, where everyone on the way reads them"
     raise fields.error(message, at="server", hint="Use https://")
@@ -93,15 +94,15 @@ def _trust(cluster: Entry, read: ReadFile) -> tuple[str | None, bool]:
 def _proxy(fields: Fields, server: str, environ: Mapping[str, str]) -> Secret | None:
     url = fields.text("proxy-url")
     if not url:
-        return networks.proxy_from_environment(server, environ)
-    if problem := networks.proxy_fault(url):
+        return proxies.proxy_from_environment(server, environ)
+    if problem := proxies.proxy_fault(url):
         raise fields.error(f"proxy-url: {problem}", at="proxy-url")
     return Secret(url)
 
 
 def _tls_server_name(fields: Fields) -> str:
     host = fields.text("tls-server-name")
-    if host and not networks.is_host(host):
+    if host and not addresses.is_host(host):
         raise fields.error("tls-server-name is not a valid host name", at="tls-server-name")
     return host
 
