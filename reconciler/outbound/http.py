@@ -1,0 +1,300 @@
+"""HTTP to servers that are not ours, within limits: each says what it likes, for as long as it
+likes. Refuses to follow redirects, and to know what a status means.
+
+Every OutboundError is raised outside of the `except` block that made it: aiohttp's exceptions hold
+headers and URLs, with tokens and codes, and none of them is ever chained or kept.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from reconciler.core.addresses import (
+    Address,
+    is_host,
+    is_loopback,
+    is_visible,
+    no_server,
+    unwrapped,
+)
+from reconciler.core.errors import ConfigError, KlutchError, Retry
+from reconciler.core.proxies import proxy_from_environment
+from reconciler.core.secret import Secret
+from reconciler.core.system_errors import system_text
+
+Headers: TypeAlias = Mapping[str, str | Secret] | Iterable[tuple[str, str | Secret]]
+Judge: TypeAlias = Callable[[Address], str]  # says why nothing is connected to it, or ""
+
+# A provider in Node.js closes an idle connection after 5 s. A POST that meets the end of its
+# connection is not repeated, and its code could not be used again.
+_IDLE_SECONDS: Final = 3.0
+_CONNECTIONS: Final = 100
+_MOST_HEADERS: Final = 64
+_LONGEST_HEADER: Final = 8190
+_LONGEST_NAME: Final = 300  # of what was asked, in an error
+
+# The first that fits is taken: subclasses stand before their bases.
+_SENTENCES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted ({said})"),
+    (aiohttp.ClientHttpProxyError, "the proxy refused with HTTP {status}"),
+    (aiohttp.ClientSSLError, "no TLS connection: {said}"),
+    (aiohttp.ClientConnectorDNSError, "the host name cannot be resolved"),
+    (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {said}"),
+    (aiohttp.ClientConnectorError, "no connection: {said}"),
+    (aiohttp.InvalidURL, "the URL is not valid"),
+    (TimeoutError, "no answer in {timeout:g} s"),
+    (aiohttp.ClientPayloadError, "the answer was cut short"),
+    (aiohttp.ServerDisconnectedError, "the connection was cut before the answer"),
+    (ConnectionError, "the connection was cut before the answer"),
+    (aiohttp.ClientResponseError, "the answer is not HTTP, or its head is too long"),
+    (ValueError, "the request cannot be sent as it is"),
+)
+
+
+class OutboundError(KlutchError):
+    """A server gave no answer that can be used. `status` is that of HTTP, 0 without an answer.
+
+    The message names scheme, host and path, never a query, a fragment or what was sent.
+    """
+
+    retry = Retry.LATER
+
+    def __init__(self, url: str, problem: str, *, status: int = 0) -> None:
+        self.problem, self.status = problem, status
+        super().__init__(f"{shown(url)}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer. `headers` have lower-case names; `location` is where a redirect leads."""
+
+    status: int
+    body: bytes = field(repr=False)  # and so are the others: tokens and codes come in them
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    location: str = field(default="", repr=False)
+
+
+def shown(url: str) -> str:
+    """Return what may be shown of a URL: scheme, host, port and path."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "a URL that is not valid"
+    name = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path}"[:_LONGEST_NAME]
+
+
+def url_fault(url: str) -> str:
+    """Say why a URL is not asked; "" where it is."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return "the URL is not valid"
+    if not is_visible(url) or not is_host(host):
+        return "the URL is not valid"
+    if parts.username is not None or parts.password is not None:
+        return "the URL holds credentials"
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts)):
+        return ""
+    return "only https is asked, or http on this machine"
+
+
+class Http:
+    """Connections to servers that may lie, for as long as the block lasts.
+
+    No address that `no_server` names is ever connected to, nor one that `forbids` is true for;
+    judged is what a name came to when the connection is made, so that no name server changes it
+    after. With `trust_env` the proxies of the environment are used, which judge names themselves.
+    `ca_file` replaces the system's authorities. `timeout` is for an exchange as a whole, `most` the
+    octets of an answer's body.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca_file: Path | None = None,
+        timeout: float = 5.0,
+        most: int = 64 * 1024,
+        forbids: Callable[[Address], bool] | None = None,
+        trust_env: bool = False,
+    ) -> None:
+        self._ca_file, self._timeout, self._most = ca_file, timeout, most
+        self._forbids, self._trust_env = forbids, trust_env
+        self._context: ssl.SSLContext | None = None
+        self._sessions: dict[Judge, aiohttp.ClientSession] = {}
+
+    async def __aenter__(self) -> Self:
+        """Read the authorities. Raises ConfigError for a `ca_file` that cannot be used."""
+        self._context = _context(self._ca_file)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        sessions, self._sessions = self._sessions, {}
+        self._context = None
+        for session in sessions.values():
+            await session.close()
+
+    async def get(self, url: str, *, headers: Headers = ()) -> Answer:
+        """Return the answer to a GET, whatever its status.
+
+        Raises OutboundError, and ConfigError for a proxy that cannot be used.
+        """
+        return await self._asked("GET", url, headers, None)
+
+    async def post(self, url: str, *, body: bytes, headers: Headers) -> Answer:
+        """Return the answer to a POST, whatever its status; it is sent once.
+
+        Raises OutboundError, and ConfigError for a proxy that cannot be used.
+        """
+        return await self._asked("POST", url, headers, body)
+
+    async def _asked(self, method: str, url: str, headers: Headers, body: bytes | None) -> Answer:
+        if fault := url_fault(url) or self._literal_fault(url):
+            raise OutboundError(url, fault)
+        proxy = proxy_from_environment(url, os.environ) if self._trust_env else None
+        try:
+            async with asyncio.timeout(self._timeout):
+                call = self._call(method, url, headers=headers, body=body, proxy=proxy)
+                async with call as response:
+                    return await self._read(url, response)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            problem = self._problem(error)
+        raise OutboundError(url, problem)
+
+    def _call(
+        self, method: str, url: str, *, headers: Headers, body: bytes | None, proxy: Secret | None
+    ) -> aiohttp.client._RequestContextManager:
+        return self._session(urlsplit(url), proxied=proxy is not None).request(
+            method,
+            URL(url, encoded=True),
+            data=body,
+            headers={name: _revealed(value) for name, value in dict(headers).items()},
+            proxy=None if proxy is None else proxy.reveal(),
+            allow_redirects=False,
+        )
+
+    async def _read(self, url: str, response: aiohttp.ClientResponse) -> Answer:
+        fault = ""
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            fault = "the answer is compressed, which was not asked for"
+        body = bytearray()
+        while not fault and (part := await response.content.readany()):
+            body += part
+            if len(body) > self._most:
+                fault = f"the answer is larger than {self._most // 1024} KiB"
+        if fault:
+            response.close()  # the rest of it is not waited for
+            raise OutboundError(url, fault, status=response.status)
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, bytes(body), headers, headers.get("location", ""))
+
+    def _session(self, url: SplitResult, *, proxied: bool) -> aiohttp.ClientSession:
+        """Return the connections that are judged as those to this URL have to be."""
+        plain = url.scheme == "http"
+        judge = _as_it_is if proxied else self._loopback_fault if plain else self._fault
+        if self._context is None:
+            raise RuntimeError("Http is used outside of its block")
+        if judge not in self._sessions:
+            self._sessions[judge] = _new_session(judge, self._context)
+        return self._sessions[judge]
+
+    def _literal_fault(self, url: str) -> str:
+        host = urlsplit(url).hostname or ""
+        try:
+            return self._fault(ip_address(host))
+        except ValueError:
+            return ""
+
+    def _fault(self, address: Address) -> str:
+        inner = unwrapped(address)
+        if kind := no_server(inner):
+            return f"{inner} is {kind}, where no URL may lead"
+        forbidden = self._forbids is not None and self._forbids(inner)
+        return f"{inner} is an address where this URL may not lead" if forbidden else ""
+
+    def _loopback_fault(self, address: Address) -> str:
+        """Judge what `localhost` came to: nothing is sent in the clear to another machine."""
+        elsewhere = f"{address} is not on this machine, and TLS is off"
+        return self._fault(address) or ("" if unwrapped(address).is_loopback else elsewhere)
+
+    def _problem(self, error: Exception) -> str:
+        words = {
+            "said": system_text(error),
+            "status": str(getattr(error, "status", "")),
+            "timeout": self._timeout,
+        }
+        for kind, sentence in _SENTENCES:
+            if isinstance(error, kind):
+                return sentence.format(**words)
+        return f"the connection failed: {words['said']}"
+
+
+def _revealed(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _as_it_is(address: Address) -> str:
+    del address
+    return ""
+
+
+def _context(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise ConfigError("this is no PEM file of certificates", where=str(ca_file)) from None
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+        raise ConfigError(problem, where=str(ca_file)) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _new_session(judge: Judge, context: ssl.SSLContext) -> aiohttp.ClientSession:
+    def socket_to(info: aiohttp.AddrInfoType) -> socket.socket:
+        fault = judge(ip_address(str(info[4][0]).partition("%")[0]))
+        if fault:
+            raise OSError(errno.EACCES, fault)
+        family, kind, protocol, _, _ = info
+        return socket.socket(family, kind, protocol)
+
+    connector = aiohttp.TCPConnector(
+        limit=_CONNECTIONS,
+        ssl=context,
+        keepalive_timeout=_IDLE_SECONDS,
+        socket_factory=socket_to,
+        use_dns_cache=False,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+        headers={
+            "User-Agent": "klutchctl",
+            "Accept": "application/json, application/jwk-set+json",
+            "Accept-Encoding": "identity",
+        },
+        auto_decompress=False,  # that knows no bound for what it reads
+        max_headers=_MOST_HEADERS,
+        max_line_size=_LONGEST_HEADER,
+        max_field_size=_LONGEST_HEADER,
+    )
