@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, Literal
 
 from reconciler.controller.tasks import Clock
-from reconciler.core.errors import KlutchError
+from reconciler.core.errors import KlutchError, origin
 from reconciler.kube import host
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -120,13 +120,7 @@ def _sentence(error: Exception, program: str) -> str:
     if isinstance(error, KlutchError):
         return str(error)
     # The text of an unknown exception may tell values, so only its type and origin are shown.
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "an unknown place"
-    if trace is not None:
-        place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
-    return f"unexpected {type(error).__name__} at {place}. This is a defect of {program}"
+    return f"unexpected {type(error).__name__} at {origin(error)}. This is a defect of {program}"
 
 
 def collect_seldom() -> None:

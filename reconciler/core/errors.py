@@ -214,3 +214,13 @@ def in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     return tuple(
         sorted(set(problems), key=lambda one: (one.origin, one.code, one.message, one.hint))
     )
+
+
+def origin(error: BaseException) -> str:
+    """Return where an unknown exception was raised, whose text may hold values."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "an unknown place"
+    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"

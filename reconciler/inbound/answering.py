@@ -1,0 +1,126 @@
+"""From what came in to what goes out: limits of a client, a handler, and refusals in their form."""
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from aiohttp import web
+
+from reconciler.core.errors import origin
+from reconciler.inbound import parsing
+from reconciler.inbound.addresses import Network, address_of, client_address
+from reconciler.inbound.answers import Answer, answer_of
+from reconciler.inbound.bodies import body_of
+from reconciler.inbound.buckets import Buckets, address_key
+from reconciler.inbound.connections import Phase
+from reconciler.inbound.limits import Limits
+from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.protocol import TOO_LONG
+from reconciler.inbound.refusals import RefusalPage, RequestRefused
+
+if TYPE_CHECKING:
+    from reconciler.inbound.protocol import HttpProtocol
+
+_log = logging.getLogger(__name__)
+_ID_BYTES: Final = 8
+_NOWHERE: Final = ip_address("0.0.0.0")  # of a client that has left already
+
+_Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Answering:
+    """Answers requests by a handler."""
+
+    def __init__(
+        self,
+        handler: _Handler,
+        refusal_page: RefusalPage,
+        *,
+        limits: Limits,
+        trusted: Iterable[Network],
+        clock: Callable[[], float],
+    ) -> None:
+        self._handler, self._page = handler, refusal_page
+        self._limits, self._trusted, self._clock = limits, tuple(trusted), clock
+        self._buckets = Buckets(limits.rate, limits.burst)
+        self._running: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    async def answer(self, raw: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request."""
+        self._note()
+        connection = cast("HttpProtocol", raw.protocol).connection
+        request = Request(raw.method, "/", id=os.urandom(_ID_BYTES).hex())
+        try:
+            request = self._head(raw, request)
+            connection.enter(Phase.BODY)
+            request = replace(request, body=await body_of(raw, self._limits))
+            connection.enter(Phase.ANSWER)
+            answer = await self._handled(request)
+        except RequestRefused as refused:
+            answer = self._refused(request, refused)
+        if self._stopping:
+            answer.force_close()
+        return answer
+
+    async def stop(self, seconds: float) -> None:
+        """Let what is under way end, for so long; nothing is kept alive from now on."""
+        self._stopping = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+        left = list(self._running)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    def _note(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _head(self, raw: web.BaseRequest, request: Request) -> Request:
+        """Return the request without its body. Raises RequestRefused."""
+        fields = parsing.headers(raw.headers.items())
+        peer = address_of(raw.remote or "") or _NOWHERE
+        client = client_address(peer, fields.get("x-forwarded-for", ""), self._trusted)
+        seconds = self._buckets.take(address_key(client), self._clock())
+        if seconds:
+            later = (("Retry-After", str(math.ceil(seconds))),)
+            raise RequestRefused(429, "too many requests: try again later", headers=later)
+        if sum(len(name) + len(value) for name, value in raw.raw_headers) > self._limits.head:
+            raise RequestRefused(431, TOO_LONG)
+        path, query = parsing.target(raw._message.path)
+        return replace(
+            request,
+            path=path,
+            query=query,
+            headers=fields,
+            cookies=parsing.cookies(fields.get("cookie", "")),
+            address=str(client),
+            secure=raw.secure,
+        )
+
+    async def _handled(self, request: Request) -> Answer:
+        """Return what the handler answers, in time. Raises RequestRefused."""
+        try:
+            async with asyncio.timeout(self._limits.answer_time) as time:
+                return answer_of(await self._handler(request))
+        except RequestRefused:
+            raise
+        except Exception as error:
+            if time.expired():
+                raise RequestRefused(503, f"no answer in time (request {request.id})") from None
+            fields = {"request": request.id, "error": type(error).__name__, "place": origin(error)}
+            _log.error("a request could not be answered", extra=fields)
+            raise RequestRefused(500, f"internal error (request {request.id})") from None
+
+    def _refused(self, request: Request, refused: RequestRefused) -> Answer:
+        page = self._page(request, refused.status, refused.sentence)
+        return answer_of(page, refused.headers)

@@ -1,0 +1,127 @@
+"""A socket that listens, and what becomes of the connections that it accepts."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from reconciler.core.errors import HostError
+from reconciler.inbound.addresses import address_of
+from reconciler.inbound.buckets import address_key
+from reconciler.inbound.connections import Connection, Connections
+from reconciler.inbound.tls import Certificates
+
+_BACKLOG: Final = 1024  # who does not fit in tries again after a second
+_AT_ONCE: Final = 64  # accepted before others get their turn
+_BREAK: Final = 0.2  # seconds without accepting where the machine has no room for more
+_EVERYWHERE: Final = "::"
+_FAREWELL: Final = 2.0  # seconds for the end of a TLS connection
+
+
+class Listener:
+    """Accepts connections, and hands them to a protocol; over TLS once hands are shaken.
+
+    It accepts by itself, where an asyncio server would do, so that those count that have not
+    shaken hands yet, and each connection gets the certificate that is good then.
+
+    Raises HostError.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        connections: Connections,
+        protocol: Callable[[Connection], asyncio.BaseProtocol],
+        certificates: Certificates | None,
+        *,
+        handshake_time: float,
+    ) -> None:
+        self._connections, self._protocol = connections, protocol
+        self._certificates, self._handshake_time = certificates, handshake_time
+        self._loop = asyncio.get_running_loop()
+        self._socket = _bound(address)
+        host, port = self._socket.getsockname()[:2]
+        self.address: tuple[str, int] = (str(host), int(port))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._resume()
+
+    def close(self) -> None:
+        """Accept nothing any more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+
+    async def closed(self) -> None:
+        """Return once no connection is on its way to a protocol; to be called after `close`."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, name = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError:  # no file is left, or no memory
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(_BREAK, self._resume)
+                return
+            accepted.setblocking(False)
+            self._admit(accepted, name[0])
+
+    def _admit(self, accepted: socket.socket, host: str) -> None:
+        address = address_of(host)
+        connection = self._connections.admit(address_key(address) if address else host)
+        if connection is None:
+            accepted.close()
+            return
+        task = self._loop.create_task(self._connect(accepted, connection))
+        connection.start(task.cancel)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
+        context = self._certificates.context() if self._certificates else None
+        times = (
+            {}
+            if context is None
+            else {"ssl_handshake_timeout": self._handshake_time, "ssl_shutdown_timeout": _FAREWELL}
+        )
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._protocol(connection), accepted, ssl=context, **times
+            )
+        except (OSError, asyncio.CancelledError):  # also of handshakes
+            connection.close()
+            with suppress(OSError):
+                accepted.close()
+
+
+def _bound(address: tuple[str, int]) -> socket.socket:
+    host, port = address
+    everywhere = not host and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if everywhere or ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if everywhere:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind((_EVERYWHERE if everywhere else host, port))
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise HostError(
+            f"cannot listen on {host or 'any address,'} port {port}: {error.strerror}",
+            hint="Give another address",
+        ) from error
+    bound.setblocking(False)
+    return bound
