@@ -33,7 +33,7 @@ async def let_go(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _bound(port: int) -> socket.socket:
+def bound_socket(port: int) -> socket.socket:
     """Return a socket at a port, which takes no connections before it is told to listen."""
     made = socket.socket()
     try:
@@ -63,7 +63,7 @@ class Listener:
 
     async def accept(self) -> None:
         """Take connections; on a free port at first, on the same one after `refuse`."""
-        bound, self._bound = self._bound or _bound(0), None
+        bound, self._bound = self._bound or bound_socket(0), None
         self._server = await asyncio.start_server(
             self._connected,
             sock=bound,
@@ -81,7 +81,7 @@ class Listener:
         if self._server is not None:
             self._server.close()
             self._server = None
-            self._bound = _bound(self.port)
+            self._bound = bound_socket(self.port)
 
     def cut(self, how: How) -> None:
         """End all connections now."""

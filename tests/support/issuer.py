@@ -1,0 +1,287 @@
+"""An identity provider on loopback, which lies on cue (`lies`, see issuer_lies.py).
+
+    with issuing() as provider:
+        provider.sign_in_as("alice", groups=["team-a"])
+        provider.lies.id_token["aud"] = "another"
+
+Sign-in is done without a page: /authorize sends the browser back at once, as the user of the test.
+Serves in a thread of its own, so that tests may block; all attributes may be changed meanwhile.
+"""
+
+import asyncio
+import collections
+import contextlib
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from klutchctl.sandbox import credentials
+from tests.support import issuer_tokens as tokens
+from tests.support.fake_clock import settle
+from tests.support.issuer_clients import Client, Clients, Refusal
+from tests.support.issuer_grants import GRANT_TYPES, Grants
+from tests.support.issuer_lies import Lies, Members, unheard
+from tests.support.issuer_tokens import SigningKey, signing_key, without_none
+from tests.support.listener import bound_socket
+
+WEB: Final = Client("door", secret="s+cr t/of:the door%")  # to be encoded by Basic
+CLI: Final = Client("klutchctl")
+MACHINE: Final = Client("pipeline", secret="machine-secret")
+SIGNER: Final = Client("signer", key=signing_key("of-the-signer", "ES256"))
+FEDERATED: Final = Client(
+    "federated",
+    key=signing_key("of-a-cluster", "ES256"),
+    subject="system:serviceaccount:ci:deployer",
+)
+CLIENTS: Final = (WEB, CLI, MACHINE, SIGNER, FEDERATED)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person at the provider; `claims` are in all tokens for them."""
+
+    subject: str
+    claims: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request with a form."""
+
+    headers: Mapping[str, str]
+    form: Mapping[str, str]
+    at: float  # monotonic
+
+
+class FakeProvider:
+    """An issuer with its clients, its users and its keys.
+
+    `requests` counts by route (discovery, jwks, authorize, token, device), `received` holds the
+    forms. `audience` is whom access tokens are for, unless the request says so. `waits` are the
+    answers to polls of the device grant before the one that counts, such as "slow_down".
+    `algorithm` is that of keys to come. With `user` None, people refuse to sign in.
+    """
+
+    def __init__(self, clients: tuple[Client, ...], *, path: str, folder: Path | None) -> None:
+        self._bound = bound_socket(0)  # kept while nothing listens there
+        self.port = self._bound.getsockname()[1]
+        self._tls: ssl.SSLContext | None = None
+        self.ca_file: Path | None = None
+        if folder is not None:
+            self._tls, self.ca_file = _certified(folder)
+        self.origin = f"{'http' if folder is None else 'https'}://127.0.0.1:{self.port}"
+        self.issuer = self.origin + path
+        self.clients = Clients(clients, issuer=self.issuer)
+        self.lies = Lies()
+        self.user: User | None = None
+        self.sign_in_as("alice", email="alice@example.org", groups=["team-a"])
+        self.audience = self.issuer
+        self.interval = 5
+        self.waits: collections.deque[str] = collections.deque()
+        self.keys = (signing_key(),)
+        self.requests: collections.Counter[str] = collections.Counter()
+        self.received: dict[str, list[Received]] = collections.defaultdict(list)
+        self._grants = Grants(self)
+        self._path = path
+        self._thread: threading.Thread | None = None
+        self._connections: set[asyncio.Transport] = set()
+        self._stop: Callable[[], object] = lambda: None
+
+    # What tests do.
+
+    def sign_in_as(self, subject: str, **claims: Any) -> None:
+        """Have this user before the browser, and before the device's page."""
+        self.user = User(subject, claims)
+
+    def rotate(self, algorithm: str = "RS256", *, keep: bool = False) -> SigningKey:
+        """Sign by a new key from now on; the old one is taken from the key set unless kept."""
+        new = signing_key(f"key-{len(self.keys) + 1}-{self.keys[0].kid}", algorithm)
+        self.keys = (new, *(self.keys if keep else ()))
+        return new
+
+    def id_token(self, *, header: Members | None = None, **claims: Any) -> str:
+        """Return an ID token for the web client; a claim of None is left out."""
+        known = self._times(300) | {"sub": "alice", "aud": WEB.id}
+        return tokens.signed(header or {}, {**known, **claims}, self.keys[0])
+
+    def bearer(self, *, header: Members | None = None, **claims: Any) -> str:
+        """Return a token for `audience`; a claim of None is left out."""
+        known = self._times(300) | {"sub": "alice", "aud": self.audience}
+        return tokens.signed(header or {}, {**known, **claims}, self.keys[0])
+
+    @property
+    def key_set(self) -> Members:
+        """The public keys, as published."""
+        return {"keys": [key.jwk() for key in self.keys], **self.lies.jwks}
+
+    # What the grants issue: with the lies in it.
+
+    def issued_access_token(self, subject: str, **claims: Any) -> str:
+        known = self._times(300) | {"sub": subject, "aud": self.audience} | claims
+        return self._issued({**known, **self.lies.access_token})
+
+    def issued_id_token(self, subject: str, access_token: str, **claims: Any) -> str:
+        known = self._times(300) | {"sub": subject, "at_hash": tokens.at_hash(access_token)}
+        return self._issued({**known, **claims, **self.lies.id_token})
+
+    def _issued(self, claims: Members) -> str:
+        return self.lies.signing(self.lies.header, claims, self.keys[0])
+
+    def _times(self, life: int) -> Members:
+        now = int(time.time())
+        return {"iss": self.issuer, "iat": now, "exp": now + life, "jti": str(time.time_ns())}
+
+    # The server.
+
+    def start(self) -> None:
+        """Serve, on the same port as before."""
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), daemon=True)
+        self._thread.start()
+        ready.result(10)
+
+    def stop(self) -> None:
+        """End all connections and refuse new ones; nobody else gets the port."""
+        if self._thread is not None:
+            self._stop()
+            self._thread.join(10)
+            self._thread = None
+            self._bound = bound_socket(self.port)
+
+    def close(self) -> None:
+        """Stop, and give the port back."""
+        self.stop()
+        self._bound.close()
+
+    async def _serve(self, ready: Future[None]) -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = partial(loop.call_soon_threadsafe, stop.set)
+        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.SockSite(runner, self._bound, ssl_context=self._tls)
+        await site.start()
+        ready.set_result(None)
+        await stop.wait()
+        await runner.cleanup()
+        for connection in self._connections:  # over TLS, a peer may not say goodbye for long
+            connection.abort()
+        await settle()
+
+    def _app(self) -> web.Application:
+        app = web.Application()
+        routes: tuple[tuple[str, str, str, Callable[[web.Request], Any]], ...] = (
+            ("GET", "/.well-known/openid-configuration", "discovery", self._discovery),
+            ("GET", "/jwks", "jwks", self._jwks),
+            ("GET", "/authorize", "authorize", self._authorize),
+            ("POST", "/token", "token", self._token),
+            ("POST", "/device", "device", self._device),
+            ("GET", "/activate", "activate", self._activate),
+        )
+        for method, path, name, handler in routes:
+            app.router.add_route(method, self._path + path, self._counted(name, handler))
+        return app
+
+    def _counted(self, name: str, handler: Callable[[web.Request], Any]) -> Any:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.requests[name] += 1
+            assert request.transport is not None
+            self._connections.add(request.transport)
+            if request.method == "POST":
+                form = {key: str(value) for key, value in (await request.post()).items()}
+                self.received[name].append(Received(request.headers, form, time.monotonic()))
+            if reply := self.lies.replies.get(name):
+                return await unheard(reply, request)
+            try:
+                answer: web.StreamResponse = await handler(request)
+            except Refusal as refusal:
+                members = {"error": refusal.error, "error_description": refusal.why}
+                return web.json_response(members, status=refusal.status)
+            return answer
+
+        return handle
+
+    async def _discovery(self, request: web.Request) -> web.Response:
+        del request
+        ways = ["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
+        document = {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "jwks_uri": f"{self.issuer}/jwks",
+            "device_authorization_endpoint": f"{self.issuer}/device",
+            "response_types_supported": ["code"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": sorted({k.algorithm for k in self.keys}),
+            "token_endpoint_auth_methods_supported": ways,
+            "token_endpoint_auth_signing_alg_values_supported": ["RS256", "PS256", "ES256"],
+            "grant_types_supported": list(GRANT_TYPES),
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+        }
+        return web.json_response(without_none({**document, **self.lies.discovery}))
+
+    async def _jwks(self, request: web.Request) -> web.Response:
+        del request
+        return web.json_response(self.key_set)
+
+    async def _authorize(self, request: web.Request) -> web.Response:
+        query = dict(request.query)
+        target = query.get("redirect_uri", "")
+        client = self.clients.known.get(query.get("client_id", ""))
+        if client is None or not target or target not in (client.redirect_uris or (target,)):
+            return web.Response(status=400, text="unknown client or redirect_uri")
+        answer = self._grants.authorized(client, query)
+        answer |= {"state": query.get("state"), "iss": self.issuer}
+        fields = urlencode(without_none({**answer, **self.lies.redirect}))
+        joint = "&" if "?" in target else "?"
+        return web.Response(status=302, headers={"Location": f"{target}{joint}{fields}"})
+
+    async def _token(self, request: web.Request) -> web.Response:
+        last = self.received["token"][-1]
+        client = self.clients.authenticated(last.headers.get("Authorization", ""), last.form)
+        answer = self._grants.granted(client, last.form)
+        headers = {"Cache-Control": "no-store"}
+        return web.json_response(without_none({**answer, **self.lies.token}), headers=headers)
+
+    async def _device(self, request: web.Request) -> web.Response:
+        last = self.received["device"][-1]
+        client = self.clients.authenticated(last.headers.get("Authorization", ""), last.form)
+        answer = self._grants.device(client, last.form, f"{self.issuer}/activate")
+        return web.json_response(without_none({**answer, **self.lies.device}))
+
+    async def _activate(self, request: web.Request) -> web.Response:
+        return web.Response(text=f"The device {request.query.get('user_code', '')} may go on.")
+
+
+def _certified(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    """Return a server's TLS, and the file of the authority that certified it."""
+    now = datetime.now(UTC)
+    authority = credentials.authority("provider", now=now)
+    pair = credentials.issue(authority, "provider", use=credentials.Use.SERVER, now=now)
+    ca_file, chain = folder / "provider-ca.pem", folder / "provider.pem"
+    ca_file.write_bytes(authority.certificate_pem)
+    chain.write_bytes(pair.certificate_pem + pair.key_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(chain)
+    return context, ca_file
+
+
+@contextlib.contextmanager
+def issuing(*clients: Client, path: str = "", tls: Path | None = None) -> Iterator[FakeProvider]:
+    """Run a provider with these clients, or CLIENTS; with `tls`, certified below that folder."""
+    provider = FakeProvider(clients or CLIENTS, path=path, folder=tls)
+    try:
+        provider.start()
+        yield provider
+    finally:
+        provider.close()
