@@ -23,5 +23,9 @@ class TokenRefused(KlutchError):
         super().__init__(message)
 
 
+class CredentialFault(KlutchError):
+    """A credential of ours, such as a private key, cannot be used; its file is at fault."""
+
+
 class UnknownKey(TokenRefused):
     """The key that signed the token is not in the key set: a newer key set may have it."""

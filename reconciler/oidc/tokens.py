@@ -1,0 +1,156 @@
+"""What tokens prove: ID tokens of a sign-in, and bearer tokens of requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from authlib.oidc.core import CodeIDToken
+from joserfc.errors import JoseError
+
+from reconciler.core.secret import Secret
+from reconciler.oidc import claims as c
+from reconciler.oidc.algorithms import ALGORITHMS as ALGORITHMS
+from reconciler.oidc.claims import Claims as Claims
+from reconciler.oidc.errors import TokenRefused
+from reconciler.oidc.keys import KeySet
+from reconciler.oidc.signature import Opened, opened, require_signed
+
+_OLDEST_SIGN_IN: Final = 600.0
+_LONGEST_LIFE: Final = 24 * 3600.0
+_ACCESS_TOKEN: Final = "at+jwt"  # RFC 9068 2.1
+_LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+# Keycloak has one header for all of its tokens, and tells them apart by a claim `typ`.
+_OTHER_THAN_ID: Final = ("bearer", "dpop", "refresh", "offline", "logout")
+_OTHER_THAN_BEARER: Final = ("dpop", "refresh", "offline", "logout")
+
+
+@dataclass(frozen=True, slots=True)
+class IdTokenCheck:
+    """What an ID token has to say. An empty `nonce`: none was sent, as in the device grant."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+    algorithms: tuple[str, ...]
+    access_token: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BearerCheck:
+    """What a bearer token has to say. Of `audiences` one is enough; of `require` all are needed."""
+
+    issuer: str
+    audiences: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    require: Mapping[str, tuple[str, ...]]
+
+
+def id_token(token: Secret, keys: KeySet, check: IdTokenCheck, *, now: float) -> Claims:
+    """Check an ID token that came from the token endpoint (OpenID Core 3.1.3.7).
+
+    Raises TokenRefused: it proves nothing; UnknownKey: a newer key set may have its key.
+    """
+    read = opened(token)
+    require_signed(read, keys, check.algorithms)
+    raw = read.claims
+    _require_kind(read, ("", "jwt"), _OTHER_THAN_ID)
+    c.require_issuer(raw, check.issuer)
+    _require_for_us(raw, check.client_id)
+    expires_at = c.require_valid_at(raw, now)
+    if now - c.required_moment(raw, "iat") > _OLDEST_SIGN_IN:
+        raise TokenRefused("times", "the ID token was issued more than 10 minutes ago")
+    subject = c.subject(raw)
+    _require_openid_rules(read, check, now)
+    return Claims(check.issuer, subject, raw, expires_at)
+
+
+def bearer(token: Secret, keys: KeySet, check: BearerCheck, *, now: float) -> Claims:
+    """Check a bearer token: an access token (RFC 9068 4), or an ID token for one of `audiences`.
+
+    Raises TokenRefused: it proves nothing; UnknownKey: a newer key set may have its key.
+    """
+    read = opened(token)
+    require_signed(read, keys, check.algorithms)
+    raw = read.claims
+    _require_kind(read, ("", "jwt", _ACCESS_TOKEN), _OTHER_THAN_BEARER)
+    c.require_issuer(raw, check.issuer)
+    if not set(c.audiences(raw)) & set(check.audiences):
+        raise TokenRefused("audience", "the token is for others")
+    expires_at = c.require_valid_at(raw, now)
+    _require_short_life(raw, expires_at, now)
+    subject = c.subject(raw)
+    if read.type == _ACCESS_TOKEN:
+        c.required_moment(raw, "iat")
+        client_id = raw.get("client_id")
+        if not isinstance(client_id, str) or not client_id:
+            raise TokenRefused("claims", "the access token has no `client_id`")
+    for name, allowed in check.require.items():
+        if not set(c.texts(raw.get(name))) & set(allowed):
+            raise TokenRefused("claims", f"claim `{name}` of the token is not one that is required")
+    return Claims(check.issuer, subject, raw, expires_at)
+
+
+def issuer_of(token: Secret) -> str:
+    """Return the issuer that a token names, unproven: it only chooses the key set.
+
+    Raises TokenRefused: no signed token, or it names none.
+    """
+    issuer = opened(token).claims.get("iss")
+    if not isinstance(issuer, str) or not issuer:
+        raise TokenRefused("issuer", "the token names no issuer")
+    return issuer
+
+
+def key_id_of(token: Secret) -> str:
+    """Return the id of the key that a token names, or nothing. Raises TokenRefused."""
+    return opened(token).header_text("kid")
+
+
+def _require_kind(token: Opened, types: tuple[str, ...], others: tuple[str, ...]) -> None:
+    """Raises TokenRefused for a token that was made for something else (RFC 8725 3.11)."""
+    claim = token.claims.get("typ")
+    events = token.claims.get("events")
+    if (
+        token.type not in types
+        or (isinstance(claim, str) and claim.lower() in others)
+        or (isinstance(events, dict) and _LOGOUT_EVENT in events)
+    ):
+        raise TokenRefused("type", "the token was made for something else")
+
+
+def _require_for_us(raw: Mapping[str, object], client_id: str) -> None:
+    """Raises TokenRefused: for others, or for several without our being the authorized party."""
+    audiences = c.audiences(raw)
+    if not client_id or client_id not in audiences:
+        raise TokenRefused("audience", "the ID token is for others")
+    if ("azp" in raw or len(audiences) > 1) and raw.get("azp") != client_id:
+        raise TokenRefused("azp", "the ID token was issued to another client")
+
+
+def _require_short_life(raw: Mapping[str, object], expires_at: float, now: float) -> None:
+    issued_at = c.moment(raw, "iat")
+    if expires_at - (now if issued_at is None else issued_at) > _LONGEST_LIFE:
+        raise TokenRefused("life", "the token lives longer than 24 hours")
+
+
+def _require_openid_rules(token: Opened, check: IdTokenCheck, now: float) -> None:
+    """Raises TokenRefused where authlib finds a fault: nonce, at_hash, auth_time, amr."""
+    at_hash = token.claims.get("at_hash", "absent")
+    if not isinstance(at_hash, str) or not at_hash:
+        raise TokenRefused("at_hash", "`at_hash` of the ID token is no text")
+    algorithm = token.header_text("alg")
+    # authlib knows the hash of Ed25519 by its older name alone.
+    header = {"alg": "EdDSA" if algorithm == "Ed25519" else algorithm}
+    params = {"nonce": check.nonce or None, "client_id": check.client_id}
+    if check.access_token is not None:
+        params["access_token"] = check.access_token.reveal()
+    try:
+        CodeIDToken(
+            dict(token.claims),
+            header,
+            {"iss": {"essential": True, "value": check.issuer}},
+            params,
+        ).validate(now=now, leeway=int(c.LEEWAY))
+    except JoseError as error:
+        claim = getattr(error, "claim", "claims")
+        raise TokenRefused(str(claim), f"`{claim}` of the ID token is wrong or missing") from error
