@@ -143,6 +143,11 @@ class Proxy:
         await self._listener.close()
 
     @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._listener.port
+
+    @property
     def connections(self) -> int:
         """How many connections were ever accepted."""
         return self._listener.accepted
