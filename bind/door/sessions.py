@@ -1,0 +1,180 @@
+"""What the door remembers of a browser or a CLI, sealed: the door itself keeps nothing.
+
+A sealed text can be read by each replica that has the keys, for one purpose and for as long as that
+allows. Pure: keys, time and randomness are arguments.
+"""
+
+import base64
+import dataclasses
+import hashlib
+import hmac
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from bind.door.identity import Identity
+
+KEY_BYTES: Final = 32
+MOST: Final = 3_800  # characters of a sealed text: browsers drop cookies of more than 4,096 bytes
+_MOST_OPENED: Final = 64 * 1024
+_CSRF: Final = "form"
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a text is sealed for, and how many seconds it can be opened."""
+
+    name: str
+    age: int
+
+
+LOGIN: Final = Purpose("login", 600)
+SESSION: Final = Purpose("session", 3_600)
+CODE: Final = Purpose("code", 60)
+UI: Final = Purpose("ui", 8 * 3_600)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The secrets that everything is sealed with: the present one, and those before it."""
+
+    present: bytes = dataclasses.field(repr=False)
+    former: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
+
+    def seal(self, purpose: Purpose, value: dict[str, Any], now: float) -> str:
+        """Return a value as a text that only these keys open, and for this purpose."""
+        plain = zlib.compress(json.dumps(value, separators=(",", ":")).encode())
+        return _fernet(self.present, purpose).encrypt_at_time(plain, int(now)).decode()
+
+    def open(self, purpose: Purpose, text: str, now: float) -> dict[str, Any] | None:
+        """Return the value; None for what is too old, cut, or sealed with or for something else."""
+        for key in (self.present, *self.former):
+            try:
+                plain = _fernet(key, purpose).decrypt_at_time(text, purpose.age, int(now))
+            except (InvalidToken, ValueError):
+                continue
+            opened: dict[str, Any] = json.loads(
+                zlib.decompressobj().decompress(plain, _MOST_OPENED)
+            )
+            return opened
+        return None
+
+    def form_token(self, subject: str) -> str:
+        """Return what forms of one session and page carry, so that no other site can send them."""
+        return _form_token(self.present, subject)
+
+    def is_form_token(self, given: str, subject: str) -> bool:
+        """Tell whether a form came from a page of this session."""
+        return any(
+            hmac.compare_digest(given.encode(), _form_token(key, subject).encode())
+            for key in (self.present, *self.former)
+        )
+
+
+def _fernet(key: bytes, purpose: Purpose) -> Fernet:
+    return Fernet(base64.urlsafe_b64encode(_derived(key, purpose.name)))
+
+
+def _derived(key: bytes, purpose: str) -> bytes:
+    info = f"klutch-bind door {purpose}".encode()
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(key)
+
+
+def _form_token(key: bytes, subject: str) -> str:
+    return hmac.new(_derived(key, _CSRF), subject.encode(), hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a sign-in is for, as its start said it.
+
+    `target` is where the answer goes, "" for a browser that only looks around. `sid` and `cid` are
+    the CLI's session and the app cluster. With `challenge`, the answer is a code that only the CLI
+    redeems; only then, `resource` and `group` name what is to be bound, and `dry_run` asks for an
+    answer that makes nothing.
+    """
+
+    target: str = ""
+    sid: str = ""
+    cid: str = ""
+    challenge: str = ""
+    dry_run: bool = False
+    resource: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A sign-in that went to the provider, in a cookie of the browser that began it."""
+
+    state: str
+    nonce: str
+    verifier: str = dataclasses.field(repr=False)
+    wish: Wish
+    at: float
+
+    def sealed(self, keys: Keys) -> str:
+        """Return the text of the cookie."""
+        return keys.seal(LOGIN, dataclasses.asdict(self), self.at)
+
+    @classmethod
+    def opened(cls, keys: Keys, text: str, now: float) -> Self | None:
+        """Return what a cookie holds, or None."""
+        held = keys.open(LOGIN, text, now)
+        return None if held is None else cls(**{**held, "wish": Wish(**held["wish"])})
+
+
+def login_id(state: str) -> str:
+    """Return the part of a login cookie's name that tells several logins apart."""
+    return hashlib.sha256(state.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A signed-in identity, and what for."""
+
+    identity: Identity
+    wish: Wish
+    at: float
+
+    def sealed(self, keys: Keys, purpose: Purpose) -> str:
+        """Return the text of the cookie, or of a code."""
+        return keys.seal(purpose, dataclasses.asdict(self), self.at)
+
+    @classmethod
+    def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
+        """Return what a cookie or a code holds, or None."""
+        held = keys.open(purpose, text, now)
+        return None if held is None else cls(**_session_fields(held))
+
+
+@dataclass(frozen=True, slots=True)
+class Code(Session):
+    """What a CLI redeems: who signed in, for which offer, and what was agreed to.
+
+    `consent` are the places of accepted permission claims of the offer; None leaves the question to
+    the CLI. `id` tells one code from another.
+    """
+
+    id: str = ""
+    consent: tuple[int, ...] | None = None
+
+    @classmethod
+    def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
+        """Return what a code holds, or None."""
+        held = keys.open(purpose, text, now)
+        if held is None:
+            return None
+        consent = held["consent"]
+        agreed = None if consent is None else tuple(consent)
+        return cls(**_session_fields(held), id=held["id"], consent=agreed)
+
+
+def _session_fields(held: dict[str, Any]) -> dict[str, Any]:
+    known = {**held["identity"], "groups": tuple(held["identity"]["groups"])}
+    return {"identity": Identity(**known), "wish": Wish(**held["wish"]), "at": held["at"]}

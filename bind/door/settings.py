@@ -1,0 +1,287 @@
+"""The flags of the front door, as one value (protocol-bind.md B.1, and our own)."""
+
+import argparse
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from reconciler.controller import flags
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+
+Authorization: TypeAlias = Literal["Authenticated", "SubjectAccessReview", "Rules"]
+Network: TypeAlias = IPv4Network | IPv6Network
+
+PRETTY_NAME: Final = "Example Backend"  # the original's
+_LISTEN: Final = "127.0.0.1:8080"
+_CALLBACK: Final = "/callback"
+_AUTHORIZATIONS: Final = ("Authenticated", "SubjectAccessReview", "Rules")
+_OIDC: Final = (
+    "oidc-issuer-client-id",
+    "oidc-issuer-client-secret",
+    "oidc-issuer-client-secret-file",
+    "oidc-issuer-url",
+    "oidc-callback-url",
+    "oidc-authorize-url",
+)
+_TEXTS: Final = {
+    "namespace-prefix": ("cluster", "begins the name of each new binding space"),
+    "external-address": ("", "of the API server, in kubeconfigs for konnectors: https://..."),
+    "external-ca-file": ("", "of that API server"),
+    "external-server-name": ("", "that its certificate is for"),
+    "oidc-issuer-url": ("", "of the identity provider; opens the front door"),
+    "oidc-issuer-client-id": ("", "of this backend at the provider"),
+    "oidc-client-secret-file": ("", "holds the secret of that client"),
+    "oidc-callback-url": ("", "where the provider sends browsers back to: https://HOST/callback"),
+    "oidc-authorize-url": ("", "where CLIs begin (default: beside the callback)"),
+    "oidc-ca-file": ("", "of the provider"),
+    "oidc-scopes": ("openid profile email", "that a sign-in asks for"),
+    "oidc-username-claim": ("sub", "what authorisation knows a user by"),
+    "oidc-groups-claim": ("groups", "the groups of a user"),
+    "oidc-prefix": ("oidc:", "before users and groups, for authorisation"),
+    "public-url": ("", "of this front door (default: the callback's origin)"),
+    "cli-client-id": ("", "the public client with which CLIs may use the device grant"),
+    "authorization": ("Authenticated", " | ".join(_AUTHORIZATIONS) + ": who may bind what"),
+    "access-file": ("", "further issuers, and the rules of --authorization=Rules"),
+    "listen-address": (_LISTEN, "of the front door"),
+    "tls-cert-file": ("", "certificate of the front door; read again when it changes"),
+    "tls-key-file": ("", "and its key"),
+}
+_LISTS: Final = {
+    "allowed-redirect": ("URL", "where an answer may go beside the loopback of a CLI"),
+    "trusted-proxies": ("CIDR[,CIDR]", "whose X-Forwarded-For is believed"),
+}
+# Secrets in arguments can be read by others on the machine: the original's flags are taken, and no
+# more is said of them than where to put the secret instead.
+_HIDDEN: Final = (
+    "oidc-issuer-client-secret",
+    "cookie-signing-key",
+    "cookie-encryption-key",
+    "listen-ip",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorSettings:
+    """How the front door of one backend works.
+
+    `callback` is the whole URL that the provider knows, `public` the origin of the door, and
+    `authorize` where CLIs begin. `cookie_key` is b"" where a Secret holds the keys.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: Secret
+    callback: str
+    public: str
+    authorize: str
+    ca_file: Path | None = None
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    username_claim: str = "sub"
+    groups_claim: str = "groups"
+    prefix: str = "oidc:"
+    cli_client_id: str = ""
+    konnector_image: str = ""
+    authorization: Authorization = "Authenticated"
+    access_file: Path | None = None
+    allowed_redirects: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
+    most_spaces: int = 50
+    ui: bool = True
+    namespace_prefix: str = "cluster-"
+    pretty_name: str = ""
+    external_address: str = ""
+    external_ca: str = ""
+    external_server_name: str = ""
+    cookie_key: bytes = b""
+    listen: tuple[str, int] = ("127.0.0.1", 8080)
+    tls: tuple[Path, Path] | None = None
+
+
+def add(parser: flags.Parser) -> None:
+    """Add the flags of the front door to those of the backend."""
+    for name, (default, meaning) in _TEXTS.items():
+        shown = f"{meaning} (default: {default})" if default else meaning
+        parser.add_argument(f"--{name}", default=default, help=shown)
+    for name, (metavar, meaning) in _LISTS.items():
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
+    parser.add_argument("--pretty-name", default=None, help=f"yours (default: {PRETTY_NAME})")
+    parser.add_argument("--max-spaces-per-subject", type=int, default=50, metavar="NUMBER")
+    parser.switch("--ui", default=True, help="serve pages for people beside the sign-in of CLIs")
+    for name in _HIDDEN:
+        parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--listen-port", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def of(given: argparse.Namespace, *, konnector_image: str) -> DoorSettings | None:
+    """Return the settings of the door; None where no flag of a provider opens it.
+
+    Reads the files of secrets and CAs. Raises ConfigError.
+    """
+    held = vars(given)
+    if not any(held.get(name.replace("-", "_")) for name in _OIDC):
+        return None
+    for name in ("oidc-issuer-client-id", "oidc-issuer-url", "oidc-callback-url"):
+        if not held[name.replace("-", "_")]:
+            raise ConfigError("is needed for the front door", where=f"--{name}")
+    callback = _url(given.oidc_callback_url, "--oidc-callback-url")
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(callback))
+    public = _url(given.public_url, "--public-url").rstrip("/") if given.public_url else origin
+    return DoorSettings(
+        issuer=_url(given.oidc_issuer_url, "--oidc-issuer-url"),
+        client_id=given.oidc_issuer_client_id,
+        client_secret=_client_secret(given),
+        callback=_routed(callback),
+        public=public,
+        authorize=given.oidc_authorize_url or f"{origin}/authorize",
+        ca_file=Path(given.oidc_ca_file) if given.oidc_ca_file else None,
+        scopes=_scopes(given.oidc_scopes),
+        username_claim=_filled(given.oidc_username_claim, "--oidc-username-claim"),
+        groups_claim=given.oidc_groups_claim,
+        prefix=given.oidc_prefix,
+        cli_client_id=given.cli_client_id,
+        konnector_image=konnector_image,
+        authorization=_authorization(given),
+        access_file=Path(given.access_file) if given.access_file else None,
+        allowed_redirects=tuple(given.allowed_redirect),
+        trusted_proxies=_networks(given.trusted_proxies),
+        most_spaces=flags.at_least(1, given.max_spaces_per_subject, "--max-spaces-per-subject"),
+        ui=given.ui,
+        **_home(given),
+        cookie_key=_cookie_key(given),
+        listen=_listen(given),
+        tls=_tls(given),
+    )
+
+
+def _home(given: argparse.Namespace) -> dict[str, str]:
+    """Return what spaces are called, and how kubeconfigs lead there."""
+    address = given.external_address
+    if address and not address.startswith("https://"):
+        raise ConfigError("does not begin with https://", where="--external-address")
+    prefix = _filled(given.namespace_prefix, "--namespace-prefix")
+    if given.pretty_name is not None:
+        _filled(given.pretty_name, "--pretty-name")
+    ca = _read(given.external_ca_file, "--external-ca-file") if given.external_ca_file else b""
+    return {
+        "namespace_prefix": prefix if prefix.endswith("-") else f"{prefix}-",
+        "pretty_name": given.pretty_name or "",
+        "external_address": address,
+        "external_ca": ca.decode("utf-8", "replace"),
+        "external_server_name": given.external_server_name,
+    }
+
+
+def _client_secret(given: argparse.Namespace) -> Secret:
+    file, text = given.oidc_client_secret_file, given.oidc_issuer_client_secret
+    if bool(file) == bool(text):
+        raise ConfigError(
+            "name the file that holds the client's secret", where="--oidc-client-secret-file"
+        )
+    if file:
+        text = _read(file, "--oidc-client-secret-file").decode("utf-8", "replace").strip()
+    return Secret(_filled(text, "--oidc-client-secret-file"))
+
+
+def _authorization(given: argparse.Namespace) -> Authorization:
+    known = {one.lower(): one for one in _AUTHORIZATIONS}
+    chosen = known.get(given.authorization.lower())
+    if chosen is None:
+        expected = ", ".join(_AUTHORIZATIONS)
+        raise ConfigError(f"{given.authorization!r} is none of {expected}", where="--authorization")
+    if chosen == "Rules" and not given.access_file:
+        raise ConfigError("is needed for --authorization=Rules", where="--access-file")
+    return cast("Authorization", chosen)
+
+
+def _cookie_key(given: argparse.Namespace) -> bytes:
+    """Return one key made of both, b"" for none. Each is held against its own length (F14)."""
+    signing = _key(given.cookie_signing_key, (32, 64), "--cookie-signing-key")
+    return signing + _key(given.cookie_encryption_key, (16, 24, 32), "--cookie-encryption-key")
+
+
+def _key(text: str, lengths: tuple[int, ...], where: str) -> bytes:
+    if not text:
+        return b""
+    try:
+        key = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ConfigError("is not base64", where=where) from None
+    if len(key) not in lengths:
+        expected = " or ".join(map(str, lengths))
+        raise ConfigError(f"holds {len(key)} bytes, not {expected}", where=where)
+    return key
+
+
+def _listen(given: argparse.Namespace) -> tuple[str, int]:
+    if given.listen_ip:
+        return given.listen_ip, given.listen_port
+    if given.listen_port:
+        raise ConfigError("has no effect alone: use --listen-address", where="--listen-port")
+    address = flags.address(given.listen_address, "--listen-address")
+    if address is None:
+        raise ConfigError("is empty, and the front door has to listen", where="--listen-address")
+    return address
+
+
+def _tls(given: argparse.Namespace) -> tuple[Path, Path] | None:
+    cert, key = given.tls_cert_file, given.tls_key_file
+    if bool(cert) != bool(key):
+        missing = "--tls-key-file" if cert else "--tls-cert-file"
+        raise ConfigError("is missing: TLS takes a certificate and its key", where=missing)
+    return (Path(cert), Path(key)) if cert else None
+
+
+def _networks(given: list[str]) -> tuple[Network, ...]:
+    texts = [one.strip() for text in given for one in text.split(",") if one.strip()]
+    return tuple(_parsed(ip_network, one, "--trusted-proxies") for one in texts)
+
+
+def _parsed(parse: Callable[[str], Network], text: str, where: str) -> Network:
+    try:
+        return parse(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a network such as 10.0.0.0/8", where=where) from None
+
+
+def _url(text: str, where: str) -> str:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in {"https", "http"} and bool(parts.hostname) and not parts.fragment
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"{text!r} is not a URL such as https://bind.example.org", where=where)
+    return text
+
+
+def _routed(callback: str) -> str:
+    if urlsplit(callback).path != _CALLBACK:
+        raise ConfigError(f"its path is not {_CALLBACK}", where="--oidc-callback-url")
+    return callback
+
+
+def _scopes(text: str) -> tuple[str, ...]:
+    scopes = tuple(text.replace(",", " ").split())
+    if "openid" not in scopes:
+        raise ConfigError("lacks openid, without which nobody is known", where="--oidc-scopes")
+    return scopes
+
+
+def _filled(text: str, where: str) -> str:
+    if not text:
+        raise ConfigError("is empty", where=where)
+    return text
+
+
+def _read(path: str, where: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", where=where) from None
