@@ -1,6 +1,5 @@
 """Providers: where their documents are, and what of them can be trusted (OpenID Discovery 1.0)."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 import orjson
 from authlib.oidc.discovery import get_well_known_url
 
+from reconciler.core.addresses import is_loopback
 from reconciler.oidc.algorithms import ALGORITHMS
 from reconciler.oidc.errors import ProviderFault
 
@@ -41,7 +41,7 @@ def is_secure(url: str) -> bool:
     parts = _split(url)
     if parts is None or not parts.hostname or "@" in parts.netloc:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname))
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts))
 
 
 def discovery_url(issuer: str) -> str:
@@ -147,12 +147,3 @@ def _split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

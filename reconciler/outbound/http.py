@@ -24,7 +24,6 @@ from yarl import URL
 from reconciler.core.addresses import (
     Address,
     is_host,
-    is_loopback,
     is_visible,
     no_server,
     unwrapped,
@@ -33,6 +32,8 @@ from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.proxies import proxy_from_environment
 from reconciler.core.secret import Secret
 from reconciler.core.system_errors import system_text
+from reconciler.oidc.grants import Form
+from reconciler.oidc.provider import is_secure
 
 Headers: TypeAlias = Mapping[str, str | Secret] | Iterable[tuple[str, str | Secret]]
 Judge: TypeAlias = Callable[[Address], str]  # says why nothing is connected to it, or ""
@@ -108,9 +109,7 @@ def url_fault(url: str) -> str:
         return "the URL is not valid"
     if parts.username is not None or parts.password is not None:
         return "the URL holds credentials"
-    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts)):
-        return ""
-    return "only https is asked, or http on this machine"
+    return "" if is_secure(url) else "only https is asked, or http on this machine"
 
 
 class Http:
@@ -166,6 +165,13 @@ class Http:
         Raises OutboundError, and ConfigError for a proxy that cannot be used.
         """
         return await self._asked("POST", url, headers, body)
+
+    async def send(self, form: Form) -> Answer:
+        """Return the answer to a form, whatever its status; it is sent once.
+
+        Raises OutboundError, and ConfigError for a proxy that cannot be used.
+        """
+        return await self.post(form.url, body=form.body(), headers=form.headers())
 
     async def _asked(self, method: str, url: str, headers: Headers, body: bytes | None) -> Answer:
         if fault := url_fault(url) or self._literal_fault(url):
