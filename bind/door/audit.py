@@ -1,0 +1,74 @@
+"""Audit lines: a JSON line for each thing that somebody was given or refused, and counters."""
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Final, Literal, TextIO, TypeAlias
+
+from prometheus_client import Counter
+
+from bind.door.identity import Identity
+from reconciler.controller.tasks import Clock
+from reconciler.core import times
+from reconciler.inbound.messages import Request
+
+_FORMAT: Final = 1
+Event: TypeAlias = Literal["sign-in", "refused-token", "bind", "redeem", "join", "sign-out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an audit line is about, as far as it is known."""
+
+    identity: Identity | None = None
+    cid: str = ""
+    resource: str = ""
+    space: str = ""
+
+
+NOBODY: Final = Subject()
+
+
+class Audit:
+    """Writes audit lines to `stream`, and counts."""
+
+    def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
+        self._clock, self._stream = clock, stream
+        self.requests = _counter("http_requests", "Answers of the front door.", "route", "status")
+        self._sign_ins = _counter("sign_ins", "Sign-ins, by what became of them.", "outcome")
+        self._binds = _counter("binds", "Bindings asked for, by what became of them.", "outcome")
+
+    @property
+    def counters(self) -> tuple[Counter, ...]:
+        """What is counted, to be registered."""
+        return self.requests, self._sign_ins, self._binds
+
+    def note(
+        self, event: Event, request: Request, subject: Subject = NOBODY, *, reason: str = ""
+    ) -> None:
+        """Write what happened: it went well, or was refused for a reason of one word."""
+        outcome = "refused" if reason else "ok"
+        counter = {"sign-in": self._sign_ins, "bind": self._binds, "redeem": self._binds}
+        if event in counter:
+            counter[event].labels(outcome).inc()
+        identity = subject.identity
+        line = {
+            "audit": _FORMAT,
+            "time": times.format_time(self._clock.now()),
+            "event": event,
+            "outcome": outcome,
+            "reason": reason,
+            "issuer": identity.issuer if identity else "",
+            "sub": identity.subject if identity else "",
+            "user": identity.user if identity else "",
+            "from": request.address,
+            "request": request.id,
+            "cid": subject.cid,
+            "resource": subject.resource,
+            "space": subject.space,
+        }
+        print(json.dumps(line), file=self._stream or sys.stdout, flush=True)
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Counter:
+    return Counter(f"klutch_bind_{name}", meaning, labels, registry=None)

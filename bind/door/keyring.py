@@ -1,0 +1,151 @@
+"""The keys of sealed texts, which all replicas share through a Secret."""
+
+import base64
+import binascii
+import logging
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from bind.door.refusals import Refused
+from bind.door.sessions import KEY_BYTES, Keys
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.controller.tasks import Clock
+from reconciler.core import keys, manifest, times
+from reconciler.core.errors import AlreadyExists, ClusterError, Conflict
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import SECRET, Ref
+from reconciler.kube.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "klutch-bind-door"
+_PRESENT: Final = "present"
+_FORMER: Final = "former"
+_SINCE: Final = "since"
+_LIFE: Final = timedelta(days=30)
+_KEPT: Final = 60.0  # seconds without another look
+_AGAIN: Final = 5.0  # seconds between two looks because a text could not be opened
+
+T = TypeVar("T")
+
+
+class KeyRing:
+    """The keys of one installation.
+
+    `given` comes from the original's flags, and no Secret is used then. Any replica makes the
+    Secret, and renews it after 30 days; the key before it still opens what it sealed.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, *, clock: Clock, given: bytes = b""
+    ) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._ref = Ref(cluster.name, SECRET, namespace, NAME)
+        self._keys: Keys | None = None
+        self._fixed = bool(given)
+        self._read_at = 0.0
+        if given:
+            derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"door")
+            self._keys = Keys(derived.derive(given))
+
+    async def keys(self) -> Keys:
+        """Return the keys. Raises Refused where there are none and none can be made."""
+        if self._keys is None or self._is_older_than(_KEPT):
+            await self._read()
+        assert self._keys is not None  # else _read has raised
+        return self._keys
+
+    async def opened(self, look: Callable[[Keys], T | None]) -> T | None:
+        """Return what `look` opens, after another look at the Secret where it opens nothing.
+
+        Another replica may have renewed the keys a moment ago. Raises Refused.
+        """
+        found = look(await self.keys())
+        if found is None and self._is_older_than(_AGAIN):
+            await self._read()
+            found = look(await self.keys())
+        return found
+
+    def _is_older_than(self, seconds: float) -> bool:
+        return not self._fixed and self._clock.monotonic() - self._read_at > seconds
+
+    async def _read(self) -> None:
+        try:
+            self._keys = await self._shared()
+        except ClusterError as error:
+            # What was read before is as good as ever.
+            log.warning("the keys of the front door cannot be read", extra={"why": str(error)})
+            if self._keys is None:
+                raise Refused("unavailable", "The control plane is away. Try again") from None
+        self._read_at = self._clock.monotonic()
+
+    async def _shared(self) -> Keys:
+        """Return what the Secret holds, once it is there and not too old. Raises ClusterErrors."""
+        while True:
+            live = await self._cluster.get(self._ref)
+            try:
+                if live is None:
+                    live = await self._cluster.create(
+                        self._made(), SECRET, manager=keys.MANAGER_BACKEND
+                    )
+                elif self._is_old(live):
+                    live = await self._renewed(live)
+            except (AlreadyExists, Conflict):
+                continue  # another replica was first
+            return _held(live)
+
+    def _made(self) -> Manifest:
+        """Return the Secret; what others opened before it was deleted, they still can."""
+        present = os.urandom(KEY_BYTES) if self._keys is None else self._keys.present
+        return build(
+            SECRET,
+            self._ref.name,
+            namespace=self._ref.namespace,
+            marks=UNMARKED,
+            type="Opaque",
+            data={_PRESENT: _base64(present), _SINCE: self._now()},
+        )
+
+    async def _renewed(self, live: Manifest) -> Manifest:
+        version: dict[str, JSON] = {"resourceVersion": manifest.resource_version_of(live)}
+        data: dict[str, JSON] = {
+            _PRESENT: _base64(os.urandom(KEY_BYTES)),
+            _FORMER: manifest.get(live, "data", _PRESENT),
+            _SINCE: self._now(),
+        }
+        patch: Manifest = {"metadata": version, "data": data}
+        return await self._cluster.merge_patch(self._ref, patch, manager=keys.MANAGER_BACKEND)
+
+    def _is_old(self, live: Manifest) -> bool:
+        since = times.moment((_bytes(live, _SINCE) or b"").decode("ascii", "replace"))
+        return since is not None and self._clock.now() - since > _LIFE
+
+    def _now(self) -> str:
+        return _base64(times.format_time(self._clock.now()).encode())
+
+
+def _held(live: Manifest) -> Keys:
+    present, former = _bytes(live, _PRESENT), _bytes(live, _FORMER)
+    if present is None or len(present) != KEY_BYTES:
+        place = f"{manifest.namespace_of(live)}/{manifest.name_of(live)}"
+        log.error("a Secret holds no key of the front door: delete it", extra={"secret": place})
+        raise Refused(
+            "unavailable", "The front door has no keys. Its operator finds why in its log"
+        )
+    return Keys(present, (former,) if former and len(former) == KEY_BYTES else ())
+
+
+def _bytes(live: Manifest, key: str) -> bytes | None:
+    try:
+        return base64.b64decode(manifest.get_text(live, "data", key), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
