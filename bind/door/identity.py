@@ -1,6 +1,16 @@
-"""Those who sign in: people and machines, as a provider vouches for them."""
+"""Identities of people and machines, as a provider vouches for them, and their binding spaces. Pure."""
 
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Protocol
+
+from bind.door.refusals import Refused
+
+_DIGITS: Final = 10  # of base32 in a space's name: 50 bits
+_MOST_GROUPS: Final = 200
+_LONGEST: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +27,87 @@ class Identity:
     user: str
     groups: tuple[str, ...] = ()
     first: bool = True
+
+
+class Claims(Protocol):
+    """What a token says that was verified."""
+
+    @property
+    def issuer(self) -> str:
+        """The provider."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """The identity there."""
+        ...
+
+    @property
+    def raw(self) -> Mapping[str, object]:
+        """All claims."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The claims of users and groups, and what is put before their values."""
+
+    user_claim: str = "sub"
+    user_prefix: str = ""
+    groups_claim: str = "groups"
+    groups_prefix: str = ""
+
+
+def identity_of(claims: Claims, naming: Naming, *, first: bool) -> Identity:
+    """Return the identity that a token proves.
+
+    Raises Refused where the claim of the user is missing, or the subject could be taken for one of
+    another issuer.
+    """
+    if first and _looks_foreign(claims.subject):
+        raise Refused("invalid_token", "the subject of the token holds a bar", reason="sub")
+    user = claims.raw.get(naming.user_claim)
+    if not isinstance(user, str) or not 0 < len(user) <= _LONGEST:
+        sentence = f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters"
+        raise Refused("invalid_token", sentence, reason="user")
+    groups = _texts(claims.raw.get(naming.groups_claim))
+    return Identity(
+        claims.issuer,
+        claims.subject,
+        f"{naming.user_prefix}{user}",
+        tuple(f"{naming.groups_prefix}{group}" for group in groups),
+        first,
+    )
+
+
+def _looks_foreign(subject: str) -> bool:
+    """Tell whether a subject could be that of another issuer, as `space_identity` writes it."""
+    return subject.startswith(("https://", "http://")) and "|" in subject
+
+
+def _texts(value: object) -> Sequence[str]:
+    """Return the groups of a claim, which some providers state as one text."""
+    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    groups = [one for one in listed if isinstance(one, str) and 0 < len(one) <= _LONGEST]
+    if len(groups) > _MOST_GROUPS:
+        sentence = f"the token names more than {_MOST_GROUPS} groups; have the provider filter them"
+        raise Refused("forbidden", sentence, reason="groups")
+    return groups
+
+
+def space_identity(identity: Identity, cid: str) -> str:
+    """Return the annotation `identity` of the space of an identity's app cluster."""
+    return f"{owner_key(identity)}#{cid}"
+
+
+def owner_key(identity: Identity) -> str:
+    """Return what the annotations of all spaces of an identity begin with, before `#`."""
+    if identity.first:
+        return identity.subject
+    return f"{identity.issuer}|{identity.subject}"
+
+
+def space_name(prefix: str, annotation: str) -> str:
+    """Return the name of a new space: the same for each replica, and for nobody else."""
+    digest = hashlib.sha256(annotation.encode()).digest()
+    return f"{prefix}{base64.b32encode(digest).decode().lower()[:_DIGITS]}"
