@@ -14,6 +14,7 @@ from reconciler.oidc.provider import Provider, is_secure
 
 _VISIBLE: Final = re.compile(r"[\x20-\x7e]+")  # RFC 6749 A.12
 _ERROR: Final = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 5.2
+_ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")  # as all that are registered
 # Codes and tokens: a provider may repeat in its description what it was given.
 _SECRET_LIKE: Final = re.compile(r"[A-Za-z0-9_\-.~+/=]{16,}")
 # "N_A" where an exchanged token is none for access (RFC 8693 2.2.1).
@@ -130,7 +131,8 @@ def _answered(status: int, body: bytes) -> Mapping[str, object]:
         return read
     error = _text(read, "error") if isinstance(read, dict) else ""
     if 400 <= status < 500 and _ERROR.fullmatch(error):
-        raise GrantRefused(_shown(error), _shown(_text(read, "error_description")))
+        code = error if _ERROR_CODE.fullmatch(error) else _shown(error)
+        raise GrantRefused(code, _shown(_text(read, "error_description")))
     raise ProviderFault(f"the provider answered {status}, with no document that is known")
 
 

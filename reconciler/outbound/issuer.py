@@ -7,7 +7,7 @@ from reconciler.oidc.errors import ProviderFault, UnknownKey
 from reconciler.oidc.keys import KeySet, keys_of
 from reconciler.oidc.provider import Provider, discovery_url, provider_of
 from reconciler.oidc.tokens import Claims
-from reconciler.outbound.http import Http, OutboundError
+from reconciler.outbound.http import Http, OutboundError, shown
 from reconciler.outbound.kept import Kept
 
 _OK: Final = 200
@@ -64,7 +64,11 @@ class Issuer:
 
     async def _fetch_keys(self) -> KeySet:
         provider = await self._provider.current()
-        return keys_of(await self._document(provider.jwks_uri))
+        document = await self._document(provider.jwks_uri)
+        try:
+            return keys_of(document)
+        except ProviderFault as fault:
+            raise ProviderFault(f"{shown(provider.jwks_uri)}: {fault}") from None
 
     async def _document(self, url: str) -> bytes:
         answer = await self._http.get(url)

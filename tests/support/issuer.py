@@ -37,12 +37,10 @@ from tests.support.listener import bound_socket
 WEB: Final = Client("door", secret="s+cr t/of:the door%")  # to be encoded by Basic
 CLI: Final = Client("klutchctl")
 MACHINE: Final = Client("pipeline", secret="machine-secret")
-SIGNER: Final = Client("signer", key=signing_key("of-the-signer", "ES256"))
-FEDERATED: Final = Client(
-    "federated",
-    key=signing_key("of-a-cluster", "ES256"),
-    subject="system:serviceaccount:ci:deployer",
-)
+SIGNER_KEY: Final = signing_key("of-the-signer", "ES256")
+SIGNER: Final = Client("signer", key=SIGNER_KEY)
+CLUSTER_KEY: Final = signing_key("of-a-cluster", "ES256")  # signs for ServiceAccounts
+FEDERATED: Final = Client("federated", key=CLUSTER_KEY, subject="system:serviceaccount:ci:deployer")
 CLIENTS: Final = (WEB, CLI, MACHINE, SIGNER, FEDERATED)
 
 
