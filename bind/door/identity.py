@@ -1,4 +1,4 @@
-"""Identities of people and machines, as a provider vouches for them, and their binding spaces. Pure."""
+"""Identities of people and machines, as a provider vouches for them, and their spaces. Pure."""
 
 import base64
 import hashlib
