@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _ID_BYTES: Final = 8
 _NOWHERE: Final = ip_address("0.0.0.0")  # of a client that has left already
+_SOON: Final = (("Retry-After", "1"),)
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -57,6 +58,8 @@ class Answering:
         connection = cast("HttpProtocol", raw.protocol).connection
         request = Request(raw.method, "/", id=os.urandom(_ID_BYTES).hex())
         try:
+            if len(self._running) > self._limits.connections:  # of clients that have left, too
+                raise RequestRefused(503, "too busy: try again later", headers=_SOON)
             request = self._head(raw, request)
             connection.enter(Phase.BODY)
             request = replace(request, body=await body_of(raw, self._limits))
@@ -64,6 +67,8 @@ class Answering:
             answer = await self._handled(request)
         except RequestRefused as refused:
             answer = self._refused(request, refused)
+            if connection.phase is not Phase.ANSWER and refused.status != 429:
+                answer.force_close()  # where the next request begins may be in doubt
         if self._stopping:
             answer.force_close()
         return answer

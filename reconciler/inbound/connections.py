@@ -33,7 +33,7 @@ class Connection:
         self.phase = phase
         if self._timer is not None:
             self._timer.cancel()
-        seconds = self._open.times.get(phase)
+        seconds = self._open.times.get(phase) if self in self._open else None
         loop = asyncio.get_running_loop()
         self._timer = None if seconds is None else loop.call_later(seconds, self.cut)
 
@@ -75,6 +75,9 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection in self._open
 
     def admit(self, peer: str) -> Connection | None:
         """Take a new connection in, in place of another one where there are too many.

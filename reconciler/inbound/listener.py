@@ -1,17 +1,19 @@
 """A socket that listens, and what becomes of the connections that it accepts."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from reconciler.core.errors import HostError
+from reconciler.core.errors import HostError, origin
 from reconciler.inbound.addresses import address_of
 from reconciler.inbound.buckets import address_key
 from reconciler.inbound.connections import Connection, Connections
 from reconciler.inbound.tls import Certificates
 
+_log = logging.getLogger(__name__)
 _BACKLOG: Final = 1024  # who does not fit in tries again after a second
 _AT_ONCE: Final = 64  # accepted before others get their turn
 _BREAK: Final = 0.2  # seconds without accepting where the machine has no room for more
@@ -87,23 +89,32 @@ class Listener:
         task = self._loop.create_task(self._connect(accepted, connection))
         connection.start(task.cancel)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # Not within the task: one that is cancelled at once never begins.
+        task.add_done_callback(partial(self._ended, accepted, connection))
 
     async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
         context = self._certificates.context() if self._certificates else None
-        times = (
-            {}
-            if context is None
-            else {"ssl_handshake_timeout": self._handshake_time, "ssl_shutdown_timeout": _FAREWELL}
+        timeout = self._handshake_time if context else None
+        await self._loop.connect_accepted_socket(
+            lambda: self._protocol(connection),
+            accepted,
+            ssl=context,
+            ssl_handshake_timeout=timeout,
+            ssl_shutdown_timeout=_FAREWELL if context else None,
         )
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: self._protocol(connection), accepted, ssl=context, **times
-            )
-        except (OSError, asyncio.CancelledError):  # also of handshakes
-            connection.close()
-            with suppress(OSError):
-                accepted.close()
+
+    def _ended(
+        self, accepted: socket.socket, connection: Connection, task: "asyncio.Task[None]"
+    ) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return
+        connection.close()
+        accepted.close()
+        if error is not None and not isinstance(error, OSError):  # as handshakes end
+            fields = {"error": type(error).__name__, "place": origin(error)}
+            _log.error("a connection could not be made", extra=fields)
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from reconciler.inbound.refusals import RequestRefused
 
 # A proxy may send the whole URL. Its host is as little believed as the header Host.
-_ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 _BROKEN: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _VISIBLE: Final = re.compile(r"[!-~]*")
 # Behind these lies who asks, or from where. (The parser refuses others, such as two Hosts.)
@@ -27,12 +27,19 @@ def target(raw: str) -> tuple[str, Mapping[str, str]]:
     if not _VISIBLE.fullmatch(raw) or "#" in raw:
         raise RequestRefused(400, "the target holds characters that a URL cannot hold")
     if not raw.startswith("/"):
-        raw = _ORIGIN.sub("", raw, count=1) or "/"
+        raw = _without_origin(raw)
     path, _, query = raw.partition("?")
     # An encoded slash would be one to the routes, and none to proxies.
-    if not path.startswith("/") or "%2f" in path.lower():
+    if "%2f" in path.lower():
         raise RequestRefused(400, "the path cannot be read")
     return _text(path), _query(query)
+
+
+def _without_origin(raw: str) -> str:
+    if (found := _ORIGIN.match(raw)) is None:
+        raise RequestRefused(400, "the target is no path")
+    rest = raw[found.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
 
 
 def _query(raw: str) -> Mapping[str, str]:

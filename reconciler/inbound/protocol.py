@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from reconciler.core.errors import origin
 from reconciler.inbound.answers import answer_of
@@ -15,8 +16,8 @@ from reconciler.inbound.limits import Limits
 from reconciler.inbound.messages import Response
 
 _log = logging.getLogger(__name__)
-_HEADERS = 100  # of one request
-TOO_LONG = "the head of the request is too long"
+_HEADERS: Final = 100  # of one request
+TOO_LONG: Final = "the head of the request is too long"
 
 
 class HttpProtocol(web.RequestHandler):
@@ -39,12 +40,12 @@ class HttpProtocol(web.RequestHandler):
         }
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self.connection, self._limits = connection, limits
-        self._unread = 0  # bytes since the last head that was complete, or its body
+        self._body: StreamReader = EMPTY_PAYLOAD  # of the last request whose head is complete
+        self._head = 0  # bytes of the next one
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request."""
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
-        self.connection.cut_by(transport.abort)
+        self.connection.cut_by(cast("asyncio.Transport", transport).abort)
         self.connection.enter(Phase.HEAD)
         super().connection_made(transport)
 
@@ -55,13 +56,13 @@ class HttpProtocol(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came. A head that is too long ends the connection."""
-        heads = self._request_count
+        heads, of_body = self._request_count, not self._body.is_eof()
         super().data_received(data)
-        if heads != self._request_count or self.connection.phase is Phase.BODY:
-            self._unread = 0
-            return
-        self._unread += len(data)
-        if self._unread > self._limits.head:
+        if heads != self._request_count:
+            self._body, self._head = self._messages[-1][1], 0
+        elif not of_body:
+            self._head += len(data)
+        if self._head > self._limits.head:
             self._end(431, TOO_LONG)
 
     def _end(self, status: int, sentence: str) -> None:
@@ -91,7 +92,7 @@ class HttpProtocol(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer what cannot be parsed, without its words."""
         if status >= 500:
-            self.log_exception("")
+            self.log_exception("", exc_info=exc)
         sentence = "the request cannot be read" if status < 500 else "internal error"
         if isinstance(exc, LineTooLong):
             status, sentence = 431, TOO_LONG
