@@ -22,7 +22,7 @@ _FAREWELL: Final = 2.0  # seconds for the end of a TLS connection
 
 
 class Listener:
-    """Accepts connections, and hands them to a protocol; over TLS once hands are shaken.
+    """Accepts connections, and hands them to a protocol; over TLS after its handshake.
 
     It accepts by itself, where an asyncio server would do, so that those count that have not
     shaken hands yet, and each connection gets the certificate that is good then.

@@ -1,4 +1,4 @@
-"""The server of the front door over TLS: hands that are shaken, and certificates that change."""
+"""The server of the front door over TLS: handshakes, and certificates that change."""
 
 import asyncio
 import logging
@@ -94,7 +94,7 @@ async def test_older_versions_are_refused(files, pairs):
 
 
 @on_uvloop
-async def test_hands_that_are_not_shaken(files, pairs):
+async def test_handshakes_that_do_not_end(files, pairs):
     hello = b"\x16\x03\x01\x02\x00\x01"  # of a handshake that does not go on
     async with over_tls(files, head_time=0.5, connections=10) as where:
         began = time.monotonic()
