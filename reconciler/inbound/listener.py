@@ -24,8 +24,8 @@ _FAREWELL: Final = 2.0  # seconds for the end of a TLS connection
 class Listener:
     """Accepts connections, and hands them to a protocol; over TLS after its handshake.
 
-    It accepts by itself, where an asyncio server would do, so that those count that have not
-    shaken hands yet, and each connection gets the certificate that is good then.
+    It accepts by itself, where an asyncio server would do, so that those count whose
+    handshake is under way, and each connection gets the certificate that is good then.
 
     Raises HostError.
     """

@@ -289,11 +289,11 @@ async def test_handlers_of_clients_that_have_left_count():
         return Response(200)
 
     async with serving(slow, connections=2) as where:
-        for number in range(3):
-            async with connected(where, request()):
-                await eventually(lambda number=number: len(began) > min(number, 1))
-        await eventually(lambda: len(began) == 2)
+        async with connected(where, request()):
+            await eventually(lambda: len(began) == 1)
+        async with connected(where, request()):
+            await eventually(lambda: len(began) == 2)
         answer = await answered(where, request())
         assert (status(answer), "Retry-After: 1" in answer) == (503, True)
+        assert len(began) == 2
         opened.set()
-        await eventually(lambda: len(began) == 2)
