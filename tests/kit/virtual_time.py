@@ -41,6 +41,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._end_thread)
         return future
 
+    async def shutdown_default_executor(self, *args, **options) -> None:  # type: ignore[override]
+        self._threads += 1  # one joins all others, and from Python 3.12 on not for long
+        try:
+            await super().shutdown_default_executor(*args, **options)
+        finally:
+            self._threads -= 1
+
     def _end_thread(self, _: object) -> None:
         self._threads -= 1
 

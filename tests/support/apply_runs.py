@@ -1,7 +1,7 @@
 """Applies within the test's own process, so that it can die, or meet faults, at a chosen call."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from klutchctl import repository
-from reconciler import run
+from reconciler import api, run
 from reconciler.apply import Observer, Options, Report
 from reconciler.apply.run import apply
 from reconciler.blueprints.objects import build
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
+from reconciler.core.errors import NotServed
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
+    ref_of,
 )
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.fleet.values import Mode
@@ -127,6 +129,7 @@ async def staged(
 ) -> AsyncIterator[Scene]:
     """Offer a service, and describe a fleet that binds it; all traces go at the end."""
     async with offered(plane.cluster, app.cluster, namespace=namespace) as offer:
+        await _unbind(app)
         fleet = Fleet(folder, namespace.removeprefix("test-"), mode, offer.group)
         scene = Scene(fleet, plane, app, offer, namespace, plane.kubeconfig)
         await app.cluster.create(build(refs.NAMESPACE, namespace), refs.NAMESPACE, manager="tests")
@@ -137,6 +140,13 @@ async def staged(
                 await removal.remove(app.cluster, refs.Ref(app.name, refs.NAMESPACE, "", namespace))
             finally:
                 await wipe(scene)
+
+
+async def _unbind(app: LiveCluster) -> None:
+    """Take away what other tests bound and left: one of their claims keeps Secrets of this one."""
+    with suppress(NotServed):
+        for one in (await app.cluster.list(api.API_SERVICE_BINDING)).items:
+            await remove_for_good(app, ref_of(app.name, api.API_SERVICE_BINDING, one))
 
 
 async def wipe(scene: Scene) -> None:
