@@ -195,7 +195,9 @@ def code_of(error: BaseException) -> ExitCode:
         return ExitCode.LOCKED
     if isinstance(error, InvalidRepository) and not error.invalid:
         return ExitCode.DENIED
-    return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED
+    if isinstance(error, ConfigError):
+        return ExitCode.INVALID
+    return getattr(error, "exit_code", ExitCode.FAILED)  # of a command's own errors
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

@@ -15,6 +15,8 @@ OWN_PREFIX: Final = "klutchctl.dev/"
 MANAGER_CLI: Final = "klutchctl"
 # Writes only the annotations `leaving` and `credential`: no apply of ours may take those away.
 MANAGER_NOTES: Final = "klutchctl-notes"
+# `kubectl bind`, also the original's: either goes on with what the other wrote.
+MANAGER_BIND: Final = "kubectl-bind"
 MANAGER_BACKEND: Final = "klutch-bind"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
 MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update

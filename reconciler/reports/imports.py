@@ -110,7 +110,7 @@ def _listed(site: Site) -> Iterator[UnnamedBinding]:
             yield UnnamedBinding(unit, bound, None, ours=unit in ours)
 
 
-class _Unsayable(Exception):
+class Unsayable(Exception):
     """A live binding cannot be expressed in files."""
 
 
@@ -145,12 +145,12 @@ def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     for binding in _unnamed_bindings(sites.values()):
         try:
             if binding.ours and fleet.units:
-                raise _Unsayable(
+                raise Unsayable(
                     "it left the files of this fleet, and a plan lets it go; to keep it, put its"
                     " Binding back"
                 )
             one = _import(binding)
-        except _Unsayable as reason:
+        except Unsayable as reason:
             left.append((str(binding.unit), str(reason)))
             continue
         said = canonical({"claims": list(one.claims), "parameters": one.parameters})
@@ -202,12 +202,12 @@ def _change_of(lines: Sequence[Change]) -> str:
 def _import(unnamed: UnnamedBinding) -> Import:
     unit, binding = unnamed.unit, unnamed.binding
     if unnamed.elsewhere:
-        raise _Unsayable(
+        raise Unsayable(
             f"its kubeconfig leads to {unnamed.elsewhere}, not to the binding space of its cluster"
         )
     if binding is None:
-        raise _Unsayable("the backend has not made its APIServiceBinding yet")
-    claims = [_claim(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
+        raise Unsayable("the backend has not made its APIServiceBinding yet")
+    claims = [file_claim(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
     return Import(
         group=unit.group,
         resource=unit.resource,
@@ -225,17 +225,17 @@ def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
     parameters = manifest.get_map(request or {}, "spec", "parameters")
     known = manifest.annotations_of(binding).get(keys.PARAMETERS, "")
     if known and known != parameters_digest(parameters):
-        raise _Unsayable("its parameters are known by their digest only")
+        raise Unsayable("its parameters are known by their digest only")
     return parameters if known else {}
 
 
-def _claim(wire: Manifest) -> FileClaim:
+def file_claim(wire: Manifest) -> FileClaim:
     """Return a claim of an APIServiceBinding as the files say it."""
     owner, state = manifest.get_text(wire, "selector", "owner"), manifest.get_text(wire, "state")
     if not owner:
-        raise _Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
+        raise Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
     if state not in ("Accepted", "Rejected"):
-        raise _Unsayable(f"its claim on {title(wire)} is neither accepted nor rejected")
+        raise Unsayable(f"its claim on {title(wire)} is neither accepted nor rejected")
     return dict(_fields(wire, owner, state))
 
 

@@ -1,0 +1,171 @@
+"""What is next to do about the Secret, the binding and its CRD in an app cluster. Pure.
+
+Protocol-bind.md D.2 and D.4, F22, F28: either CLI goes on with what the other made.
+"""
+
+import base64
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from klutchctl.binding import response
+from klutchctl.binding.errors import BadAnswer, BindEnded
+from klutchctl.binding.response import Wanted
+from reconciler import api
+from reconciler.blueprints import consent, objects
+from reconciler.core import conditions, manifest, names
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.normalize import normalize_claim
+from reconciler.core.refs import SECRET
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSecret:
+    """The Secret holds this very kubeconfig."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshSecret:
+    """The Secret leads to the same space, by another credential. `patch` changes that alone."""
+
+    name: str
+    patch: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSecret:
+    """No Secret leads to this space."""
+
+    manifest: Manifest
+
+
+SecretStep: TypeAlias = KeepSecret | RefreshSecret | CreateSecret
+
+
+def secret_step(
+    secrets: Sequence[Manifest], content: bytes, used: Collection[str] = ()
+) -> SecretStep:
+    """Return what makes a Secret in klutch-bind hold a provider's kubeconfig.
+
+    `used` are the names in the bindings to come back to: of several Secrets to one space, that of a
+    binding is taken, whose reference cannot be changed. Raises BadAnswer for a broken kubeconfig.
+    """
+    place = response.place_of(response.remote_of(content))
+    data = base64.b64encode(content).decode()
+    fitting = [one for one in secrets if _place_of(one) == place]
+    if not fitting:
+        return CreateSecret(_new_secret(data))
+    live = min(fitting, key=lambda one: (manifest.name_of(one) not in used, manifest.name_of(one)))
+    name = manifest.name_of(live)
+    if api.kubeconfig_content(live, names.KUBECONFIG) == content:
+        return KeepSecret(name)
+    version = manifest.resource_version_of(live)
+    change: dict[str, JSON] = {names.KUBECONFIG: data}
+    return RefreshSecret(name, {"metadata": {"resourceVersion": version}, "data": change})
+
+
+def _place_of(secret: Manifest) -> tuple[str, str] | None:
+    content = api.kubeconfig_content(secret, names.KUBECONFIG)
+    if isinstance(content, str):
+        return None
+    try:
+        return response.place_of(response.remote_of(content))
+    except BadAnswer:
+        return None
+
+
+def _new_secret(data: str) -> Manifest:
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {
+            "generateName": names.KUBECONFIG_GENERATE_NAME,
+            "namespace": names.KLUTCH_NAMESPACE,
+        },
+        "type": "Opaque",
+        "data": {names.KUBECONFIG: data},
+    }
+
+
+def new_binding(
+    wanted: Wanted, claims: Sequence[Manifest], *, secret: str, namespaced: bool
+) -> Manifest:
+    """Return the APIServiceBinding of a resource, with the states of its claims."""
+    bound = objects.service_binding(
+        wanted.resource,
+        namespace=names.KLUTCH_NAMESPACE if namespaced else "",
+        secret=(names.KLUTCH_NAMESPACE, secret),
+        claims=claims,
+        marks=objects.UNMARKED,
+    )
+    return bound if claims else manifest.drop(bound, "spec", "permissionClaims")
+
+
+def require_provider(binding: Manifest, *, secret: str) -> None:
+    """Refuse a binding of another provider; `secret` leads to this one (D.4). Raises BindEnded."""
+    reference = manifest.get_map(binding, "spec", "kubeconfigSecretRef")
+    place = manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
+    if place != (names.KLUTCH_NAMESPACE, secret):
+        name = manifest.name_of(binding)
+        hint = f"Its kubeconfig is Secret {'/'.join(place)}; delete the binding to change that"
+        raise BindEnded(f"APIServiceBinding {name} is not from this provider", hint=hint)
+
+
+def require_own_crd(binding: Manifest, crd: Manifest | None) -> None:
+    """Refuse a binding whose CRD is another's (D.4). Raises BindEnded."""
+    mine = (manifest.name_of(binding), manifest.uid_of(binding))
+    owners = [] if crd is None else api.binding_references(crd)
+    found = [(manifest.get_text(one, "name"), manifest.get_text(one, "uid")) for one in owners]
+    if crd is not None and mine not in found:
+        hint = "The conditions of the binding say why"
+        name = manifest.name_of(binding)
+        raise BindEnded(f"CustomResourceDefinition {name} is not of its binding", hint=hint)
+
+
+def unanswered(binding: Manifest, wanted: Wanted) -> list[str]:
+    """Return the kinds that a provider claims now, and of which a binding says nothing (F22)."""
+    known = [_kind(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
+    return sorted({consent.claim_key(one) for one in wanted.claims if _kind(one) not in known})
+
+
+def _kind(claim: Manifest) -> tuple[str, str, str]:
+    full = normalize_claim(claim)
+    owner = manifest.get_text(full, "selector", "owner")
+    return manifest.get_text(full, "group"), manifest.get_text(full, "resource"), owner
+
+
+def pending(binding: Manifest, now: str) -> Manifest:
+    """Return the patch that says of a new binding that its konnector has not come yet."""
+    return {
+        "metadata": {"resourceVersion": manifest.resource_version_of(binding)},
+        "status": {
+            "conditions": [
+                {
+                    "type": conditions.READY,
+                    "status": conditions.FALSE,
+                    "severity": "Info",
+                    "reason": "Pending",
+                    "message": "Pending",
+                    "lastTransitionTime": now,
+                }
+            ]
+        },
+    }
+
+
+def is_ready(binding: Manifest | None) -> bool:
+    """Tell whether a konnector reports that a binding works."""
+    ready = conditions.said(binding, conditions.READY)
+    return ready is not None and ready.status == conditions.TRUE
+
+
+def why_not_ready(binding: Manifest | None) -> str:
+    """Return what a binding, or its absence, says of why it is not Ready."""
+    if binding is None:
+        return "it is gone"
+    ready = conditions.said(binding, conditions.READY)
+    if ready is None or ready.reason == "Pending":
+        return "no konnector has come to it"
+    return ": ".join(filter(None, (ready.reason, ready.message))) or "its konnector does not say"

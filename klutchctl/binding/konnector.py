@@ -1,0 +1,205 @@
+"""Which konnector an app cluster gets, and with what rights (protocol-bind.md D.5, F30, F40). Pure.
+
+Minimal rights are those of all that is bound there, and grow with each bind.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from klutchctl.binding.response import Wanted
+from reconciler.blueprints import consent, objects, rbac
+from reconciler.blueprints import konnector as blueprint
+from reconciler.blueprints.objects import UNMARKED
+from reconciler.blueprints.rbac import Claimed
+from reconciler.core import keys, manifest, names
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import GroupResource
+
+_TAG: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+class Rights(StrEnum):
+    """What a konnector may do in its app cluster."""
+
+    MINIMAL = "Minimal"
+    FULL = "Full"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of the konnector. `image` "": it is left as it is. `note` is for people."""
+
+    image: str = ""
+    note: str = ""
+    fresh: bool = False  # none is there
+    rights: bool = True  # whether its rights are ours to widen
+
+
+def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> Decision:
+    """Return what becomes of the konnector.
+
+    `live` is its Deployment; `chosen` the image of a flag, which wins always; `offered` that of the
+    provider's front door. Raises ConfigError where there is no konnector and no image for one.
+    """
+    if chosen:
+        return Decision(chosen, fresh=live is None)
+    if skip:
+        return Decision(rights=False)
+    if live is None:
+        if offered:
+            return Decision(offered, fresh=True)
+        hint = "Name one with --konnector-image, or install a konnector, and use --skip-konnector"
+        raise ConfigError("no konnector is there, and the provider names no image", hint=hint)
+    image = _image(live)
+    if not offered or not image or image == offered:
+        return Decision()
+    return _compared(image, offered)
+
+
+def _compared(live: str, offered: str) -> Decision:
+    there, theirs = _parts(live), _parts(offered)
+    if there[0] != theirs[0]:
+        return Decision(note=f"The konnector {live} is left; the provider suggests {offered}")
+    versions = [_TAG.fullmatch(tag) for _, tag in (there, theirs)]
+    if None in versions:
+        return Decision()
+    old, new = (tuple(map(int, one.groups())) for one in versions if one is not None)
+    if new > old:
+        return Decision(offered)
+    note = f"The konnector {live} is newer than {offered}, and left" if new < old else ""
+    return Decision(note=note)
+
+
+def _parts(image: str) -> tuple[str, str]:
+    """Return repository and tag; a colon before a slash is that of a port."""
+    head, _, last = image.partition("@")[0].rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{head}/{name}", tag
+
+
+def _image(deployment: Manifest) -> str:
+    containers = manifest.get_maps(deployment, "spec", "template", "spec", "containers")
+    return manifest.get_text(containers[0], "image") if containers else ""
+
+
+def deployment(image: str, rights: Rights) -> Manifest:
+    """Return the Deployment of a new konnector; ours does with less than the original's."""
+    confined = rights is Rights.MINIMAL
+    return blueprint.deployment(image, {}, marks=UNMARKED, confined=confined)
+
+
+def image_patch(live: Manifest, image: str) -> Manifest:
+    """Return the patch that gives a live Deployment, as it was read, another image."""
+    containers = [
+        dict(one) for one in manifest.get_maps(live, "spec", "template", "spec", "containers")
+    ]
+    containers[0]["image"] = image
+    return {
+        "metadata": {"resourceVersion": manifest.resource_version_of(live)},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+
+
+def account() -> Manifest:
+    """Return the ServiceAccount of the konnector."""
+    return objects.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=UNMARKED)
+
+
+def role(rules: Sequence[Manifest]) -> Manifest:
+    """Return the ClusterRole of the konnector."""
+    return rbac.cluster_role(names.KONNECTOR_CLUSTER_ROLE, rules, marks=UNMARKED)
+
+
+def role_binding() -> Manifest:
+    """Return what gives the konnector its ClusterRole."""
+    return rbac.cluster_role_binding(names.KONNECTOR_CLUSTER_ROLE, names.KONNECTOR, marks=UNMARKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A binding that a konnector serves: its Secret, and its claims with their states."""
+
+    resource: GroupResource
+    secret: str
+    claims: Sequence[Manifest]
+
+
+def served_by(bindings: Iterable[Manifest]) -> list[Served]:
+    """Return what the live bindings of an app cluster ask of its konnector."""
+    found = []
+    for binding in bindings:
+        plural, _, group = manifest.name_of(binding).partition(".")
+        secret = manifest.get_text(binding, "spec", "kubeconfigSecretRef", "name")
+        claims = manifest.get_maps(binding, "spec", "permissionClaims")
+        found.append(Served(GroupResource(group, plural), secret, claims))
+    return found
+
+
+def rules(served: Sequence[Served], rights: Rights) -> tuple[Manifest, ...]:
+    """Return what a konnector of these bindings may do in the app cluster."""
+    if rights is Rights.FULL:
+        return rbac.FULL
+    claimed = [_claimed(claim) for one in served for claim in one.claims if _counts(claim)]
+    stated = [*rbac.minimal([one.resource for one in served], claimed)]
+    for secret in sorted({one.secret for one in served}):
+        stated += [rule for rule in rbac.minimal_inside(secret) if rule not in stated]
+    return tuple(stated)
+
+
+def _counts(claim: Manifest) -> bool:
+    return manifest.get_text(claim, "state") == consent.ACCEPTED
+
+
+def _claimed(claim: Manifest) -> Claimed:
+    # What no side owns alone comes down, too.
+    down = manifest.get_text(claim, "selector", "owner") != keys.OWNER_CONSUMER
+    return Claimed(manifest.get_text(claim, "group"), manifest.get_text(claim, "resource"), down)
+
+
+def widened(live: Manifest, stated: Sequence[Manifest]) -> Manifest | None:
+    """Return the patch that gives a live ClusterRole these rules beside its own, None for none.
+
+    Narrowing what a running konnector may do would stop it.
+    """
+    held = manifest.get_maps(live, "rules")
+    if any(rule in held for rule in rbac.FULL):
+        return None
+    missing = [rule for rule in stated if not any(_covers(own, rule) for own in held)]
+    if not missing:
+        return None
+    kept = [rule for rule in held if not any(_covers(new, rule) for new in missing)]
+    return {
+        "metadata": {"resourceVersion": manifest.resource_version_of(live)},
+        "rules": [*kept, *missing],
+    }
+
+
+def _covers(wide: Manifest, narrow: Manifest) -> bool:
+    """Tell whether one rule allows all that another does."""
+    if wide.get("nonResourceURLs") or narrow.get("nonResourceURLs"):
+        return False
+    fields = ("apiGroups", "resources", "verbs")
+    if not all(_holds(wide, narrow, field) for field in fields):
+        return False
+    only = set(manifest.get_texts(wide, "resourceNames"))
+    asked = set(manifest.get_texts(narrow, "resourceNames"))
+    return not only or (bool(asked) and asked <= only)
+
+
+def _holds(wide: Manifest, narrow: Manifest, field: str) -> bool:
+    allowed = set(manifest.get_texts(wide, field))
+    return "*" in allowed or set(manifest.get_texts(narrow, field)) <= allowed
+
+
+def with_bound(
+    live: Iterable[Manifest], bound: Iterable[tuple[Wanted, Sequence[Manifest]]], secret: str
+) -> list[Served]:
+    """Return what is served once these are bound, too; what is bound already stays as it is."""
+    served = {one.resource: one for one in served_by(live)}
+    for wanted, claims in bound:
+        served.setdefault(wanted.resource, Served(wanted.resource, secret, claims))
+    return [served[key] for key in sorted(served)]

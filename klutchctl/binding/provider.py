@@ -1,0 +1,183 @@
+"""What a provider says of itself: the BindingProvider of the original, and our front door's own.
+
+Wire facts of protocol-bind.md A.12 and D.3, and front-door.md 3. Pure.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from klutchctl.binding.errors import BadAnswer
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import JSON, get_map, get_maps, get_text, get_texts
+
+_EXPORT: Final = "/export"
+_WELL_KNOWN: Final = "/.well-known/klutch-bind"
+_METHOD: Final = "OAuth2CodeGrant"
+# What a binary says that was built without a version.
+_UNVERSIONED: Final = frozenset({"v0.0.0", "v0.0.0-master+$Format:%H$"})
+_VERSION: Final = re.compile(
+    r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(?P<pre>-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
+)
+_OLDEST: Final = (0, 3, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a provider says what it is: to all (`export`), and as a front door of ours."""
+
+    export: str
+    front_door: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The identity provider of the device grant. `token` is the field that the door takes."""
+
+    issuer: str
+    client_id: str
+    scopes: tuple[str, ...]
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrontDoor:
+    """Our door's well-known document. Absent parts are "" and None."""
+
+    redeem_url: str
+    bind_url: str
+    catalogue_url: str
+    audience: str
+    konnector_image: str
+    device: Device | None
+    machine_issuer: str
+    machine_scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider: where people sign in, and its front door, None for an original backend."""
+
+    url: str  # as a person named it
+    authorize_url: str
+    door: FrontDoor | None
+
+
+def places(url: str) -> Places:
+    """Return where to ask. `url` is the base or `.../export`. Raises ConfigError."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+        usable = usable and parts.port != 0 and parts.username is None
+    except ValueError:
+        usable = False
+    if not usable or not url.isascii() or not url.isprintable() or " " in url:
+        hint = "Give the URL of the provider, such as https://bind.example.org"
+        raise ConfigError("this is no URL of a provider", hint=hint)
+    if parts.fragment:
+        raise ConfigError("the URL of a provider has no fragment")
+    path = parts.path.rstrip("/").removesuffix(_EXPORT)
+    export = urlunsplit((parts.scheme, parts.netloc, path + _EXPORT, parts.query, ""))
+    return Places(export, urlunsplit((parts.scheme, parts.netloc, path + _WELL_KNOWN, "", "")))
+
+
+def authorize_url_of(body: bytes) -> str:
+    """Return where people sign in, by the answer to GET `/export`. Raises BadAnswer."""
+    document = parsed(body, "/export")
+    if get_text(document, "apiVersion") != "v1alpha1":
+        raise BadAnswer("/export: apiVersion is not v1alpha1: this is no provider of Klutch")
+    if get_text(document, "kind") != "BindingProvider":
+        raise BadAnswer("/export: kind is not BindingProvider: this is no provider of Klutch")
+    if problem := version_problem(get_text(document, "version")):
+        raise BadAnswer(f"/export: {problem}")
+    for method in get_maps(document, "authenticationMethods"):
+        if get_text(method, "method") == _METHOD:
+            url = get_text(method, "oauth2CodeGrant", "authenticatedURL")
+            if urlsplit(url).scheme in ("http", "https"):
+                return url
+    raise BadAnswer(f"/export: it offers no authentication method {_METHOD} with a URL")
+
+
+def version_problem(version: str) -> str:
+    """Return why a provider of this version is not bound to, or "" (D.3)."""
+    if version in _UNVERSIONED:
+        return ""
+    if not version:
+        return "it says no version"
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return "its version is no semantic version"
+    numbers = tuple(int(match[place]) for place in (1, 2, 3))
+    if numbers < _OLDEST or (numbers == _OLDEST and match["pre"]):
+        return f"its version {version} is too old; 0.3.0 is the oldest that works"
+    return ""
+
+
+def front_door_of(body: bytes) -> FrontDoor:
+    """Return our door, by its well-known document. Raises BadAnswer."""
+    document = parsed(body, _WELL_KNOWN)
+    if get_text(document, "kind") != "FrontDoor":
+        raise BadAnswer(f"{_WELL_KNOWN}: kind is not FrontDoor")
+    device, machines = get_map(document, "device"), get_map(document, "machines")
+    return FrontDoor(
+        redeem_url=get_text(document, "redeemURL"),
+        bind_url=get_text(document, "bindURL"),
+        catalogue_url=get_text(document, "catalogueURL"),
+        audience=get_text(document, "audience"),
+        konnector_image=get_text(document, "konnectorImage"),
+        device=_device(device),
+        machine_issuer=get_text(machines, "issuer"),
+        machine_scopes=tuple(get_texts(machines, "scopes")),
+    )
+
+
+def require_own(door: FrontDoor, url: str) -> None:
+    """Refuse a front door that asks for what is another's.
+
+    Tokens are made for its audience, and sent to its URLs: one that names the audience of another
+    would be given tokens that are good there. Raises ConfigError.
+    """
+    own = _origin(url)
+    for named in (door.audience, door.redeem_url, door.bind_url, door.catalogue_url):
+        if named and _origin(named) != own:
+            hint = "Give the URL by which the provider calls itself"
+            raise ConfigError("the front door there calls itself by another address", hint=hint)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        return parts.scheme, parts.hostname or "", port
+    except ValueError:
+        return "", "", None
+
+
+def _device(device: Mapping[str, JSON]) -> Device | None:
+    issuer, client = get_text(device, "issuer"), get_text(device, "clientID")
+    if not issuer or not client:
+        return None
+    scopes = tuple(get_texts(device, "scopes")) or ("openid",)
+    return Device(issuer, client, scopes, get_text(device, "token") or "id_token")
+
+
+def with_query(url: str, fields: Mapping[str, str]) -> str:
+    """Return the URL with further fields in its query; what it has stays."""
+    parts = urlsplit(url)
+    query = "&".join(filter(None, (parts.query, urlencode(sorted(fields.items())))))
+    return urlunsplit(parts._replace(query=query))
+
+
+def parsed(body: bytes, place: str) -> Mapping[str, JSON]:
+    """Return the JSON object in an answer. Raises BadAnswer."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise BadAnswer(f"{place}: the answer is no JSON object: this is no provider of Klutch")
+    return document

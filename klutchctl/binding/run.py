@@ -1,0 +1,266 @@
+"""One bind, from the URL of a provider to a Ready binding, in the order of front-door.md 5.
+
+Before somebody has agreed, nothing is written but Namespace klutch-bind, whose uid is the identity
+of the app cluster; in a dry run not even that.
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from klutchctl.binding import consent, door, konnector, remote
+from klutchctl.binding.app_cluster import AppCluster, Seen
+from klutchctl.binding.consent import Answers
+from klutchctl.binding.decisions import CreateSecret, require_provider
+from klutchctl.binding.identities import Identity, Sources
+from klutchctl.binding.konnector import Decision, Rights
+from klutchctl.binding.progress import Progress
+from klutchctl.binding.provider import Provider
+from klutchctl.binding.response import Grant, Wanted, merged
+from klutchctl.binding.sign_in import SignedIn, SignIn, front_door, require_asked
+from klutchctl.binding.tokens import TokenSource
+from reconciler.core.manifest import Manifest
+from reconciler.core.names import resource_name
+from reconciler.core.refs import GroupResource
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.networks import ANYWHERE, Networks
+from reconciler.oidc.grants import Client
+from reconciler.outbound.http import Http
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """A person signs in here. `port` 0: any; `show` opens a browser, None: the person does."""
+
+    port: int = 0
+    show: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """A person signs in on another machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine with credentials of its own at the provider's identity provider."""
+
+    client: Client
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """A machine that another issuer vouches for; with `exchange`, by a token made of that."""
+
+    identity: Identity
+    exchange: Client | None = None
+    scopes: tuple[str, ...] = ()
+
+
+Way: TypeAlias = Browser | DeviceCode | Machine | Vouched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person wants. `resources` empty: what is chosen on the way. Times are in seconds.
+
+    `ready`: how long a binding may take to be Ready; None: it is not waited for.
+    """
+
+    url: str
+    way: Way
+    resources: tuple[GroupResource, ...] = ()
+    skip_konnector: bool = False
+    konnector_image: str = ""
+    rights: Rights = Rights.MINIMAL
+    dry_run: bool = False
+    wait: float = 120.0
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """A resource with the states of its claims; None: it is bound already."""
+
+    wanted: Wanted
+    claims: Sequence[Manifest] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A run, and what it works with. `connect` opens the provider's cluster."""
+
+    asked: Asked
+    http: Http
+    cluster: Cluster
+    progress: Progress
+    answers: Answers
+    facts: Mapping[str, str] = field(default_factory=dict)
+    networks: Networks = ANYWHERE
+
+    @property
+    def app(self) -> AppCluster:
+        """The app cluster."""
+        return AppCluster(self.cluster, self.progress)
+
+    async def dry_run(self) -> SignedIn:
+        """Return what a provider would grant. Raises as `bind` does."""
+        provider = await self._provider()
+        if provider.door is None:
+            self.progress.say("note", text=_MAKES_ALL_THE_SAME)
+        return await self._signed_in(provider, write=provider.door is None)
+
+    async def bind(self) -> list[GroupResource]:
+        """Bind, and return what is bound.
+
+        Raises ConfigError, BindEnded and its kinds, and ClusterErrors.
+        """
+        provider = await self._provider()
+        seen = await self.app.seen()
+        image = provider.door.konnector_image if provider.door is not None else ""
+        decision = konnector.decide(
+            seen.deployment,
+            chosen=self.asked.konnector_image,
+            offered=image,
+            skip=self.asked.skip_konnector,
+        )
+        signed_in = await self._signed_in(provider, write=True)
+        agreed = self.agreed(signed_in, seen)
+        return await Finish(self, seen, decision).all(signed_in.grant, agreed)
+
+    def agreed(self, signed_in: SignedIn, seen: Seen) -> list[Agreed]:
+        """Return the claims with their states, by page, flags or answers. Raises NoConsent."""
+        listed = signed_in.grant.wanted
+        consent.require_known(self.answers.accept, listed)
+        return [self._agreed(one, signed_in.consent, seen) for one in listed]
+
+    def _agreed(self, wanted: Wanted, answered: Sequence[Manifest] | None, seen: Seen) -> Agreed:
+        if seen.binding(wanted.resource) is not None:
+            return Agreed(wanted, None)
+        if answered is not None:
+            return Agreed(wanted, consent.of_page(wanted, answered))
+        return Agreed(wanted, self.answers.of(wanted))
+
+    async def _provider(self) -> Provider:
+        provider = await door.discovered(self.http, self.asked.url)
+        if not isinstance(self.asked.way, Browser):
+            front_door(provider)
+        return provider
+
+    async def _signed_in(self, provider: Provider, *, write: bool) -> SignedIn:
+        sign_in = SignIn(
+            http=self.http,
+            provider=provider,
+            progress=self.progress,
+            cluster_id=await self.app.identity(write=write),
+            dry_run=self.asked.dry_run and provider.door is not None,
+            networks=self.networks,
+        )
+        match self.asked.way:
+            case Browser(port, show):
+                each = [
+                    await sign_in.by_browser(one, port=port, show=show)
+                    for one in self.asked.resources or (None,)
+                ]
+            case way:
+                token = await self._token(provider, way)
+                each = [await sign_in.by_token(token, self.asked.resources)]
+        signed_in = _together(each)
+        require_asked(signed_in.grant, self.asked.resources)
+        return signed_in
+
+    async def _token(self, provider: Provider, way: DeviceCode | Machine | Vouched) -> Secret:
+        source, own = TokenSource(self.http, self.progress), front_door(provider)
+        match way:
+            case DeviceCode():
+                return await source.by_device(own.device)
+            case Machine(client, scopes):
+                return await source.by_client(own, client, scopes=scopes)
+            case Vouched(identity, exchange, scopes):
+                sources = Sources(os.environ, self.http, lambda: self.cluster)
+                token = await sources.token(identity, own.audience)
+                if exchange is None:
+                    return token
+                return await source.by_exchange(own, exchange, token, scopes=scopes)
+
+
+_MAKES_ALL_THE_SAME = (
+    "The provider is an original backend: in a dry run, too, it needs Namespace klutch-bind and"
+    " makes its own side"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The part of a bind after the consent: everything that is written."""
+
+    bind: Bind
+    seen: Seen
+    decision: Decision
+
+    async def all(self, grant: Grant, agreed: Sequence[Agreed]) -> list[GroupResource]:
+        """Carry out what was agreed to. Raises BindEnded, NotInTime and ClusterErrors."""
+        app, asked = self.bind.app, self.bind.asked
+        used = await self._own_bindings(app, grant, agreed)
+        secret = await app.put_secret(grant.kubeconfig, used)
+        assert grant.remote is not None
+        async with KubeCluster(grant.remote) as provider:
+            await remote.request_exports(
+                provider,
+                grant.remote.namespace,
+                grant.requests,
+                self.bind.progress,
+                **{**self.bind.facts, "secret": secret},
+            )
+        served = konnector.with_bound(
+            self.seen.bindings.values(),
+            [(one.wanted, one.claims) for one in agreed if one.claims is not None],
+            secret,
+        )
+        await app.install(self.decision, asked.rights, served)
+        kind = await app.wait_for_api(seconds=asked.wait)
+        for one in agreed:
+            await app.bind(one.wanted, one.claims or (), secret=secret, kind=kind)
+        bound = [one.wanted.resource for one in agreed]
+        if asked.ready:
+            for resource in bound:
+                await app.wait_ready(resource, kind, seconds=asked.wait)
+        return bound
+
+    async def _own_bindings(
+        self, app: AppCluster, grant: Grant, agreed: Sequence[Agreed]
+    ) -> Collection[str]:
+        """Return the Secrets of bindings to come back to, which are all of this provider."""
+        live = [
+            binding
+            for one in agreed
+            if one.claims is None and (binding := self.seen.binding(one.wanted.resource))
+        ]
+        used = {one.secret for one in konnector.served_by(live)}
+        step = await app.secret_step(grant.kubeconfig, used)
+        name = "" if isinstance(step, CreateSecret) else step.name
+        for binding in live:
+            require_provider(binding, secret=name)
+        return used
+
+
+def _together(each: Sequence[SignedIn]) -> SignedIn:
+    answered = [one.consent for one in each]
+    known = [claim for claims in answered if claims is not None for claim in claims]
+    whole = None if None in answered else known
+    return SignedIn(merged([one.grant for one in each]), whole)
+
+
+def resource_of(text: str) -> GroupResource:
+    """Return what PLURAL.GROUP names."""
+    plural, _, group = text.partition(".")
+    return GroupResource(group, plural)
+
+
+def labels_of(resources: Sequence[GroupResource]) -> str:
+    """Return resources as people read them."""
+    return ", ".join(resource_name(one.plural, one.group) for one in resources)

@@ -1,0 +1,147 @@
+"""Signs in at a provider: by a browser, or with a token; brings back what the provider grants."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klutchctl.binding import door as api
+from klutchctl.binding import response
+from klutchctl.binding.callback import listening
+from klutchctl.binding.errors import Denied, NoConsent
+from klutchctl.binding.expected import Code, Expected, Refusal, Response
+from klutchctl.binding.progress import Progress
+from klutchctl.binding.provider import FrontDoor, Provider, with_query
+from klutchctl.binding.response import Grant
+from klutchctl.binding.session import session_id
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import GroupResource
+from reconciler.core.secret import Secret
+from reconciler.kube.networks import ANYWHERE, Networks
+from reconciler.oidc import pkce
+from reconciler.outbound.http import Http
+
+_SECONDS: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """What a provider grants. `consent` are claims with their states where a page asked for it."""
+
+    grant: Grant
+    consent: Sequence[Manifest] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """One app cluster at one provider."""
+
+    http: Http
+    provider: Provider
+    progress: Progress
+    cluster_id: str
+    dry_run: bool = False
+    networks: Networks = ANYWHERE
+
+    async def by_browser(
+        self,
+        resource: GroupResource | None,
+        *,
+        port: int,
+        show: Callable[[str], object] | None,
+    ) -> SignedIn:
+        """Have a person sign in, and choose `resource`, or any. `show` opens a browser.
+
+        Raises ConfigError, NoConsent, Denied, BadAnswer and BindEnded.
+        """
+        door = self.provider.door
+        session = session_id(secrets.token_bytes(16))
+        verifier = pkce.verifier(secrets.token_bytes(32))
+        expected = Expected(session, None if door is None else door.audience)
+        async with listening(expected.accept, port=port) as callback:
+            url = self._authorize_url(session, callback.port, verifier, resource)
+            self.progress.say("visit", url=url)
+            if show is not None:
+                await asyncio.to_thread(show, url)
+            try:
+                answer = await callback.answer(seconds=_SECONDS)
+            except TimeoutError:
+                raise NoConsent(f"nobody signed in within {_SECONDS / 60:.0f} minutes") from None
+        match answer:
+            case Refusal(error):
+                raise Denied(f"the sign-in was refused: {error}")
+            case Response(document):
+                signed_in = SignedIn(response.grant_of(document, networks=self.networks))
+            case Code(code):
+                assert door is not None
+                granted, consent = await api.redeem(self.http, door, code, verifier)
+                signed_in = SignedIn(self._grant(granted), consent)
+        self.progress.say("signed-in", url=self.provider.url)
+        return signed_in
+
+    def _authorize_url(
+        self, session: str, port: int, verifier: Secret, resource: GroupResource | None
+    ) -> str:
+        fields = {"s": session, "c": self.cluster_id, "p": str(port)}
+        if self.provider.door is not None:
+            fields |= {
+                "code_challenge": pkce.challenge(verifier),
+                "code_challenge_method": "S256",
+            }
+            if resource is not None:
+                fields |= resource.wire
+            if self.dry_run:
+                fields["dry_run"] = "1"
+        return with_query(self.provider.authorize_url, fields)
+
+    async def by_token(self, token: Secret, resources: Sequence[GroupResource]) -> SignedIn:
+        """Bind with a token; without resources, the one that it may bind.
+
+        Raises ConfigError, Denied, BadAnswer and BindEnded.
+        """
+        door = front_door(self.provider)
+        wanted = resources or [_the_one(await api.offered(self.http, door, token))]
+        granted = await api.bind(
+            self.http,
+            door,
+            token,
+            cluster_id=self.cluster_id,
+            resources=wanted,
+            dry_run=self.dry_run,
+        )
+        self.progress.say("signed-in", url=self.provider.url)
+        return SignedIn(self._grant(granted))
+
+    def _grant(self, document: Manifest) -> Grant:
+        return response.grant_of(document, dry_run=self.dry_run, networks=self.networks)
+
+
+def front_door(provider: Provider) -> FrontDoor:
+    """Return the front door that takes tokens. Raises ConfigError: an original backend has none."""
+    if provider.door is None:
+        raise ConfigError(
+            "the provider offers sign-in with a browser only", hint="It is an original backend"
+        )
+    return provider.door
+
+
+def _the_one(offered: Sequence[GroupResource]) -> GroupResource:
+    if len(offered) == 1:
+        return offered[0]
+    names = ", ".join(sorted(one.name for one in offered)) or "nothing"
+    raise ConfigError(
+        "which resource is to be bound?", where="--resource", hint=f"Offered: {names}"
+    )
+
+
+def require_asked(grant: Grant, asked: Sequence[GroupResource]) -> None:
+    """Refuse what was not asked for. Raises NoConsent."""
+    granted = {one.resource for one in grant.wanted}
+    if asked and granted != set(asked):
+        names = ", ".join(sorted(one.name for one in granted))
+        raise NoConsent(
+            f"the provider answered for {names}, which is not what --resource says;"
+            " nothing was bound"
+        )

@@ -1,0 +1,156 @@
+"""Gets a token for a provider's front door from its identity provider.
+
+By the device grant for people (RFC 8628), by client credentials (RFC 6749 4.4) and by exchange of
+another token (RFC 8693) for machines. Tokens are kept in memory only.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
+from klutchctl.binding.progress import Progress
+from klutchctl.binding.provider import Device, FrontDoor
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.oidc import grants, pkce
+from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault
+from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
+from reconciler.oidc.provider import Provider
+from reconciler.outbound.http import Answer, Http, OutboundError
+from reconciler.outbound.issuer import Issuer
+
+T = TypeVar("T")
+
+_JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
+# What somebody decided, or who is not known (RFC 6749 5.2); other errors are what was asked for.
+_NO: Final = frozenset({"access_denied", "invalid_client", "invalid_grant", "unauthorized_client"})
+_LONGEST_PAUSE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Asks one identity provider."""
+
+    http: Http
+    progress: Progress
+
+    async def by_device(self, device: Device | None) -> Secret:
+        """Have a person sign in elsewhere. Raises ConfigError, NoConsent, Denied, BindEnded."""
+        if device is None:
+            raise ConfigError("the provider offers no device code", where="--device-code")
+        issuer = await self._provider(device.issuer)
+        client, verifier = Client(device.client_id), pkce.verifier(secrets.token_bytes(32))
+        challenge = pkce.challenge(verifier)
+        form = _checked(
+            partial(grants.device_form, issuer, client, scopes=device.scopes, challenge=challenge)
+        )
+        answer = await self._sent(form)
+        code = _checked(partial(grants.device_code_of, answer.status, answer.body))
+        self.progress.say("device", url=code.verification_uri, code=code.user_code)
+        if code.verification_uri_complete:
+            self.progress.say("device-complete", url=code.verification_uri_complete)
+        tokens = await self._polled(issuer, client, code, verifier)
+        token = tokens.id_token if device.token == "id_token" else tokens.access_token
+        if token is None:
+            raise BadAnswer("the identity provider sent no id_token")
+        return token
+
+    async def _polled(
+        self, issuer: Provider, client: Client, code: DeviceCode, verifier: Secret
+    ) -> Tokens:
+        """Ask for the token until somebody has signed in (RFC 8628 3.4, 3.5)."""
+        loop = asyncio.get_running_loop()
+        interval, end = code.interval, loop.time() + code.expires_in
+        while loop.time() < end:
+            await asyncio.sleep(min(interval, max(0.0, end - loop.time())))
+            form = grants.device_token_form(
+                issuer,
+                client,
+                device_code=code.device_code,
+                verifier=verifier,
+                now=time.time(),
+                jti=secrets.token_bytes(16),
+            )
+            try:
+                answer = await self.http.send(form)
+                return grants.tokens_of(answer.status, answer.body)
+            except OutboundError:
+                interval = min(2 * interval, _LONGEST_PAUSE)
+            except GrantRefused as refusal:
+                interval = _checked(partial(grants.after_device_refusal, refusal, interval))
+            except ProviderFault as fault:
+                raise BindEnded(str(fault)) from None
+        raise NoConsent("nobody signed in in time")
+
+    async def by_client(self, door: FrontDoor, client: Client, *, scopes: Sequence[str]) -> Secret:
+        """Return a machine's own token. Raises ConfigError, Denied, BindEnded."""
+        issuer = await self._provider(_machine_issuer(door))
+        form = partial(
+            grants.client_credentials_form,
+            issuer,
+            client,
+            scopes=scopes or door.machine_scopes,
+            now=time.time(),
+            jti=secrets.token_bytes(16),
+        )
+        return await self._token(_checked(form))
+
+    async def by_exchange(
+        self, door: FrontDoor, client: Client, subject: Secret, *, scopes: Sequence[str]
+    ) -> Secret:
+        """Return a token for another's. Raises ConfigError, Denied, BindEnded."""
+        issuer = await self._provider(_machine_issuer(door))
+        form = partial(
+            grants.exchange_form,
+            issuer,
+            client,
+            subject_token=subject,
+            subject_token_type=_JWT,
+            audience=door.audience,
+            scopes=scopes or door.machine_scopes,
+            now=time.time(),
+            jti=secrets.token_bytes(16),
+        )
+        return await self._token(_checked(form))
+
+    async def _token(self, form: Form) -> Secret:
+        answer = await self._sent(form)
+        return _checked(partial(grants.tokens_of, answer.status, answer.body)).access_token
+
+    async def _provider(self, issuer: str) -> Provider:
+        try:
+            return await Issuer(self.http, issuer, now=time.time).provider()
+        except (OutboundError, ProviderFault) as error:
+            raise BindEnded(f"the identity provider cannot be used: {error}") from None
+
+    async def _sent(self, form: Form) -> Answer:
+        try:
+            return await self.http.send(form)
+        except OutboundError as error:
+            raise BindEnded(str(error)) from None
+
+
+def _machine_issuer(door: FrontDoor) -> str:
+    if not door.machine_issuer:
+        raise ConfigError("the provider names no identity provider for machines")
+    return door.machine_issuer
+
+
+def _checked(read: Callable[[], T]) -> T:
+    """Return what is read, with failures as those of a bind."""
+    try:
+        return read()
+    except GrantRefused as refusal:
+        if refusal.error == "expired_token":
+            raise NoConsent("nobody signed in in time") from None
+        ended = Denied if refusal.error in _NO else ConfigError
+        raise ended(f"the identity provider refused: {refusal}") from None
+    except CredentialFault as fault:
+        raise ConfigError(str(fault)) from None
+    except ProviderFault as fault:
+        raise BindEnded(str(fault)) from None

@@ -1,0 +1,109 @@
+"""How claims are answered: by a person, a pipe, flags or a page (D.6, F20, F23)."""
+
+import io
+
+import pytest
+
+from klutchctl.binding import consent
+from klutchctl.binding.consent import Answers, Claims
+from klutchctl.binding.errors import NoConsent
+from klutchctl.binding.response import Wanted
+from reconciler.core.errors import ConfigError
+from reconciler.core.refs import GroupResource
+from tests.support.binding_objects import CONFIG_MAP, SECRETS
+
+WANTED = Wanted(GroupResource("shop.example", "databases"), [SECRETS, CONFIG_MAP])
+OPTIONAL = Wanted(WANTED.resource, [CONFIG_MAP])
+
+
+def answered(text="", *, claims=Claims.ASK, accept=(), wanted=WANTED):
+    """Return the states, and what was asked."""
+    asked: list[str] = []
+    answers = Answers(claims, frozenset(accept), asked.append, io.StringIO(text).readline)
+    return [claim["state"] for claim in answers.of(wanted)], asked
+
+
+@pytest.mark.parametrize(
+    ("text", "states", "questions"),
+    [
+        ("yes\nyes\n", ["Accepted", "Accepted"], 2),
+        ("y\nn", ["Accepted", "Rejected"], 2),  # both from one pipe, the last without its end
+        (" YES \nNo\n", ["Accepted", "Rejected"], 2),
+        ("what\n\nyes\nmaybe\nno\n", ["Accepted", "Rejected"], 5),
+    ],
+)
+def test_answers_come_from_one_reader_until_each_is_yes_or_no(text, states, questions):
+    found, asked = answered(text)
+    assert found == states
+    assert len(asked) == questions
+
+
+def test_the_question_is_that_of_the_original():
+    # 03-default-mode-oidc/13-bind.cli.txt
+    _, asked = answered("yes\nno\n")
+    assert asked[1] == (
+        'The provider wants to read configmaps objects (apiVersion: "v1") which are referenced'
+        ' with:\n\t- name: "backup-settings"\non your cluster.\nCreated objects will be recreated'
+        " upon deletion. Accepting this Permission is optional.\n"
+        "Do you accept this Permission? [No,Yes]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("claims", "accept", "states"),
+    [
+        (Claims.ALL, (), ["Accepted", "Accepted"]),
+        (Claims.REQUIRED, (), ["Accepted", "Rejected"]),
+        (Claims.REQUIRED, ("configmaps",), ["Accepted", "Accepted"]),
+        (Claims.NONE, ("secrets",), ["Accepted", "Rejected"]),
+        (Claims.ASK, ("secrets", "configmaps"), ["Accepted", "Accepted"]),
+    ],
+)
+def test_flags_answer_without_a_question(claims, accept, states):
+    assert answered(claims=claims, accept=accept) == (states, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"), [("no\nyes\n", Claims.ASK), ("", Claims.NONE), ("yes\n", Claims.ASK)]
+)
+def test_a_required_claim_that_is_rejected_and_no_answer_end_the_bind(text, claims):
+    with pytest.raises(NoConsent):
+        answered(text, claims=claims)
+
+
+def test_an_optional_claim_may_be_rejected():
+    assert answered(claims=Claims.NONE, wanted=OPTIONAL)[0] == ["Rejected"]
+
+
+def test_a_pipe_of_nonsense_ends():
+    with pytest.raises(NoConsent, match="yes or no"):
+        answered("what\n" * 1000)
+
+
+def test_only_kinds_that_are_claimed_can_be_accepted():
+    consent.require_known({"secrets", "configmaps"}, [WANTED])
+    with pytest.raises(ConfigError, match=r"pods.*configmaps, secrets"):
+        consent.require_known({"pods"}, [WANTED])
+
+
+def test_what_a_page_was_answered_is_not_asked_again():
+    # The door leaves out, or says, what an API server fills in.
+    page = [
+        {**SECRETS, "group": "", "state": "Accepted"},
+        {**CONFIG_MAP, "state": "Rejected"},
+    ]
+    states = [claim["state"] for claim in consent.of_page(WANTED, page)]
+    assert states == ["Accepted", "Rejected"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        [],
+        [{**SECRETS, "state": "Rejected"}],
+        [{**SECRETS, "selector": {"names": ["one"]}, "state": "Accepted"}],  # another claim
+    ],
+)
+def test_a_required_claim_that_the_page_did_not_agree_to_ends_the_bind(page):
+    with pytest.raises(NoConsent, match="secrets"):
+        consent.of_page(WANTED, page)
