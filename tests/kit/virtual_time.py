@@ -41,7 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._end_thread)
         return future
 
-    async def shutdown_default_executor(self, *args, **options) -> None:  # type: ignore[override]
+    async def shutdown_default_executor(self, *args, **options) -> None:
         self._threads += 1  # one joins all others, and from Python 3.12 on not for long
         try:
             await super().shutdown_default_executor(*args, **options)
