@@ -1,10 +1,21 @@
-"""What the door offers: each template whose CRD is there."""
+"""What the door offers: each template whose CRD is there. Pure; protocol-bind.md B.3.
 
-from collections.abc import Sequence
+Of two templates for one CRD, the first by namespace and name counts, as it does for requests.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from reconciler.core.manifest import Manifest
+from bind.door.refusals import Refused
+from reconciler import api
+from reconciler.blueprints.export import Scope, rank
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
+
+_CLUSTER: Final = "Cluster"
+_SECURE: Final = "https://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +37,100 @@ class Offer:
     docs_url: str = ""
     claims: Sequence[Manifest] = ()
     versions: Sequence[str] = ()
+
+
+def offers(
+    templates: Iterable[Manifest], crds: Iterable[Manifest], *, consumer_scope: Scope
+) -> list[Offer]:
+    """Return what app clusters can bind, by the names of the CRDs.
+
+    What the consumer scope does not allow is not offered: its requests would wait for ever.
+    """
+    every = _every(templates, crds)
+    return [offer for offer in every if _fits(offer, consumer_scope)]
+
+
+def offered(
+    templates: Iterable[Manifest],
+    crds: Iterable[Manifest],
+    resource: GroupResource,
+    *,
+    consumer_scope: Scope,
+) -> Offer:
+    """Return the offer of one resource. Raises Refused where there is none, or of another scope."""
+    offer = offer_of(_every(templates, crds), resource.group, resource.plural)
+    if offer is None:
+        raise Refused("not_found", f"{resource.name} is not offered here", reason="template")
+    if not _fits(offer, consumer_scope):
+        sentence = f"{resource.name} is cluster-scoped, and this provider binds namespaced ones"
+        raise Refused("conflict", sentence, reason="scope")
+    return offer
+
+
+def offer_of(offers: Iterable[Offer], group: str, resource: str) -> Offer | None:
+    """Return the offer of one resource, or None."""
+    wanted = GroupResource(group, resource)
+    return next((offer for offer in offers if offer.resource == wanted), None)
+
+
+def document(offers: Iterable[Offer], may_bind: Callable[[Offer], bool]) -> list[Manifest]:
+    """Return the body of `/api/v1/catalogue`."""
+    return [_entry(offer, may_bind=may_bind(offer)) for offer in offers]
+
+
+def _entry(offer: Offer, *, may_bind: bool) -> dict[str, JSON]:
+    return {
+        "namespace": offer.namespace,
+        "name": offer.name,
+        "group": offer.resource.group,
+        "resource": offer.resource.plural,
+        "scope": offer.scope,
+        "title": offer.title,
+        "description": offer.description,
+        "permissionClaims": list(offer.claims),
+        "mayBind": may_bind,
+    }
+
+
+def _every(templates: Iterable[Manifest], crds: Iterable[Manifest]) -> list[Offer]:
+    known = {manifest.name_of(crd): crd for crd in crds if not manifest.is_deleting(crd)}
+    counting = api.by_resource(templates)
+    return [
+        _offer(template, resource, known[resource.name])
+        for resource, template in sorted(counting.items(), key=lambda one: one[0].name)
+        if resource.name in known
+    ]
+
+
+def _fits(offer: Offer, consumer_scope: Scope) -> bool:
+    return consumer_scope == _CLUSTER or offer.scope != _CLUSTER
+
+
+def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
+    notes = manifest.annotations_of(template)
+    served = sorted(api.served_versions(crd), key=rank, reverse=True)
+    kind = manifest.get_text(crd, "spec", "names", "kind")
+    namespace, name = manifest.identity_of(template)
+    return Offer(
+        namespace,
+        name,
+        resource,
+        kind=kind,
+        singular=manifest.get_text(crd, "spec", "names", "singular") or kind.lower(),
+        scope=manifest.get_text(crd, "spec", "scope"),
+        title=notes.get(keys.TITLE) or kind,
+        description=notes.get(keys.DESCRIPTION) or _description(served),
+        docs_url=_secure(notes.get(keys.DOCS_URL, "")),
+        claims=tuple(api.permission_claims_of(template)),
+        versions=tuple(manifest.get_text(version, "name") for version in served),
+    )
+
+
+def _description(served: Sequence[Manifest]) -> str:
+    path = ("schema", "openAPIV3Schema", "description")
+    return next(filter(None, (manifest.get_text(version, *path) for version in served)), "")
+
+
+def _secure(url: str) -> str:
+    """Return a URL that a page may link to: no other scheme runs there."""
+    return url if url.startswith(_SECURE) else ""

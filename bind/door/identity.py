@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -20,6 +20,7 @@ class Identity:
     `issuer` and `subject` say who it is; `user` and `groups` (with their prefixes) are what rules
     and the API server's authorisation know it by. `first` tells that `issuer` is the provider of
     `--oidc-issuer-url`, whose identities own spaces as the original's do (protocol-bind.md B.4).
+    `claims` are those that the rules of an access file ask for, and their values.
     """
 
     issuer: str
@@ -27,6 +28,7 @@ class Identity:
     user: str
     groups: tuple[str, ...] = ()
     first: bool = True
+    claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class Claims(Protocol):
@@ -58,8 +60,10 @@ class Naming:
     groups_prefix: str = ""
 
 
-def identity_of(claims: Claims, naming: Naming, *, first: bool) -> Identity:
-    """Return the identity that a token proves.
+def identity_of(
+    claims: Claims, naming: Naming, *, first: bool, keep: Collection[str] = ()
+) -> Identity:
+    """Return the identity that a token proves. `keep` are the claims that rules ask for.
 
     Raises Refused where the claim of the user is missing, or the subject could be taken for one of
     another issuer.
@@ -77,6 +81,7 @@ def identity_of(claims: Claims, naming: Naming, *, first: bool) -> Identity:
         f"{naming.user_prefix}{user}",
         tuple(f"{naming.groups_prefix}{group}" for group in groups),
         first,
+        tuple((name, tuple(claim_texts(claims.raw.get(name)))) for name in sorted(keep)),
     )
 
 
@@ -87,17 +92,33 @@ def _looks_foreign(subject: str) -> bool:
 
 def _texts(value: object) -> Sequence[str]:
     """Return the groups of a claim, which some providers state as one text."""
-    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    groups = [one for one in listed if isinstance(one, str) and 0 < len(one) <= _LONGEST]
+    groups = [one for one in claim_texts(value) if 0 < len(one) <= _LONGEST]
     if len(groups) > _MOST_GROUPS:
         sentence = f"the token names more than {_MOST_GROUPS} groups; have the provider filter them"
         raise Refused("forbidden", sentence, reason="groups")
     return groups
 
 
+def claim_texts(value: object) -> list[str]:
+    """Return the values of a claim: one text, or a list of them; a flag as JSON writes it."""
+    listed = value if isinstance(value, list) else [value]
+    flags = {True: "true", False: "false"}
+    named = (flags[one] if isinstance(one, bool) else one for one in listed)
+    return [one for one in named if isinstance(one, str)]
+
+
 def space_identity(identity: Identity, cid: str) -> str:
     """Return the annotation `identity` of the space of an identity's app cluster."""
     return f"{owner_key(identity)}#{cid}"
+
+
+def owner_of(annotation: str) -> str:
+    """Return the owner of the space with this annotation; "" for one that the door did not make.
+
+    No id of an app cluster holds a `#`, and subjects may.
+    """
+    owner, separator, _ = annotation.rpartition("#")
+    return owner if separator else ""
 
 
 def owner_key(identity: Identity) -> str:

@@ -176,5 +176,7 @@ class Code(Session):
 
 
 def _session_fields(held: dict[str, Any]) -> dict[str, Any]:
-    known = {**held["identity"], "groups": tuple(held["identity"]["groups"])}
+    identity = held["identity"]
+    claims = tuple((name, tuple(values)) for name, values in identity.get("claims", ()))
+    known = {**identity, "groups": tuple(identity["groups"]), "claims": claims}
     return {"identity": Identity(**known), "wish": Wish(**held["wish"]), "at": held["at"]}

@@ -68,7 +68,7 @@ def exported(crd: Manifest) -> Manifest | Unexportable:
     if not served:
         return Unexportable(f"CustomResourceDefinition {name} serves no version")
     stored = next((version for version in served if get_bool(version, "storage")), None)
-    storage = get_text(stored or max(served, key=_rank), "name")
+    storage = get_text(stored or max(served, key=rank), "name")
     if get_text(spec, "conversion", "strategy") == "Webhook":
         served = [candidate for candidate in served if get_text(candidate, "name") == storage]
     for version in served:
@@ -140,7 +140,7 @@ def _version(version: Manifest, storage: str) -> Manifest:
     }
 
 
-def _rank(version: Manifest) -> tuple[int, int, int]:
+def rank(version: Manifest) -> tuple[int, int, int]:
     """Rank as Kubernetes does: v2, v1, v1beta2, v1alpha1, and then what is named otherwise."""
     found = _RANKED.fullmatch(get_text(version, "name"))
     if found is None:

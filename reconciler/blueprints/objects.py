@@ -8,7 +8,7 @@ Refuses to decide which claims are accepted, how names are found, and what exist
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import yaml
 
@@ -17,10 +17,6 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest, digest
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, GroupResource, Kind
 from reconciler.core.secret import Secret
-
-if TYPE_CHECKING:
-    # The agents have no use for pydantic, which snapshots are read with: 7 MiB of each.
-    from reconciler.core.live import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +169,26 @@ def kubeconfig_secret(namespace: str, name: str, *, content: str | None, marks: 
     return build(SECRET, name, namespace=namespace, marks=marks, data={names.KUBECONFIG: data})
 
 
-def kubeconfig(address: "Address", token: Secret, *, namespace: str = "") -> str:
+class Reachable(Protocol):
+    """How a cluster is reached; `ca` and `tls_server_name` may be ""."""
+
+    @property
+    def server(self) -> str:
+        """The URL of its API server."""
+        ...
+
+    @property
+    def ca(self) -> str:
+        """What vouches for its certificate, as PEM text."""
+        ...
+
+    @property
+    def tls_server_name(self) -> str:
+        """What its certificate is for, where that is not the host of the URL."""
+        ...
+
+
+def kubeconfig(address: Reachable, token: Secret, *, namespace: str = "") -> str:
     """Return a kubeconfig whose current context leads to an address. It holds the token.
 
     Without a CA, the trust of the reader's machine counts. The konnector takes `namespace`, that of

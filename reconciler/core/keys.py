@@ -80,6 +80,12 @@ CARRIES: Final = f"{OWN_PREFIX}carries"
 ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"
 ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
 ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"
+# On a binding space that the front door made or served: who vouched for its identity.
+ISSUER: Final = f"{OWN_PREFIX}issuer"
+# On a template: how the pages present it, in place of what its CRD says.
+TITLE: Final = f"{OWN_PREFIX}title"
+DESCRIPTION: Final = f"{OWN_PREFIX}description"
+DOCS_URL: Final = f"{OWN_PREFIX}docs-url"
 ORPHANED: Final = f"{OWN_PREFIX}orphaned"  # RFC 3339 time, on a copy whose origin is absent
 # Beside it: the confirm-orphans that stood already then, and so does not mean this copy.
 ORPHANED_UNDER: Final = f"{OWN_PREFIX}orphaned-under"

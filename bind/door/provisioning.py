@@ -1,0 +1,283 @@
+"""What makes the binding space of an identity's app cluster. Pure; protocol-bind.md B.4, F8, F9.
+
+A space is known by its annotation `identity`, whatever its name is. A new one is named after that
+identity, so that two replicas that make it at once meet at one name. What is refused is refused
+before anything is written.
+
+Nothing is written into a Namespace but by a decision that saw it as this identity's own, and each
+decision writes one thing, or two that lead nowhere alone: a Namespace that is deleted and made
+again by somebody else meanwhile gets no more than that, and never the kubeconfig of this identity.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from bind import rbac_changes
+from bind.door.identity import Identity, space_identity, space_name
+from bind.door.refusals import Refused
+from reconciler.api import CA_KEY, CLUSTER_BINDING, SERVICE_ACCOUNT_TOKEN, TOKEN_KEY
+from reconciler.blueprints import objects, rbac
+from reconciler.blueprints.objects import UNMARKED, Marks
+from reconciler.core import keys, manifest, names
+from reconciler.core.decision import Create, Patch, modification
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import NAMESPACE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from reconciler.core.secret import Secret
+
+Step: TypeAlias = Create | Patch
+_LABELS: Final = (keys.APP_CLUSTER_BINDING_NAME, keys.APP_CLUSTER_BINDING_NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceTerms:
+    """What the operator decided: how spaces are called, and how kubeconfigs lead here.
+
+    Without `ca`, the certificate counts that is beside the token. `labels` are those of a new
+    space: what `bounds.RESTRICTED` keeps out of it.
+    """
+
+    prefix: str
+    pretty_name: str
+    server: str
+    ca: str = ""
+    tls_server_name: str = ""
+    most_per_subject: int = 50
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The space that is asked for."""
+
+    identity: Identity
+    cid: str
+    terms: SpaceTerms
+
+    @property
+    def annotation(self) -> str:
+        """What proves whose a space is."""
+        return space_identity(self.identity, self.cid)
+
+    @property
+    def name(self) -> str:
+        """What a new space is called."""
+        return space_name(self.terms.prefix, self.annotation)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is in a Namespace, whole and as the control plane has it; None where it is not there.
+
+    `kubeconfig` is the Secret that the ClusterBinding names, or would name.
+    """
+
+    cluster_binding: Manifest | None = field(default=None, repr=False)
+    account: Manifest | None = field(default=None, repr=False)
+    token: Manifest | None = field(default=None, repr=False)
+    kubeconfig: Manifest | None = field(default=None, repr=False)
+    role_binding: Manifest | None = field(default=None, repr=False)
+
+
+EMPTY: Final = Content()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that concerns one space. `cluster` names the control plane in a Ref.
+
+    `namespaces` are those with the annotation, and the one of the name. `content` is that of the
+    only one among them. `owned` is how many spaces the identity has, for all its app clusters.
+    """
+
+    cluster: str
+    namespaces: Sequence[Manifest] = field(default=(), repr=False)
+    content: Content = EMPTY
+    owned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Others have to do something first; `why` is for the log."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The space is there, and its konnector may do what it has to."""
+
+    space: str
+    kubeconfig: bytes = field(repr=False)
+
+
+Outcome: TypeAlias = tuple[Step, ...] | Wait | Ready | Refused
+
+
+def decide(seen: Seen, wanted: Wanted) -> Outcome:
+    """Return what comes next: steps, in their order, after which to look again, or the end."""
+    if not seen.namespaces:
+        return _made(seen, wanted)
+    refused = _foreign(seen.namespaces, wanted)
+    if refused is not None:
+        return refused
+    namespace = seen.namespaces[0]
+    if keys.ISSUER not in manifest.annotations_of(namespace):
+        # A space of the original, or of a version before: its first bind says who vouches for it.
+        note: JSON = {"annotations": {keys.ISSUER: wanted.identity.issuer}}
+        return (modification(seen.cluster, NAMESPACE, namespace, metadata=note),)
+    return _filled(seen, wanted, manifest.name_of(namespace))
+
+
+def kubeconfig_place(cluster_binding: Manifest | None) -> tuple[str, str]:
+    """Return the Secret and the key in it that a ClusterBinding names, or will."""
+    ref = manifest.get_map(cluster_binding, "spec", "kubeconfigSecretRef")
+    return (
+        manifest.get_text(ref, "name") or names.KUBECONFIG,
+        manifest.get_text(ref, "key") or names.KUBECONFIG,
+    )
+
+
+def _made(seen: Seen, wanted: Wanted) -> Outcome:
+    most = wanted.terms.most_per_subject
+    if seen.owned >= most:
+        sentence = f"You have {seen.owned} app clusters bound here, and {most} are allowed"
+        return Refused("forbidden", sentence, reason="quota")
+    problem = names.label_problem(wanted.name)
+    if problem:
+        return Refused("unavailable", f"The binding space cannot be made: {problem}")
+    notes = {keys.IDENTITY: wanted.annotation, keys.ISSUER: wanted.identity.issuer}
+    made = objects.namespace(wanted.name, marks=Marks(wanted.terms.labels, notes))
+    return (Create(NAMESPACE, made, seen.cluster),)
+
+
+def _foreign(namespaces: Sequence[Manifest], wanted: Wanted) -> Refused | None:
+    """Return why these are not the one space of the identity, or None."""
+    if len(namespaces) > 1:
+        return _conflict("There are two binding spaces of this app cluster, or one and its name")
+    (namespace,) = namespaces
+    notes = manifest.annotations_of(namespace)
+    if notes.get(keys.IDENTITY) != wanted.annotation:
+        return _conflict("The name of this app cluster's binding space is taken")
+    if notes.get(keys.ISSUER, wanted.identity.issuer) != wanted.identity.issuer:
+        return _conflict("This app cluster's binding space belongs to the user of another issuer")
+    if manifest.is_deleting(namespace):
+        sentence = "This app cluster's binding space is being deleted: wait until it is gone"
+        return Refused("conflict", sentence, reason="space")
+    return None
+
+
+def _conflict(sentence: str) -> Refused:
+    return Refused("conflict", f"{sentence}. Ask the provider", reason="space")
+
+
+def _filled(seen: Seen, wanted: Wanted, space: str) -> Outcome:
+    content = seen.content
+    leaving = _leaving(content)
+    if leaving:
+        return Wait(f"{leaving} of {space} is being deleted")
+    if content.cluster_binding is None:
+        return (_cluster_binding(seen, wanted, space),)
+    if not manifest.labels_of(content.cluster_binding).keys().isdisjoint(_LABELS):
+        return _conflict("The binding space belongs to an AppClusterBinding")
+    absent = _accounts(seen, space)
+    if absent:
+        return absent
+    return _credential(seen, wanted, space)
+
+
+def _leaving(content: Content) -> str:
+    parts = (
+        ("ClusterBinding", content.cluster_binding),
+        ("ServiceAccount", content.account),
+        ("its token", content.token),
+        ("its kubeconfig", content.kubeconfig),
+    )
+    going = (name for name, live in parts if live is not None and manifest.is_deleting(live))
+    return next(going, "")
+
+
+def _cluster_binding(seen: Seen, wanted: Wanted, space: str) -> Create:
+    made = objects.cluster_binding(
+        space,
+        kubeconfig_name=names.KUBECONFIG,
+        spec={"providerPrettyName": wanted.terms.pretty_name},
+        marks=UNMARKED,
+    )
+    return Create(CLUSTER_BINDING, made, seen.cluster)
+
+
+def _accounts(seen: Seen, space: str) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    if seen.content.account is None:
+        account = objects.service_account(space, names.BINDER, marks=UNMARKED)
+        steps.append(Create(SERVICE_ACCOUNT, account, seen.cluster))
+    if seen.content.token is None:
+        token = objects.token_secret(space, names.BINDER, marks=UNMARKED)
+        steps.append(Create(SECRET, token, seen.cluster))
+    return tuple(steps)
+
+
+def _credential(seen: Seen, wanted: Wanted, space: str) -> Outcome:
+    secret, terms = seen.content.token, wanted.terms
+    if manifest.get_text(secret, "type") != SERVICE_ACCOUNT_TOKEN:
+        return _conflict(f"Secret {names.BINDER} of the binding space is no token of its account")
+    token, beside = _text(secret, TOKEN_KEY), _text(secret, CA_KEY)
+    if not token or not (terms.ca or beside):
+        return Wait(f"the token of {space} is not issued yet")
+    address = _Address(terms.server, terms.ca or beside, terms.tls_server_name)
+    content = objects.kubeconfig(address, Secret(token), namespace=space).encode()
+    steps = _kubeconfig(seen, space, content)
+    if steps:
+        return steps
+    if not _is_granted(seen, space):
+        return Wait(f"the konnector of {space} has no rights yet")
+    return Ready(space, content)
+
+
+def _kubeconfig(seen: Seen, space: str, content: bytes) -> tuple[Step, ...] | Refused:
+    name, key = kubeconfig_place(seen.content.cluster_binding)
+    if name == names.BINDER:
+        return _conflict("The ClusterBinding names the Secret of the token")
+    live, encoded = seen.content.kubeconfig, base64.b64encode(content).decode()
+    data: dict[str, JSON] = {key: encoded}
+    if live is None:
+        made = objects.build(SECRET, name, namespace=space, data=data)
+        return (Create(SECRET, made, seen.cluster),)
+    held = manifest.get_map(live, "data")
+    if held == data:
+        return ()
+    if manifest.get_bool(live, "immutable"):
+        return _conflict(f"Secret {name} of the binding space cannot be changed")
+    gone: dict[str, JSON] = dict.fromkeys(held)
+    return (modification(seen.cluster, SECRET, live, data=gone | data),)
+
+
+def _is_granted(seen: Seen, space: str) -> bool:
+    """Tell whether the konnector has its rights, without which a CLI's first call is refused."""
+    live = seen.content.role_binding
+    if live is None or manifest.is_deleting(live):
+        return False
+    wanted = rbac.binding_in_space(space)
+    return not rbac_changes.role_binding(seen.cluster, ROLE_BINDING, live, wanted)
+
+
+def _text(secret: Manifest | None, key: str) -> str:
+    try:
+        return base64.b64decode(manifest.get_text(secret, "data", key), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    server: str
+    ca: str
+    tls_server_name: str
+
+
+def owned(namespaces: Sequence[Manifest]) -> int:
+    """Return how many of an identity's spaces count: those that go make room already."""
+    return sum(not manifest.is_deleting(one) for one in namespaces)

@@ -1,0 +1,99 @@
+"""Identities that tokens prove, and their spaces."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from bind.door.identity import (
+    Identity,
+    Naming,
+    identity_of,
+    owner_key,
+    owner_of,
+    space_identity,
+    space_name,
+)
+from bind.door.refusals import Refused
+
+ISSUER: Final = "https://idp.example.org"
+OIDC: Final = Naming("email", "oidc:", "teams", "oidc:")
+
+
+@dataclass(frozen=True)
+class Said:
+    raw: dict[str, Any] = field(default_factory=dict)
+    subject: str = "alice"
+    issuer: str = ISSUER
+
+
+def test_an_identity_has_the_claims_that_it_is_known_by() -> None:
+    raw = {"email": "a@example.org", "teams": ["a", "b"], "sub": "alice", "plan": True, "org": "x"}
+    found = identity_of(Said(raw), OIDC, first=True, keep={"plan", "org", "none"})
+    assert found == Identity(
+        ISSUER,
+        "alice",
+        "oidc:a@example.org",
+        ("oidc:a", "oidc:b"),
+        claims=(("none", ()), ("org", ("x",)), ("plan", ("true",))),
+    )
+
+
+@pytest.mark.parametrize("teams", [None, {}, 7, [7, None, {}], [""]])
+def test_groups_that_are_none_are_left_out(teams: object) -> None:
+    found = identity_of(Said({"email": "a", "teams": teams}), OIDC, first=True)
+    assert found.groups == ()
+
+
+@pytest.mark.parametrize("email", [None, "", 7, ["a"], "x" * 256])
+def test_without_a_user_there_is_no_identity(email: object) -> None:
+    with pytest.raises(Refused) as refused:
+        identity_of(Said({"email": email}), OIDC, first=True)
+    assert refused.value.code == "invalid_token"
+
+
+def test_too_many_groups_are_refused_and_not_cut() -> None:
+    with pytest.raises(Refused) as refused:
+        identity_of(Said({"email": "a", "teams": [f"g{n}" for n in range(201)]}), OIDC, first=True)
+    assert refused.value.code == "forbidden"
+
+
+def test_no_subject_of_the_first_provider_looks_like_one_of_another() -> None:
+    said = Said({"email": "a"}, subject="https://ci.example.org|alice")
+    with pytest.raises(Refused):
+        identity_of(said, OIDC, first=True)
+    assert identity_of(said, OIDC, first=False).subject == said.subject
+
+
+IDENTITIES: Final = [
+    Identity(ISSUER, "alice", ""),
+    Identity(ISSUER, "alice#1", ""),
+    Identity(ISSUER, "alice|bob", ""),
+    Identity(ISSUER, "alice", "", first=False),
+    Identity("https://ci.example.org", "alice", "", first=False),
+    Identity("https://ci.example.org", "alice#1", "", first=False),
+    Identity("https://ci.example.org", "|alice", "", first=False),
+    Identity("https://ci.example.org", "repo:a/b", "", first=False),
+]
+
+
+def test_no_two_identities_and_app_clusters_share_a_space() -> None:
+    annotations = [space_identity(one, cid) for one in IDENTITIES for cid in ("1", "2", "1-1")]
+    assert len(set(annotations)) == len(annotations)
+    named = {space_name("cluster-", one) for one in annotations}
+    assert len(named) == len(annotations)
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_the_owner_of_a_space_is_read_from_it(identity: Identity) -> None:
+    assert owner_of(space_identity(identity, "4ceiSr")) == owner_key(identity)
+
+
+def test_the_original_would_find_the_same_space() -> None:
+    assert space_identity(Identity(ISSUER, "CgVhbGljZRIEbW9jaw", ""), "4ceiSr") == (
+        "CgVhbGljZRIEbW9jaw#4ceiSr"
+    )
+
+
+def test_spaces_of_klutchctl_have_no_owner_here() -> None:
+    assert owner_of("klutchctl:fleet/edge") == ""
