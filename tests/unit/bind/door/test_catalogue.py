@@ -14,7 +14,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, GroupResource
 
-CLAIM: Final = {"group": "", "resource": "secrets", "version": "v1", "required": True}
+CLAIM: Final[Manifest] = {"group": "", "resource": "secrets", "version": "v1", "required": True}
 GROUP: Final = "shop.example"
 
 
@@ -32,7 +32,7 @@ def template(plural: str, name: str = "one", namespace: str = "shop", **notes: s
 
 
 def crd(plural: str, scope: str = "Namespaced", description: str = "") -> Manifest:
-    versions = [
+    versions: list[Manifest] = [
         {
             "name": name,
             "served": served,
@@ -41,7 +41,7 @@ def crd(plural: str, scope: str = "Namespaced", description: str = "") -> Manife
         for name, served in (("v1beta1", True), ("v2", False), ("v1", True), ("v1alpha1", True))
     ]
     named = {"plural": plural, "kind": plural.title(), "singular": plural.rstrip("s")}
-    spec = {"group": GROUP, "scope": scope, "names": named, "versions": versions}
+    spec: Manifest = {"group": GROUP, "scope": scope, "names": named, "versions": versions}
     return build(CRD, f"{plural}.{GROUP}", spec=spec)
 
 
