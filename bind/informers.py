@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bind import bounds
+from bind.door import identity
 from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace import decide as service_namespace_decide
@@ -28,6 +29,7 @@ HOME: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
 SOURCE: Final = "the place of the kubeconfig Secret"
 OWNER: Final = "the place of an AppClusterBinding"
+SUBJECT: Final = "the owner of a space that somebody who signed in made"
 
 
 class Informers:
@@ -37,6 +39,7 @@ class Informers:
     what app clusters write, what is read (`bounds`).
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
     and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
+    Only a front door (`door`) finds spaces by their owners.
     """
 
     def __init__(
@@ -47,15 +50,16 @@ class Informers:
         deployments_served: bool = True,
         quotas: bool = True,
         template_namespace: str = "",
+        door: bool = False,
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._recents: dict[Store, ReadYourWrites] = {}
-        self._serve_spaces(template_namespace)
+        self._serve_spaces(template_namespace, door=door)
         self._serve_rights(quotas=quotas)
         self._serve_app_cluster_bindings()
 
-    def _serve_spaces(self, template_namespace: str) -> None:
+    def _serve_spaces(self, template_namespace: str, *, door: bool) -> None:
         self.cluster_bindings = self._view(
             api.CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
@@ -79,7 +83,10 @@ class Informers:
         )
         self.crds = self._view(refs.CRD, {NAME: _name}, metadata_only=True)
         self._crds = Bodies(self.cluster, self.crds)
-        self.namespaces = self._view(refs.NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
+        of_namespaces = {NAME: _name, HOME: _home, SPACE: _home_space}
+        self.namespaces = self._view(
+            refs.NAMESPACE, of_namespaces | ({SUBJECT: _subject} if door else {})
+        )
 
     def _serve_rights(self, *, quotas: bool) -> None:
         of_role = {NAME: _name, SPACE: _space_of_role}
@@ -206,6 +213,11 @@ def _home(namespace: Manifest) -> Iterable[ObjectKey]:
     mark = manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
     home = service_namespace_decide.home_of(mark)
     return [] if home is None else [ObjectKey(home.space, home.name)]
+
+
+def _subject(namespace: Manifest) -> Iterable[str]:
+    owner = identity.owner_of(manifest.annotations_of(namespace).get(keys.IDENTITY, ""))
+    return [owner] if owner else []
 
 
 def _home_space(namespace: Manifest) -> Iterable[str]:

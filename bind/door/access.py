@@ -15,7 +15,6 @@ Read by hand: pydantic would cost each backend 7 MiB.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from bind.door.catalogue import Offer
@@ -59,8 +58,8 @@ class TrustedIssuer:
     url: str
     audiences: tuple[str, ...]
     algorithms: tuple[str, ...] = ()
-    jwks_file: Path | None = None
-    ca_file: Path | None = None
+    jwks_file: str = ""
+    ca_file: str = ""
     naming: Naming = field(default_factory=Naming)
     require: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -136,14 +135,14 @@ def parse(content: bytes, path: str) -> Access:
         if document.text(key) != expected:
             raise document.error(f"{key} is not {expected}", at=key)
     _only(document, _DOCUMENT)
-    folder = Path(path).parent
+    folder, _, _ = path.rpartition("/")
     issuers = tuple(_issuer(one, folder) for one in document.sections("issuers"))
     _once(document, issuers)
     known = {one.alias: one.url for one in issuers}
     return Access(issuers, tuple(_rule(one, known) for one in document.sections("allow")))
 
 
-def _issuer(section: Fields, folder: Path) -> TrustedIssuer:
+def _issuer(section: Fields, folder: str) -> TrustedIssuer:
     _only(section, _ISSUER)
     url = _needed(section, "url")
     if not is_secure(url) or any(one in url for one in _SEPARATORS):
@@ -248,8 +247,9 @@ def _needed(section: Fields, key: str) -> str:
     return section.text(key)
 
 
-def _file(section: Fields, key: str, folder: Path) -> Path | None:
-    return folder / section.text(key) if section.has(key) else None
+def _file(section: Fields, key: str, folder: str) -> str:
+    path = section.text(key)
+    return f"{folder}/{path}" if path and folder and not path.startswith("/") else path
 
 
 def _only(section: Fields, known: Collection[str]) -> None:

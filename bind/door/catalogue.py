@@ -67,6 +67,21 @@ def offered(
     return offer
 
 
+def shown(crd: Manifest) -> Manifest:
+    """Return what of a CRD an offer says: without its schemas, of which there may be hundreds."""
+    versions: list[JSON] = [
+        {
+            "name": manifest.get(version, "name"),
+            "served": manifest.get(version, "served"),
+            "schema": {"openAPIV3Schema": {"description": _described(version)}},
+        }
+        for version in manifest.get_maps(crd, "spec", "versions")
+    ]
+    spec = manifest.get_map(crd, "spec")
+    kept = {part: spec[part] for part in ("group", "names", "scope") if part in spec}
+    return {"metadata": crd["metadata"], "spec": {**kept, "versions": versions}}
+
+
 def offer_of(offers: Iterable[Offer], group: str, resource: str) -> Offer | None:
     """Return the offer of one resource, or None."""
     wanted = GroupResource(group, resource)
@@ -127,8 +142,11 @@ def _offer(template: Manifest, resource: GroupResource, crd: Manifest) -> Offer:
 
 
 def _description(served: Sequence[Manifest]) -> str:
-    path = ("schema", "openAPIV3Schema", "description")
-    return next(filter(None, (manifest.get_text(version, *path) for version in served)), "")
+    return next(filter(None, map(_described, served)), "")
+
+
+def _described(version: Manifest) -> str:
+    return manifest.get_text(version, "schema", "openAPIV3Schema", "description")
 
 
 def _secure(url: str) -> str:

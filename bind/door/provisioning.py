@@ -6,7 +6,8 @@ before anything is written.
 
 Nothing is written into a Namespace but by a decision that saw it as this identity's own, and each
 decision writes one thing, or two that lead nowhere alone: a Namespace that is deleted and made
-again by somebody else meanwhile gets no more than that, and never the kubeconfig of this identity.
+again by somebody else meanwhile gets no more than that. The token of a kubeconfig that comes too
+late died with the Namespace that it was for.
 """
 
 import base64
@@ -89,7 +90,7 @@ class Seen:
     """All that concerns one space. `cluster` names the control plane in a Ref.
 
     `namespaces` are those with the annotation, and the one of the name. `content` is that of the
-    only one among them. `owned` is how many spaces the identity has, for all its app clusters.
+    only one with the annotation. `owned` is how many spaces the identity has in all.
     """
 
     cluster: str
@@ -118,12 +119,13 @@ Outcome: TypeAlias = tuple[Step, ...] | Wait | Ready | Refused
 
 def decide(seen: Seen, wanted: Wanted) -> Outcome:
     """Return what comes next: steps, in their order, after which to look again, or the end."""
+    own = own_of(seen.namespaces, wanted)
     if not seen.namespaces:
         return _made(seen, wanted)
-    refused = _foreign(seen.namespaces, wanted)
+    refused = _foreign(own, wanted)
     if refused is not None:
         return refused
-    namespace = seen.namespaces[0]
+    namespace = own[0]
     if keys.ISSUER not in manifest.annotations_of(namespace):
         # A space of the original, or of a version before: its first bind says who vouches for it.
         note: JSON = {"annotations": {keys.ISSUER: wanted.identity.issuer}}
@@ -153,14 +155,20 @@ def _made(seen: Seen, wanted: Wanted) -> Outcome:
     return (Create(NAMESPACE, made, seen.cluster),)
 
 
-def _foreign(namespaces: Sequence[Manifest], wanted: Wanted) -> Refused | None:
+def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
+    """Return those that say that they are the identity's."""
+    said = ((one, manifest.annotations_of(one).get(keys.IDENTITY)) for one in namespaces)
+    return [one for one, annotation in said if annotation == wanted.annotation]
+
+
+def _foreign(own: Sequence[Manifest], wanted: Wanted) -> Refused | None:
     """Return why these are not the one space of the identity, or None."""
-    if len(namespaces) > 1:
-        return _conflict("There are two binding spaces of this app cluster, or one and its name")
-    (namespace,) = namespaces
-    notes = manifest.annotations_of(namespace)
-    if notes.get(keys.IDENTITY) != wanted.annotation:
+    if not own:
         return _conflict("The name of this app cluster's binding space is taken")
+    if len(own) > 1:
+        return _conflict("There are two binding spaces of this app cluster")
+    (namespace,) = own
+    notes = manifest.annotations_of(namespace)
     if notes.get(keys.ISSUER, wanted.identity.issuer) != wanted.identity.issuer:
         return _conflict("This app cluster's binding space belongs to the user of another issuer")
     if manifest.is_deleting(namespace):

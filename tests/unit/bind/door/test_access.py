@@ -1,6 +1,5 @@
 """What an access file says, and what is wrong in one."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -51,7 +50,7 @@ issuers:
             CI,
             ("https://bind.example.org",),
             ("RS256",),
-            jwks_file=Path("/etc/door/keys/ci.json"),
+            jwks_file="/etc/door/keys/ci.json",
             naming=Naming("actor", "ci:", "teams", "ci:"),
             require={"owner": ("example", "other")},
         ),

@@ -1,0 +1,208 @@
+"""Asks whether an identity may bind an offer, and reads the access file again when it changes."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias, assert_never
+
+from bind.door import access
+from bind.door.access import Access
+from bind.door.catalogue import Offer
+from bind.door.identity import Identity
+from bind.door.refusals import Refused
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.core import keys, manifest
+from reconciler.core.errors import ClusterError, ConfigError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind
+from reconciler.kube.cluster import Writer
+
+log = logging.getLogger(__name__)
+
+Mode: TypeAlias = Literal["Authenticated", "SubjectAccessReview", "Rules"]
+REVIEW: Final = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+    namespaced=False,
+)
+VERB: Final = "bind"
+_KEPT: Final = 10.0  # seconds
+_MOST: Final = 10_000
+# The control plane's own: with `--oidc-prefix=""`, a provider could name them.
+_RESERVED: Final = "system:"
+
+
+class Authorizer(Protocol):
+    """Knows who may bind what."""
+
+    async def may_bind(self, identity: Identity, offer: Offer) -> bool:
+        """Tell whether an identity may bind an offer. Raises Refused where nobody knows."""
+        ...
+
+
+class Authenticated:
+    """Lets everybody bind everything that is offered, as the original does."""
+
+    async def may_bind(self, identity: Identity, offer: Offer) -> bool:
+        """Tell that it may."""
+        del identity, offer
+        return True
+
+
+class Rules:
+    """Asks the access file, as it is now."""
+
+    def __init__(self, access: Callable[[], Access]) -> None:
+        self._access = access
+
+    async def may_bind(self, identity: Identity, offer: Offer) -> bool:
+        """Tell whether a rule allows it."""
+        return self._access().allows(identity, offer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    user: str
+    groups: tuple[str, ...]
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class Reviews:
+    """Asks the control plane's authorisation: verb `bind` on the template, by its name.
+
+    Its answers are kept for 10 s. `monotonic` returns seconds.
+    """
+
+    cluster: Writer
+    monotonic: Callable[[], float]
+    _answers: dict[_Question, tuple[bool, float]] = field(default_factory=dict)
+
+    async def may_bind(self, identity: Identity, offer: Offer) -> bool:
+        """Tell whether RBAC allows it. Raises Refused where the control plane does not say."""
+        if identity.user.startswith(_RESERVED):
+            return False
+        groups = tuple(one for one in identity.groups if not one.startswith(_RESERVED))
+        question = _Question(identity.user, groups, offer.namespace, offer.name)
+        allowed, until = self._answers.get(question, (False, float("-inf")))
+        now = self.monotonic()
+        if now >= until:
+            allowed = await self._asked(question)
+            self._forget(now)
+            self._answers[question] = allowed, now + _KEPT
+        return allowed
+
+    async def _asked(self, question: _Question) -> bool:
+        # A review is never stored, so it has no name, and the answer none either.
+        try:
+            answer = await self.cluster.create(
+                _review(question), REVIEW, manager=keys.MANAGER_BACKEND
+            )
+        except ClusterError as error:
+            log.warning("nobody says who may bind", extra={"why": str(error)})
+            raise Refused("unavailable", _SILENT, reason="authorization") from None
+        allowed = manifest.get(answer, "status", "allowed")
+        if not isinstance(allowed, bool):
+            raise Refused("unavailable", _SILENT, reason="authorization")
+        return allowed
+
+    def _forget(self, now: float) -> None:
+        if len(self._answers) >= _MOST:
+            self._answers = {
+                question: answer for question, answer in self._answers.items() if answer[1] > now
+            }
+        if len(self._answers) >= _MOST:
+            self._answers.clear()
+
+
+_SILENT: Final = "The control plane does not say whether you may bind this. Try again"
+
+
+def _review(question: _Question) -> Manifest:
+    kind = API_SERVICE_EXPORT_TEMPLATE
+    return {
+        "apiVersion": REVIEW.api_version,
+        "kind": REVIEW.kind,
+        "spec": {
+            "user": question.user,
+            "groups": list(question.groups),
+            "resourceAttributes": {
+                "verb": VERB,
+                "group": kind.group,
+                "resource": kind.plural,
+                "namespace": question.namespace,
+                "name": question.name,
+            },
+        },
+    }
+
+
+def authorizer(
+    mode: Mode, *, cluster: Writer, monotonic: Callable[[], float], access: Callable[[], Access]
+) -> Authorizer:
+    """Return what decides under `--authorization`."""
+    match mode:
+        case "Authenticated":
+            return Authenticated()
+        case "SubjectAccessReview":
+            return Reviews(cluster, monotonic)
+        case "Rules":
+            return Rules(access)
+        case _:
+            assert_never(mode)
+
+
+_Stamp: TypeAlias = tuple[int, int, int] | None
+_LOOK_EVERY: Final = 1.0  # second
+
+
+class AccessFile:
+    """An access file on disk: read again when it changes; a bad one leaves the last good.
+
+    Raises ConfigError where it is not good to begin with.
+    """
+
+    def __init__(self, path: Path, monotonic: Callable[[], float]) -> None:
+        self._path, self._monotonic = path, monotonic
+        self._stamp, self._looked_at = self._look(), monotonic()
+        self._access = self._read()
+
+    def current(self) -> Access:
+        """Return what the file says, or said last."""
+        now = self._monotonic()
+        if now - self._looked_at >= _LOOK_EVERY:
+            self._looked_at = now
+            self._read_if_changed()
+        return self._access
+
+    def _read_if_changed(self) -> None:
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp  # also of a bad one: it is read again once it changes again
+        try:
+            self._access = self._read()
+        except ConfigError as error:
+            log.error(
+                "a new access file is not used: the last one counts", extra={"why": str(error)}
+            )
+        else:
+            log.info("a new access file is used", extra={"path": str(self._path)})
+
+    def _read(self) -> Access:
+        try:
+            content = self._path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", where=str(self._path)) from None
+        return access.parse(content, str(self._path))
+
+    def _look(self) -> _Stamp:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size

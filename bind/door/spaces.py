@@ -1,0 +1,247 @@
+"""Makes binding spaces for identities, and knows those that are there.
+
+Any replica may do so, whichever leads: a step that two of them take is taken once, because each
+name follows from the identity, and each change has its precondition. So there is neither lease nor
+fence here, and no write that is under way at the deadline is waited for, as the executor of the
+controllers would: the next call finds what it did.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakValueDictionary
+
+from bind import bounds
+from bind.door import provisioning
+from bind.door.authorizer import Authorizer
+from bind.door.catalogue import Offer
+from bind.door.identity import Identity, owner_key, owner_of
+from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait, Wanted
+from bind.door.refusals import Refused
+from bind.door.settings import PRETTY_NAME, DoorSettings
+from bind.door.views import Views
+from reconciler.api import CLUSTER_BINDING
+from reconciler.controller.tasks import Clock
+from reconciler.core import keys, manifest, names
+from reconciler.core.decision import Create
+from reconciler.core.errors import ClusterError, Conflict, Rejected
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import NAMESPACE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+
+log = logging.getLogger(__name__)
+
+DEADLINE: Final = 10.0  # seconds
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A space that is ready."""
+
+    name: str
+    kubeconfig: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCluster:
+    """An app cluster with a space, as pages show it.
+
+    `issuer` is "" until the space says who vouches for it. `services` are the names of its exports.
+    """
+
+    space: str
+    owner: str
+    cid: str
+    issuer: str
+    is_deleting: bool
+    cluster_binding: Manifest | None = field(default=None, repr=False)
+    services: tuple[str, ...] = ()
+
+
+def terms_of(settings: DoorSettings, way: Connection, *, restricted: bool) -> SpaceTerms:
+    """Return how spaces are made. `way` is how the backend itself reaches the control plane."""
+    if not settings.external_address:
+        log.warning(
+            "konnectors are given the backend's own address of the control plane: where they "
+            "cannot reach it, set --external-address",
+            extra={"server": way.server},
+        )
+    own_name = "" if settings.external_address else way.tls_server_name
+    return SpaceTerms(
+        settings.namespace_prefix,
+        settings.pretty_name or PRETTY_NAME,
+        settings.external_address or way.server,
+        ca=settings.external_ca or way.ca or "",
+        tls_server_name=settings.external_server_name or own_name,
+        most_per_subject=settings.most_spaces,
+        labels=bounds.RESTRICTED if restricted else {},
+    )
+
+
+class Spaces:
+    """The spaces of those who sign in, on one control plane.
+
+    With an `authorizer`, nothing is made that it does not allow, whatever was asked before.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        views: Callable[[], Views],
+        terms: SpaceTerms,
+        *,
+        clock: Clock,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self._cluster, self._views, self._terms = cluster, views, terms
+        self._clock, self._authorizer = clock, authorizer
+        # One at a time for each owner: the number of its spaces is bounded.
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
+        self._made = dict[str, set[str]]()  # by owner, which no view may show yet
+
+    async def provide(self, identity: Identity, cid: str, offer: Offer) -> Space:
+        """Return the space of an identity's app cluster, made or mended first where it has to be.
+
+        Raises Refused: what is not offered or allowed any more, too many spaces, a space that is
+        not the identity's, and `unavailable` where it is not ready in 10 s.
+        """
+        progress = _Progress(Wanted(identity, cid, self._terms))
+        owner = owner_key(identity)
+        turn = self._turns.setdefault(owner, asyncio.Lock())
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await self._require(identity, offer)
+                async with turn:
+                    return await self._provided(progress)
+        except TimeoutError:
+            fields = {"space": progress.wanted.name, "why": progress.why}
+            log.warning("a binding space is not ready in time", extra=fields)
+            sentence = "Your binding space is not ready yet. Try again"
+            raise Refused("unavailable", sentence, reason="timeout", retry_after=1) from None
+
+    def existing(self, identity: Identity) -> list[BoundCluster]:
+        """Return the app clusters of an identity, by the names of their spaces."""
+        found = map(self._bound, self._views().namespaces_of(identity))
+        return [one for one in found if one.issuer in ("", identity.issuer)]
+
+    def all(self) -> list[BoundCluster]:
+        """Return the app clusters of everybody, by the names of their spaces."""
+        return [self._bound(namespace) for namespace in self._views().namespaces()]
+
+    def _bound(self, namespace: Manifest) -> BoundCluster:
+        notes, space = manifest.annotations_of(namespace), manifest.name_of(namespace)
+        annotation = notes.get(keys.IDENTITY, "")
+        return BoundCluster(
+            space,
+            owner_of(annotation),
+            annotation.rpartition("#")[2],
+            notes.get(keys.ISSUER, ""),
+            manifest.is_deleting(namespace),
+            self._views().cluster_binding(space),
+            tuple(manifest.name_of(one) for one in self._views().exports(space)),
+        )
+
+    async def _require(self, identity: Identity, offer: Offer) -> None:
+        """Refuse what is not offered, or not to this identity, before anything is written."""
+        current = await self._views().offer(offer.resource.group, offer.resource.plural)
+        if self._authorizer is not None and not await self._authorizer.may_bind(identity, current):
+            sentence = f"You may not bind {current.resource.name} here"
+            raise Refused("forbidden", sentence, reason="authorization")
+
+    async def _provided(self, progress: "_Progress") -> Space:
+        while True:
+            try:
+                outcome = provisioning.decide(await self._look(progress.wanted), progress.wanted)
+                match outcome:
+                    case Ready():
+                        return Space(outcome.space, outcome.kubeconfig)
+                    case Refused():
+                        raise outcome
+                    case Wait():
+                        progress.why = outcome.why
+                    case steps:
+                        await self._write(steps, progress.wanted)
+                        continue
+            except Rejected as error:
+                log.error("a binding space cannot be made", extra={"why": str(error)})
+                sentence = "Your binding space cannot be made. Ask the provider"
+                raise Refused("unavailable", sentence, reason="rejected") from None
+            except ClusterError as error:
+                # A Conflict is another replica, or a Namespace that goes: the next look shows it.
+                progress.why = str(error)
+                if not isinstance(error, Conflict):
+                    log.warning("a binding space has to wait", extra={"why": progress.why})
+            await self._clock.sleep(progress.pause())
+
+    async def _look(self, wanted: Wanted) -> Seen:
+        """Return what there is now: read by itself, for views lag. Raises ClusterErrors."""
+        known = self._views().namespaces_of(wanted.identity)
+        own = provisioning.own_of(known, wanted)
+        places = sorted({wanted.name, *map(manifest.name_of, own)})
+        found = await asyncio.gather(*(self._get(NAMESPACE, "", name) for name in places))
+        namespaces = [one for one in found if one is not None]
+        own = provisioning.own_of(namespaces, wanted)
+        content = await self._content(manifest.name_of(own[0])) if len(own) == 1 else Content()
+        return Seen(self._cluster.name, namespaces, content, self._owned(wanted.identity, known))
+
+    async def _content(self, space: str) -> Content:
+        cluster_binding = await self._get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+        secret, _ = provisioning.kubeconfig_place(cluster_binding)
+        account, token, kubeconfig, role_binding = await asyncio.gather(
+            self._get(SERVICE_ACCOUNT, space, names.BINDER),
+            self._get(SECRET, space, names.BINDER),
+            self._get(SECRET, space, secret),
+            self._get(ROLE_BINDING, space, names.BINDER),
+        )
+        return Content(cluster_binding, account, token, kubeconfig, role_binding)
+
+    async def _get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        return await self._cluster.get(Ref(self._cluster.name, kind, namespace, name))
+
+    def _owned(self, identity: Identity, known: list[Manifest]) -> int:
+        """Return how many spaces an identity has, with those that this process made just now."""
+        mine = [
+            one
+            for one in known
+            if manifest.annotations_of(one).get(keys.ISSUER, identity.issuer) == identity.issuer
+        ]
+        shown, owner = set(map(manifest.name_of, known)), owner_key(identity)
+        new = {one for one in self._made.pop(owner, ()) if one not in shown}
+        new = set(filter(self._views().has_namespace, new))
+        if new:
+            self._made[owner] = new
+        return provisioning.owned(mine) + len(new)
+
+    async def _write(self, steps: tuple[Step, ...], wanted: Wanted) -> None:
+        for step in steps:
+            if isinstance(step, Create):
+                answer = await self._cluster.create(
+                    step.manifest, step.kind, manager=keys.MANAGER_BACKEND
+                )
+                if step.kind == NAMESPACE:
+                    self._views().wrote_namespace(answer)
+                    owner = owner_key(wanted.identity)
+                    self._made.setdefault(owner, set()).add(manifest.name_of(answer))
+            else:
+                await self._cluster.merge_patch(
+                    step.ref, step.body, manager=keys.MANAGER_BACKEND, subresource=step.subresource
+                )
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one call came: why it waits, and how long it sleeps next."""
+
+    wanted: Wanted
+    why: str = "another call makes it"
+    _pause: float = _FIRST_PAUSE
+
+    def pause(self) -> float:
+        """Return how long to sleep before the next look; longer each time."""
+        pause, self._pause = self._pause, min(self._pause * 1.5, _LONGEST_PAUSE)
+        return pause

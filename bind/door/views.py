@@ -1,0 +1,99 @@
+"""What the front door reads of the control plane, by the informers of the backend."""
+
+from typing import Final
+
+from bind.door.catalogue import Offer, offered, offers, shown
+from bind.door.identity import Identity, owner_key
+from bind.door.refusals import Refused
+from bind.informers import SUBJECT, Informers
+from reconciler import api
+from reconciler.blueprints.export import Scope
+from reconciler.core import manifest, names
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import GroupResource
+
+_MOST: Final = 1_000
+
+
+class Views:
+    """Templates with their CRDs, and binding spaces, as new as the views of this process."""
+
+    def __init__(self, informers: Informers, *, consumer_scope: Scope) -> None:
+        self._informers, self._scope = informers, consumer_scope
+        self._namespaces = informers.recent(informers.namespaces)
+        # Of each CRD what an offer says of it: the bodies of hundreds would be held else.
+        self._known: dict[str, tuple[tuple[str, str], Manifest]] = {}
+
+    async def offers(self) -> list[Offer]:
+        """Return what app clusters can bind, by the names of the CRDs. Raises Refused."""
+        self._require_read()
+        templates = list(self._informers.templates.all())
+        resources = api.by_resource(templates)
+        crds = [crd for one in resources if (crd := await self._crd(one.name)) is not None]
+        return offers(templates, crds, consumer_scope=self._scope)
+
+    async def offer(self, group: str, resource: str) -> Offer:
+        """Return the offer of one resource. Raises Refused: absent, or of another scope."""
+        self._require_read()
+        wanted = GroupResource(group, resource)
+        templates = list(self._informers.templates.all())
+        crd = await self._crd(wanted.name)
+        crds = [] if crd is None else [crd]
+        return offered(templates, crds, wanted, consumer_scope=self._scope)
+
+    def namespaces_of(self, identity: Identity) -> list[Manifest]:
+        """Return the Namespaces of an identity's app clusters, also those of a namesake.
+
+        A provider that was exchanged may have had a user of the same subject.
+        """
+        return self._informers.namespaces.by(SUBJECT, owner_key(identity))
+
+    def namespaces(self) -> list[Manifest]:
+        """Return the Namespaces of all spaces that belong to somebody who signed in."""
+        view = self._informers.namespaces
+        found = (one for owner in view.values(SUBJECT) for one in view.by(SUBJECT, owner))
+        return sorted(found, key=manifest.name_of)
+
+    def cluster_binding(self, space: str) -> Manifest | None:
+        """Return the ClusterBinding of a space, as far as the backend keeps it."""
+        return self._informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
+
+    def exports(self, space: str) -> list[Manifest]:
+        """Return what a space exports."""
+        return self._informers.exports.inside(space)
+
+    def has_namespace(self, name: str) -> bool:
+        """Tell whether a Namespace is there, also one that this process made just now."""
+        return self._namespaces.get("", name) is not None
+
+    def wrote_namespace(self, answer: Manifest) -> None:
+        """Take in what the API server answered to the write of a Namespace."""
+        self._namespaces.wrote(answer)
+
+    def _require_read(self) -> None:
+        """Raise Refused while views are not there: an empty one would say that all is absent."""
+        views = (self._informers.templates, self._informers.crds, self._informers.namespaces)
+        if not all(self._informers.recent(view).view.synced for view in views):
+            raise Refused("unavailable", "The front door is starting", retry_after=1)
+
+    async def _crd(self, name: str) -> Manifest | None:
+        live = self._informers.crds.get("", name)
+        if live is None:
+            self._known.pop(name, None)
+            return None
+        state = manifest.uid_of(live), manifest.resource_version_of(live)
+        known = self._known.get(name)
+        if known is not None and known[0] == state:
+            return known[1]
+        try:
+            whole = await self._informers.crd(name)
+        except ClusterError as error:
+            raise Refused("unavailable", "The control plane does not answer") from error
+        if whole is None:
+            return None
+        state = manifest.uid_of(whole), manifest.resource_version_of(whole)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[name] = state, shown(whole)
+        return self._known[name][1]
