@@ -209,10 +209,10 @@ async def test_a_handler_that_takes_too_long():
 @on_uvloop
 async def test_what_is_under_way_ends_before_the_server_does():
     gate = Gate()
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as clients, AsyncExitStack() as stack:
         where = await stack.enter_async_context(serving(gate))
         asking = asyncio.create_task(answered(where, request(close=False)))
-        idle, _ = await stack.enter_async_context(connected(where))
+        idle, _ = await clients.enter_async_context(connected(where))
         await eventually(lambda: gate.began == 1)
         stopping = asyncio.create_task(stack.pop_all().aclose())
         assert await until_closed(idle) == ""
