@@ -208,7 +208,6 @@ class Http:
             if len(body) > self._most:
                 fault = f"the answer is larger than {self._most // 1024} KiB"
         if fault:
-            response.close()  # the rest of it is not waited for
             raise OutboundError(url, fault, status=response.status)
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, bytes(body), headers, headers.get("location", ""))

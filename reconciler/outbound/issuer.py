@@ -53,10 +53,7 @@ class Issuer:
         try:
             return check(keys)
         except UnknownKey:
-            newer = keys if self._static is not None else await self._keys.newer(keys)
-            if newer is keys:
-                raise
-        return check(newer)
+            return check(await self._keys.newer(keys))
 
     async def _fetch_provider(self) -> Provider:
         document = await self._document(discovery_url(self.issuer))

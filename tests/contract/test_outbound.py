@@ -225,10 +225,13 @@ async def test_proxies_of_the_environment_are_used_where_asked_for(monkeypatch, 
             with pytest.raises(OutboundError, match="cannot be resolved"):
                 await http.get("https://login.invalid/")
         assert heads == []
-        async with Http(trust_env=True) as http:
+        async with Http(trust_env=True, forbids=lambda address: address.is_private) as http:
             with pytest.raises(OutboundError, match="the proxy refused with HTTP 403") as caught:
                 await http.get("https://login.invalid/")
-            assert (await http.get(f"{plain.issuer}/jwks")).status == 200  # loopback: directly
+            with pytest.raises(OutboundError, match="where no URL may lead"):
+                await http.get("https://169.254.169.254/")
+            with pytest.raises(OutboundError, match="may not lead"):
+                await http.get(f"{plain.issuer}/jwks")  # loopback: directly
         [head] = heads
         assert head.startswith(b"CONNECT login.invalid:443 ")
         assert CANARY not in repr(caught.value)
