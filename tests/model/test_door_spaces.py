@@ -3,19 +3,16 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from bind.door.catalogue import Offer
 from bind.door.identity import Identity
-from bind.door.provisioning import SpaceTerms, Wanted
+from bind.door.provisioning import Wanted
 from bind.door.refusals import Refused
 from bind.door.spaces import Spaces
-from bind.door.views import Views
-from bind.informers import Informers
 from reconciler import api
 from reconciler.blueprints import objects
 from reconciler.blueprints.objects import Marks
@@ -28,54 +25,22 @@ from reconciler.kube.requests import Preconditions, Propagation
 from tests.kit.stories import DISTURBANCES, dies_after_every_write, disturbed
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
+from tests.support.door_spaces import (
+    ALICE,
+    BOB,
+    CI,
+    COMPLETE,
+    ISSUER,
+    TERMS,
+    Door,
+    inside,
+    replica,
+)
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, FaultyCluster, Meanwhile, on, survives, writes
+from tests.support.faults import Faults, Meanwhile, on, survives, writes
 from tests.support.offers import offered
 
-ISSUER: Final = "https://idp.example.org"
-ALICE: Final = Identity(ISSUER, "alice", "oidc:alice")
-BOB: Final = Identity(ISSUER, "bob", "oidc:bob")
-CI: Final = Identity("https://ci.example.org", "alice", "ci:alice", first=False)
-TERMS: Final = SpaceTerms(
-    "cluster-", "Shop Inc", "https://api.example.org:6443", ca="PEM", most_per_subject=3
-)
-INSIDE: Final = (api.CLUSTER_BINDING, refs.SERVICE_ACCOUNT, refs.SECRET, refs.ROLE_BINDING)
 MANAGER: Final = "tests"
-
-
-@dataclass
-class Door:
-    """What tests ask of one replica."""
-
-    plane: Cluster
-    spaces: Spaces
-    views: Views
-    offer: Offer
-
-    async def bind(self, identity: Identity = ALICE, cid: str = "4ceiSr") -> str:
-        return (await self.spaces.provide(identity, cid, self.offer)).name
-
-
-@asynccontextmanager
-async def replica(
-    cluster: Cluster, name: str, terms: SpaceTerms = TERMS, faults: Faults | None = None
-) -> AsyncIterator[Door]:
-    """Let a replica serve, from when it has read everything. `name` is that of the offer."""
-    seen = Informers(cluster, control_plane_mode=False, quotas=False, door=True)
-    running = [asyncio.create_task(one.run()) for one in seen.informers]
-    try:
-        async with asyncio.timeout(30):
-            await asyncio.gather(*(one.wait_synced() for one in seen.informers))
-        views = Views(seen, consumer_scope="Namespaced")
-        plural, _, group = name.partition(".")
-        offer = await views.offer(group, plural)
-        own = cluster if faults is None else FaultyCluster(cluster, faults)
-        spaces = Spaces(own, lambda: views, terms, clock=SystemClock())
-        yield Door(cluster, spaces, views, offer)
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 @pytest.fixture
@@ -100,25 +65,6 @@ async def spaces_of(cluster: Cluster, identity: str = "") -> list[Manifest]:
     every = (await cluster.list(refs.NAMESPACE)).items
     said = ((one, manifest.annotations_of(one).get(keys.IDENTITY, "")) for one in every)
     return [one for one, annotation in said if annotation.startswith(identity) and annotation]
-
-
-async def inside(cluster: Cluster, space: str) -> list[str]:
-    """Return what is in a space, but for what control planes add."""
-    return [
-        f"{kind} {manifest.name_of(one)}"
-        for kind in INSIDE
-        for one in (await cluster.list(kind, namespace=space)).items
-        if manifest.name_of(one) != "default"
-    ]
-
-
-COMPLETE: Final = [
-    "ClusterBinding cluster",
-    "ServiceAccount klutch-binder",
-    "Secret klutch-binder",
-    "Secret kubeconfig",
-    "RoleBinding klutch-binder",
-]
 
 
 async def get(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Any:
