@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import settings
-from klutchctl.commands import apply, doctor, init, plan, sandbox, status, validate
+from klutchctl.commands import apply, bind, doctor, init, plan, sandbox, status, validate
 from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
@@ -37,6 +37,7 @@ app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
 app.command("why")(status.why)
+app.command("bind")(bind.bind)
 app.command("import")(init.import_)
 app.command("release")(apply.release)
 app.command("show")(plan.show)

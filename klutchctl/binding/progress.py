@@ -19,7 +19,7 @@ KLUTCHCTL: Final[Mapping[str, str]] = {
     "secret-create": "Created Secret klutch-bind/{name} for {host}, namespace {namespace}",
     "secret-refresh": "Refreshed Secret klutch-bind/{name} for {host}, namespace {namespace}",
     "secret-keep": "Secret klutch-bind/{name} is as it should be",
-    "request": "Requested {name}",
+    "request": "Requesting {name}",
     "konnector": "Installed konnector {image}",
     "rights": "Widened the rights of the konnector",
     "waiting": "Waiting for the konnector",
@@ -46,7 +46,8 @@ KUBECTL: Final[Mapping[str, str]] = {
     ),
     "secret-keep": "🔒 Updated secret klutch-bind/{name} for host {host}, namespace {namespace}",
     "request": (
-        "🚀 Executing: kubectl bind {arguments}\n"
+        "🚀 Executing: kubectl bind apiservice --remote-kubeconfig-namespace klutch-bind"
+        " --remote-kubeconfig-name {secret} -f -{flags}\n"
         '✨ Use "-o yaml" and "--dry-run" to get the APIServiceExportRequest.\n'
         '   and pass it to "kubectl bind apiservice" directly. Great for automation.'
     ),

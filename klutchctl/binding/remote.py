@@ -30,9 +30,8 @@ async def request_exports(
     Raises BindEnded where the provider will not, NotInTime, and ClusterErrors.
     """
     for request in requests:
-        made = await _create(provider, namespace, request)
         progress.say("request", name=manifest.get_text(request, "metadata", "name"), **facts)
-        await _served(provider, made)
+        await _served(provider, await _create(provider, namespace, request))
 
 
 async def _create(provider: Cluster, namespace: str, request: Manifest) -> Manifest:

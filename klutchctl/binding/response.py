@@ -90,7 +90,7 @@ def grant_of(
     if not requests or len(requests) > _MOST:
         raise BadAnswer("the response has no requests, or too many")
     for request in requests:
-        _require_request(request)
+        require_request(request)
     content = _kubeconfig(document)
     if not content and dry_run:
         return Grant(requests, content, None)
@@ -142,15 +142,16 @@ def _kubeconfig(document: Mapping[str, JSON]) -> bytes:
         raise BadAnswer("the kubeconfig in the response is not base64") from None
 
 
-def _require_request(request: Manifest) -> None:
+def require_request(request: Manifest) -> None:
+    """Refuse what is no APIServiceExportRequest that can be made. Raises BadAnswer."""
     if get_text(request, "apiVersion") != _GROUP_VERSION:
-        raise BadAnswer(f"a request in the response is not of {_GROUP_VERSION}")
+        raise BadAnswer(f"the request is not of {_GROUP_VERSION}")
     if get_text(request, "kind") != API_SERVICE_EXPORT_REQUEST.kind:
-        raise BadAnswer(f"a request in the response is no {API_SERVICE_EXPORT_REQUEST.kind}")
+        raise BadAnswer(f"the request is no {API_SERVICE_EXPORT_REQUEST.kind}")
     name = get_text(request, "metadata", "name")
     wanted = wanted_of(request)
     if (name and names.subdomain_problem(name)) or not 0 < len(wanted) <= _MOST:
-        raise BadAnswer("a request in the response has no valid name, or no resources")
+        raise BadAnswer("the request has no valid name, or no resources")
     for one in wanted:
         _require_resource(one.resource)
         if len(one.claims) > _MOST:
@@ -162,7 +163,7 @@ def _require_request(request: Manifest) -> None:
 def _require_resource(resource: GroupResource) -> None:
     group_is_bad = bool(resource.group) and bool(names.subdomain_problem(resource.group))
     if group_is_bad or not _PLURAL.fullmatch(resource.plural):
-        raise BadAnswer("a request in the response names no valid resource")
+        raise BadAnswer("the request names no valid resource")
 
 
 def _require_claim(claim: Manifest) -> None:

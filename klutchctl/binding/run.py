@@ -128,9 +128,16 @@ class Bind:
             offered=image,
             skip=self.asked.skip_konnector,
         )
-        signed_in = await self._signed_in(provider, write=True)
+        return await self.finish(await self._signed_in(provider, write=True), seen, decision)
+
+    async def finish(
+        self, signed_in: SignedIn, seen: Seen, decision: Decision
+    ) -> list[GroupResource]:
+        """Ask what is agreed to, carry it out, and return what is bound. Raises as `bind` does."""
+        if decision.note:
+            self.progress.say("note", text=decision.note)
         agreed = self.agreed(signed_in, seen)
-        return await Finish(self, seen, decision).all(signed_in.grant, agreed)
+        return await _Finish(self, seen, decision).all(signed_in.grant, agreed)
 
     def agreed(self, signed_in: SignedIn, seen: Seen) -> list[Agreed]:
         """Return the claims with their states, by page, flags or answers. Raises NoConsent."""
@@ -195,7 +202,7 @@ _MAKES_ALL_THE_SAME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class _Finish:
     """The part of a bind after the consent: everything that is written."""
 
     bind: Bind

@@ -1,0 +1,87 @@
+"""How somebody signs in, as flags say it."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from klutchctl.binding import identities
+from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
+from reconciler.core.errors import ConfigError
+from reconciler.oidc.grants import Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The flags of people and machines; of the latter, one credential at most."""
+
+    no_browser: bool = False
+    callback_port: int = 0
+    device_code: bool = False
+    client_id: str = ""
+    client_secret_file: Path | None = None
+    client_key_file: Path | None = None
+    client_assertion_file: Path | None = None
+    scopes: tuple[str, ...] = ()
+    identity: str = ""
+    exchange: bool = False
+
+    def way(self, show: Callable[[str], object] | None) -> Way:
+        """Return the way to sign in; `show` opens a browser. Raises ConfigError."""
+        if self.exchange and not self.identity:
+            raise ConfigError("needs --identity", where="--exchange")
+        if sum(map(bool, (self.device_code, self.identity, self.client_id and not self.exchange))):
+            self._require_one()
+        elif self._credentials or self.scopes:
+            raise ConfigError("a client's credential or scope needs --client-id")
+        if self.device_code:
+            return DeviceCode()
+        if self.identity:
+            exchange = self._client() if self.exchange else None
+            return Vouched(identities.parse(self.identity), exchange, self.scopes)
+        if self.client_id:
+            return Machine(self._client(), self.scopes)
+        return Browser(self.callback_port, None if self.no_browser else show)
+
+    def _require_one(self) -> None:
+        ways = {
+            "--no-browser": self.no_browser or bool(self.callback_port),
+            "--device-code": self.device_code,
+            "--identity": bool(self.identity),
+            "--client-id": bool(self.client_id) and not self.exchange,
+        }
+        chosen = [name for name, given in ways.items() if given]
+        if len(chosen) > 1:
+            raise ConfigError(f"{' and '.join(chosen)} exclude each other")
+        if self.client_id and not self.exchange and len(self._credentials) != 1:
+            hint = "Give --client-secret-file, --client-key-file or --client-assertion-file"
+            raise ConfigError("needs one credential", where="--client-id", hint=hint)
+
+    @property
+    def _credentials(self) -> dict[str, Path]:
+        files = {
+            "secret": self.client_secret_file,
+            "key": self.client_key_file,
+            "assertion": self.client_assertion_file,
+        }
+        return {name: file for name, file in files.items() if file is not None}
+
+    def _client(self) -> Client:
+        if not self.client_id or len(self._credentials) > 1:
+            raise ConfigError("needs --client-id, and one credential at most", where="--exchange")
+        read = {
+            name: identities.secret_file(file, f"--client-{name}-file")
+            for name, file in self._credentials.items()
+        }
+        return Client(self.client_id, **read)
+
+
+def browser(environ: Mapping[str, str] = os.environ) -> Callable[[str], object] | None:
+    """Return what opens a browser; None where there is no screen to open it on."""
+    screen = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") or environ.get("BROWSER")
+    if not screen and sys.platform not in ("darwin", "win32"):
+        return None
+    import webbrowser
+
+    return webbrowser.open

@@ -1,0 +1,215 @@
+"""`klutchctl bind`: an app cluster gets a service of a provider, by sign-in at its front door."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klutchctl.entry import ExitCode
+from klutchctl.settings import Settings, of
+
+if TYPE_CHECKING:
+    from klutchctl.binding.job import Job
+    from reconciler.core.refs import GroupResource
+    from reconciler.kube.connection import Connection
+
+
+class ClaimChoice(StrEnum):
+    """Which permission claims are accepted without a question."""
+
+    ASK = "ask"
+    REQUIRED = "required"
+    ALL = "all"
+    NONE = "none"
+
+
+class KonnectorRights(StrEnum):
+    """What the konnector may do in the app cluster."""
+
+    MINIMAL = "Minimal"
+    FULL = "Full"
+
+
+class Format(StrEnum):
+    """How a dry run is printed."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def bind(  # noqa: PLR0913, PLR0917 - each is an option
+    context: typer.Context,
+    url: Annotated[str, typer.Argument(help="The provider: its base URL, or .../export.")],
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PLURAL.GROUP", help="What to bind; repeatable. Else you choose."),
+    ] = None,
+    app: Annotated[
+        str | None,
+        typer.Option("--context", metavar="CONTEXT", help="The app cluster; else the current one."),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authorities for the provider's HTTPS.")
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the URL, and open no browser.")
+    ] = False,
+    callback_port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="Where the browser comes back to; 0: a free port."),
+    ] = 0,
+    device_code: Annotated[
+        bool, typer.Option("--device-code", help="Sign in with a browser on another machine.")
+    ] = False,
+    client_id: Annotated[str, typer.Option(metavar="ID", help="Sign in as a machine.")] = "",
+    client_secret_file: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    client_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM or JWK, for private_key_jwt.")
+    ] = None,
+    client_assertion_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A JWT, such as a Kubernetes token.")
+    ] = None,
+    scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help="Repeatable.")] = None,
+    identity: Annotated[
+        str,
+        typer.Option(
+            metavar="SOURCE",
+            help="A machine's token: file:FILE, env:NAME, github, or kubernetes:NAMESPACE/ACCOUNT.",
+        ),
+    ] = "",
+    exchange: Annotated[
+        bool,
+        typer.Option("--exchange", help="Have the identity provider exchange it (RFC 8693)."),
+    ] = False,
+    claims: Annotated[
+        ClaimChoice, typer.Option(help="Permission claims that are accepted without a question.")
+    ] = ClaimChoice.ASK,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE[.GROUP]", help="Accept the claims on this; repeatable."),
+    ] = None,
+    skip_konnector: Annotated[
+        bool, typer.Option("--skip-konnector", help="Install no konnector.")
+    ] = False,
+    konnector_image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="Else the one that the provider names.")
+    ] = "",
+    konnector_rbac: Annotated[
+        KonnectorRights, typer.Option(help="Minimal: of what is bound. The original's needs Full.")
+    ] = KonnectorRights.MINIMAL,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be requested; write nothing.")
+    ] = False,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Of a dry run.")] = Format.YAML,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Bind nothing: write a file of a fleet, for the clusters of --cluster or -l.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    wait_timeout: Annotated[
+        float, typer.Option(min=0.0, max=86_400.0, help="Seconds for each wait in the app cluster.")
+    ] = 120.0,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Do not wait until what is bound is Ready.")
+    ] = False,
+) -> int:
+    """Bind a service of a provider in an app cluster, and install the konnector with the first."""
+    from klutchctl.binding.consent import Claims
+    from klutchctl.binding.job import Job
+    from klutchctl.binding.konnector import Rights
+    from klutchctl.binding.progress import KLUTCHCTL, Progress
+    from klutchctl.binding.run import Asked
+    from klutchctl.binding.ways import Flags, browser
+
+    settings = of(context)
+    if write is None and (settings.clusters or settings.selector is not None or force):
+        raise typer.BadParameter("--cluster, --selector and --force go with --write")
+    flags = Flags(
+        no_browser=no_browser,
+        callback_port=callback_port,
+        device_code=device_code,
+        client_id=client_id,
+        client_secret_file=client_secret_file,
+        client_key_file=client_key_file,
+        client_assertion_file=client_assertion_file,
+        scopes=tuple(scope or ()),
+        identity=identity,
+        exchange=exchange,
+    )
+    asked = Asked(
+        url=url,
+        way=flags.way(browser()),
+        resources=tuple(map(_resource, resource or [])),
+        skip_konnector=skip_konnector,
+        konnector_image=konnector_image,
+        rights=Rights(konnector_rbac.value),
+        dry_run=dry_run or write is not None,
+        wait=wait_timeout,
+        ready=not no_wait,
+    )
+    job = Job(
+        asked=asked,
+        connection=_app_cluster(settings, app),
+        progress=Progress(KLUTCHCTL),
+        claims=Claims(claims.value),
+        accept=accept or [],
+        ca_file=ca_file,
+        networks=settings.surroundings().networks,
+    )
+    import uvloop
+
+    if write is not None:
+        uvloop.run(_written(job, write, settings, force=force))
+    elif dry_run:
+        typer.echo(uvloop.run(_shown(job, output)), nl=False)
+    else:
+        typer.echo(uvloop.run(_bound(job)), nl=False)
+    return ExitCode.SUCCESS
+
+
+def _resource(text: str) -> "GroupResource":
+    """Return what --resource names. Raises typer.BadParameter."""
+    from reconciler.core.refs import GroupResource
+
+    plural, _, group = text.partition(".")
+    if not plural or not group:
+        raise typer.BadParameter(f"{text!r} is not PLURAL.GROUP", param_hint="'--resource'")
+    return GroupResource(group, plural)
+
+
+def _app_cluster(settings: Settings, context: str | None) -> "Connection":
+    from reconciler.kube import kubeconfig
+
+    around = settings.surroundings()
+    return kubeconfig.load(
+        around.kubeconfigs, environ=around.environ, context=context, name="the app cluster"
+    )
+
+
+async def _bound(job: "Job") -> str:
+    from klutchctl.binding.job import bound
+
+    return await bound(job)
+
+
+async def _shown(job: "Job", output: Format) -> str:
+    from klutchctl.binding.job import documents
+
+    async with job.bind() as bind:
+        granted = await bind.dry_run()
+    return documents(granted.grant.requests, output.value)
+
+
+async def _written(job: "Job", file: Path, settings: Settings, *, force: bool) -> None:
+    from klutchctl.binding import fleet_file
+    from klutchctl.binding.app_cluster import Seen
+
+    target = fleet_file.opened(file, settings, force=force)
+    async with job.bind() as bind:
+        agreed = bind.agreed(await bind.dry_run(), Seen(None))
+    path = target.write([(one.wanted, one.claims or ()) for one in agreed], settings)
+    job.progress.say("wrote", path=str(path))
