@@ -13,13 +13,13 @@ from klutchctl.binding import consent, door, konnector, remote
 from klutchctl.binding.app_cluster import AppCluster, Seen
 from klutchctl.binding.consent import Answers
 from klutchctl.binding.decisions import CreateSecret, require_provider
-from klutchctl.binding.identities import Identity, Sources
 from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import Provider
 from klutchctl.binding.response import Grant, Wanted, merged
-from klutchctl.binding.sign_in import SignedIn, SignIn, front_door, require_asked
-from klutchctl.binding.tokens import TokenSource
+from klutchctl.binding.sign_in.identities import Identity, Sources
+from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
+from klutchctl.binding.sign_in.tokens import TokenSource
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import resource_name
 from reconciler.core.refs import GroupResource

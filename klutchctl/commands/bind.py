@@ -123,7 +123,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.binding.konnector import Rights
     from klutchctl.binding.progress import KLUTCHCTL, Progress
     from klutchctl.binding.run import Asked
-    from klutchctl.binding.ways import Flags, browser
+    from klutchctl.binding.sign_in.ways import Flags, browser
 
     settings = of(context)
     if write is None and (settings.clusters or settings.selector is not None or force):

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from klutchctl.binding.callback import Foreign
-from klutchctl.binding.expected import Code, Expected, Refusal, Response
+from klutchctl.binding.sign_in.callback import Foreign
+from klutchctl.binding.sign_in.expected import Code, Expected, Refusal, Response
 from reconciler.core.secret import Secret
 from tests.support import binding_objects as objects
 

@@ -1,4 +1,4 @@
-"""What a provider says of itself (A.12, D.3, E.33), and what app cluster and session are called."""
+"""What a provider says of itself (A.12, D.3), and what app cluster and session are called."""
 
 import json
 

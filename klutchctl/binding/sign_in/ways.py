@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from klutchctl.binding import identities
 from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
+from klutchctl.binding.sign_in import identities
 from reconciler.core.errors import ConfigError
 from reconciler.oidc.grants import Client
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from klutchctl.binding import door as api
 from klutchctl.binding import response
-from klutchctl.binding.callback import listening
 from klutchctl.binding.errors import Denied, NoConsent
-from klutchctl.binding.expected import Code, Expected, Refusal, Response
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, with_query
 from klutchctl.binding.response import Grant
 from klutchctl.binding.session import session_id
+from klutchctl.binding.sign_in.callback import listening
+from klutchctl.binding.sign_in.expected import Code, Expected, Refusal, Response
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource

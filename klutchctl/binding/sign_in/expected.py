@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from klutchctl.binding import response
-from klutchctl.binding.callback import Foreign
 from klutchctl.binding.errors import BadAnswer
+from klutchctl.binding.sign_in.callback import Foreign
 from reconciler.core.manifest import JSON
 from reconciler.core.secret import Secret
 
