@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import orjson
 from authlib.oidc.discovery import get_well_known_url
 
-from reconciler.core.addresses import is_loopback
+from reconciler.core.addresses import is_host, is_loopback, is_visible
 from reconciler.oidc.algorithms import ALGORITHMS
 from reconciler.oidc.errors import ProviderFault
 
@@ -38,8 +38,14 @@ class Provider:
 
 def is_secure(url: str) -> bool:
     """Tell a URL that others cannot read or change on its way: https, or http on loopback."""
-    parts = _split(url)
-    if parts is None or not parts.hostname or "@" in parts.netloc:
+    if not is_visible(url) or "\\" in url:  # browsers read a backslash as a slash
+        return False
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for a port that is none
+    except ValueError:
+        return False
+    if "@" in parts.netloc or not is_host(parts.hostname or ""):
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts))
 
@@ -135,15 +141,3 @@ def _text(metadata: Mapping[str, object], name: str) -> str:
 def _texts(metadata: Mapping[str, object], name: str) -> tuple[str, ...]:
     value = metadata.get(name)
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
-
-
-def _split(url: str) -> SplitResult | None:
-    # urlsplit drops tabs and newlines; browsers read a backslash as a slash.
-    if "\\" in url or not url.isascii() or not url.isprintable() or " " in url:
-        return None
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for a port that is none
-    except ValueError:
-        return None
-    return parts

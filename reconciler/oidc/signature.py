@@ -64,14 +64,13 @@ def opened(token: Secret) -> Opened:
         raise TokenRefused("size", f"the token is longer than {_MOST_BYTES} characters")
     try:
         parts = jws.extract_compact(text.encode("ascii"), registry=_REGISTRY)
+        header = _plain(parts.headers())
         claims = orjson.loads(parts.payload)
     except (JoseError, ValueError, TypeError, RecursionError):
         # Not chained: a JSON error holds the whole document.
         raise TokenRefused("malformed", "this is no signed token (JWT)") from None
-    header = parts.headers()
-    if not isinstance(header, dict) or not isinstance(claims, dict):
-        raise TokenRefused("malformed", "header or claims of the token are no JSON objects")
-    _require_plain(header)
+    if not isinstance(claims, dict):
+        raise TokenRefused("malformed", "the claims of the token are no JSON object")
     return Opened(header, claims, parts)
 
 
@@ -92,13 +91,17 @@ def require_signed(token: Opened, keys: KeySet, algorithms: Sequence[str]) -> No
     raise UnknownKey("key", f"no key of the issuer fits the token's, {ascii(key_id)[:80]}")
 
 
-def _require_plain(header: Mapping[str, object]) -> None:
+def _plain(header: object) -> Mapping[str, object]:
+    """Return the header. Raises TokenRefused: no object, or with members to refuse."""
+    if not isinstance(header, dict):
+        raise TokenRefused("malformed", "the header of the token is no JSON object")
     for name in _REFUSED_HEADERS:
         if name in header:
             raise TokenRefused("header", f"the token has a header `{name}`")
     for name in ("alg", "kid", "typ"):
         if name in header and not isinstance(header[name], str):
             raise TokenRefused("header", f"header `{name}` of the token is no text")
+    return header
 
 
 def _signed(token: Opened, key: PublicKey) -> bool:
