@@ -92,7 +92,6 @@ class Views:
             raise Refused("unavailable", "The control plane does not answer") from error
         if whole is None:
             return None
-        state = manifest.uid_of(whole), manifest.resource_version_of(whole)
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[name] = state, shown(whole)

@@ -13,6 +13,8 @@ from bind.door.identity import Identity
 from bind.door.provisioning import Wanted
 from bind.door.refusals import Refused
 from bind.door.spaces import Spaces
+from bind.door.views import Views
+from bind.informers import Informers
 from reconciler import api
 from reconciler.blueprints import objects
 from reconciler.blueprints.objects import Marks
@@ -215,6 +217,28 @@ async def test_more_spaces_than_allowed_are_refused_also_at_once(door: Door) -> 
     assert [one.reason for one in wrong] == ["quota", "quota"]
     assert len(await spaces_of(door.plane)) == 3
     await door.bind(BOB)
+
+
+async def test_spaces_that_no_view_shows_yet_count_too(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door.views, "namespaces_of", lambda _: [])
+    for number in range(3):
+        await door.bind(cid=f"cluster{number}")
+    assert (await refused(door)).reason == "quota"
+
+
+async def test_nothing_is_absent_before_all_was_read(
+    control_plane: LiveCluster, service: str
+) -> None:
+    plane, made = control_plane.cluster, Informers(control_plane.cluster, control_plane_mode=False)
+    views = Views(made, consumer_scope="Namespaced")
+    plural, _, group = service.partition(".")
+    for asked in (views.offers(), views.offer(group, plural)):
+        with pytest.raises(Refused) as raised:
+            await asked
+        assert raised.value.code == "unavailable"
+    assert await spaces_of(plane) == []
 
 
 async def test_what_is_not_offered_any_more_is_not_bound(

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from bind.door import sessions
 from bind.door.identity import (
     Identity,
     Naming,
@@ -97,3 +98,11 @@ def test_the_original_would_find_the_same_space() -> None:
 
 def test_spaces_of_klutchctl_have_no_owner_here() -> None:
     assert owner_of("klutchctl:fleet/edge") == ""
+
+
+def test_a_session_keeps_the_claims_that_rules_ask_for() -> None:
+    keys = sessions.Keys(b"k" * sessions.KEY_BYTES)
+    known = Identity(ISSUER, "alice", "oidc:a", ("oidc:b",), claims=(("plan", ("gold", "new")),))
+    session = sessions.Session(known, sessions.Wish(), 100.0)
+    text = session.sealed(keys, sessions.SESSION)
+    assert sessions.Session.opened(keys, sessions.SESSION, text, 100.0) == session
