@@ -1,11 +1,12 @@
-"""The backend as one asynchronous process: views, controllers, leadership, probes."""
+"""The backend as one asynchronous process: views, controllers, leadership, probes, front door."""
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
@@ -26,7 +27,11 @@ from reconciler.core.errors import NotServed
 from reconciler.core.refs import DEPLOYMENT, ObjectKey
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
 from reconciler.kube.limits import Limits
+
+if TYPE_CHECKING:
+    from bind.door.door import Door
 
 log = logging.getLogger(__name__)
 
@@ -77,18 +82,49 @@ async def serve(
         KubeCluster(way, agent=_AGENT) as leases,
     ):
         served = not settings.control_plane_mode or await serves_deployments(cluster)
-        make = partial(
-            wired,
-            settings,
+        home_namespace = settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE
+        async with _opened(settings, way, home_namespace) as door:
+            make = partial(
+                wired,
+                settings,
+                cluster,
+                leases=leases,
+                deployments_served=served,
+                lease_namespace=home_namespace,
+                clock=SystemClock(),
+                again=leases.again,
+                holder=holder_here(),
+                door=door,
+            )
+            await program.serve(settings, make, stop=stop)
+
+
+@asynccontextmanager
+async def _opened(
+    settings: Settings, way: Connection, namespace: str
+) -> AsyncIterator["Door | None"]:
+    """Serve the front door, where there is one, for as long as the block lasts.
+
+    It has a way of its own to the control plane: nobody who binds waits for the controllers.
+    """
+    if settings.door is None:
+        yield None
+        return
+    from bind.door.door import Door  # and nothing of it where there is none: 15 MiB
+
+    limits = Limits(qps=settings.qps, burst=settings.burst)
+    async with KubeCluster(way, limits=limits, agent=_AGENT) as cluster:
+        door = Door(
+            settings.door,
             cluster,
-            leases=leases,
-            deployments_served=served,
-            lease_namespace=settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE,
+            way,
+            namespace=namespace,
+            scope=settings.consumer_scope,
+            restricted=settings.bounds.restricted,
             clock=SystemClock(),
-            again=leases.again,
-            holder=holder_here(),
         )
-        await program.serve(settings, make, stop=stop)
+        async with door.served():
+            yield door
 
 
 def wired(  # noqa: PLR0913 - tests exchange each of them
@@ -101,10 +137,11 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     clock: Clock,
     again: Again | None = None,
     holder: str = "",
+    door: "Door | None" = None,
 ) -> Term:
     """Return a backend on this control plane. `leases` is a second way there, for the lease.
 
-    `again` and `holder` as in `Lease`.
+    `again` and `holder` as in `Lease`. A `door` reads what this term does.
     """
     runtime = Runtime(
         cluster,
@@ -119,7 +156,12 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         deployments_served=deployments_served,
         quotas=settings.bounds.has_quotas,
         template_namespace=settings.template_namespace,
+        door=door is not None,
     )
+    if door is not None:
+        door.look(informers)
+        for counter in door.counters:
+            runtime.metrics.registry.register(counter)
     leadership = runtime.leadership(leases, lease_namespace, names.BACKEND_LEASE, again=again)
     return runtime.term(
         informers.informers,

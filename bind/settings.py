@@ -1,7 +1,7 @@
 """The flags of `klutch-bind`, as one value (protocol-bind.md B.1, and our own).
 
-Flags of the original that belong to its web pages are accepted, so that its manifests start this
-program; `unserved` names those that were given and have no effect.
+`unserved` names those that were given and have no effect. With a flag of an identity provider, the
+front door opens.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import Final, cast
 
 from bind.bounds import Bounds
+from bind.door import settings as door
+from bind.door.settings import DoorSettings
 from reconciler.blueprints.export import Isolation, Scope
 from reconciler.controller import flags
 from reconciler.controller.flags import Operation
@@ -28,27 +30,8 @@ _NAMES: Final = {"plain": "Plain", "hashed": "Hashed"}
 _ISOLATIONS: Final = {"prefixed": "Prefixed", "namespaced": "Namespaced", "none": "None"}
 # What the original deploys where nothing is said (F48).
 DEFAULT_IMAGE: Final = names.konnector_image("v1.4.0")
-# What only the web pages of the original need.
-_WEB: Final = (
-    "namespace-prefix",
-    "pretty-name",
-    "external-address",
-    "external-ca-file",
-    "external-server-name",
-    "oidc-issuer-client-id",
-    "oidc-issuer-client-secret",
-    "oidc-issuer-url",
-    "oidc-callback-url",
-    "oidc-authorize-url",
-    "cookie-signing-key",
-    "cookie-encryption-key",
-    "listen-address",
-    "listen-ip",
-    "listen-port",
-    "tls-cert-file",
-    "tls-key-file",
-    "testing-auto-select",
-)
+# Of the original's tests.
+_IDLE: Final = ("testing-auto-select",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +54,7 @@ class Settings(Operation):
     export_grace: timedelta = timedelta(minutes=10)
     drain_deadline: timedelta = timedelta(minutes=10)
     lease_namespace: str = ""
+    door: DoorSettings | None = None
     workers: int = _WORKERS
     qps: float = _QPS
     burst: int = _BURST
@@ -103,7 +87,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         hashed_names=_one_of(given.service_namespace_names, _NAMES, "--service-namespace-names")
         == "Hashed",
         control_plane_mode=given.control_plane_mode,
-        konnector_image=given.konnector_image,
+        konnector_image=DEFAULT_IMAGE if given.konnector_image is None else given.konnector_image,
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
         all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
         == "All",
@@ -116,7 +100,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         export_grace=_seconds(given.export_grace, "--export-grace"),
         drain_deadline=_seconds(given.drain_deadline, "--drain-deadline"),
         lease_namespace=given.lease_namespace,
-        **flags.operation(given, idle=_WEB),
+        door=door.of(given),
+        **flags.operation(given, idle=_IDLE),
     )
 
 
@@ -133,7 +118,7 @@ def _parser() -> flags.Parser:
     text("--template-namespace", default="", help="templates elsewhere do not count; else all do")
     text("--service-namespace-names", default="Plain", help=_NEW_NAMES)
     parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
-    text("--konnector-image", default=DEFAULT_IMAGE, help="of konnectors that this backend deploys")
+    text("--konnector-image", default=None, help="of konnectors that this backend deploys")
     parser.switch(
         "--allow-cross-namespace-secrets",
         default=False,
@@ -152,7 +137,8 @@ def _parser() -> flags.Parser:
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
     text("--lease-namespace", default="", help="of the leader's Lease; else the pod's own")
     parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
-    parser.ignore(_WEB)
+    door.add(parser)
+    parser.ignore(_IDLE)
     return parser
 
 

@@ -2,9 +2,8 @@
 
 import argparse
 import base64
-import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast
@@ -98,7 +97,7 @@ class DoorSettings:
     external_address: str = ""
     external_ca: str = ""
     external_server_name: str = ""
-    cookie_key: bytes = b""
+    cookie_key: bytes = field(default=b"", repr=False)
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     tls: tuple[Path, Path] | None = None
 
@@ -118,7 +117,7 @@ def add(parser: flags.Parser) -> None:
     parser.add_argument("--listen-port", type=int, default=0, help=argparse.SUPPRESS)
 
 
-def of(given: argparse.Namespace, *, konnector_image: str) -> DoorSettings | None:
+def of(given: argparse.Namespace) -> DoorSettings | None:
     """Return the settings of the door; None where no flag of a provider opens it.
 
     Reads the files of secrets and CAs. Raises ConfigError.
@@ -145,7 +144,7 @@ def of(given: argparse.Namespace, *, konnector_image: str) -> DoorSettings | Non
         groups_claim=given.oidc_groups_claim,
         prefix=given.oidc_prefix,
         cli_client_id=given.cli_client_id,
-        konnector_image=konnector_image,
+        konnector_image=given.konnector_image or "",
         authorization=_authorization(given),
         access_file=Path(given.access_file) if given.access_file else None,
         allowed_redirects=tuple(given.allowed_redirect),
@@ -210,7 +209,7 @@ def _key(text: str, lengths: tuple[int, ...], where: str) -> bytes:
         return b""
     try:
         key = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise ConfigError("is not base64", where=where) from None
     if len(key) not in lengths:
         expected = " or ".join(map(str, lengths))

@@ -7,7 +7,8 @@ from typing import Final
 
 from bind.door.catalogue import Offer
 from bind.door.identity import Identity
-from bind.door.refusals import Refused
+from bind.door.settings import DoorSettings
+from reconciler.blueprints import consent
 from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import JSON, Manifest
 
@@ -101,11 +102,50 @@ def encoded(response: Manifest) -> str:
     return base64.b64encode(text(response)).decode()
 
 
-def error(refused: Refused) -> Manifest:
-    """Return the body of a refusal below `/api`."""
-    return failure(refused.code, str(refused))
-
-
 def failure(code: str, message: str) -> Manifest:
     """Return the body of a refusal below `/api`, by its code."""
     return {"kind": "Error", "apiVersion": API_VERSION, "code": code, "message": message}
+
+
+def consent_of(offer: Offer, agreed: Sequence[int] | None) -> list[JSON] | None:
+    """Return the claims of an offer with what was agreed to; None where nobody was asked."""
+    if agreed is None:
+        return None
+    return [_claim(claim) for claim in consent.accepted(offer.claims, agreed)]
+
+
+def offer(one: Offer) -> dict[str, JSON]:
+    """Return an offer as the catalogue has it."""
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "group": one.resource.group,
+        "resource": one.resource.plural,
+        "scope": one.scope,
+        "title": one.title,
+        "description": one.description,
+        "permissionClaims": [_claim(claim) for claim in one.claims],
+    }
+
+
+def front_door(settings: DoorSettings) -> Manifest:
+    """Return what a door can do beyond the original's, and where."""
+    public = settings.public
+    device: Manifest = {
+        "issuer": settings.issuer,
+        "clientID": settings.cli_client_id,
+        "scopes": list(settings.scopes),
+        "token": "id_token",
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "FrontDoor",
+        "redeemURL": f"{public}/api/v1/redeem",
+        "bindURL": f"{public}/api/v1/bind",
+        "catalogueURL": f"{public}/api/v1/catalogue",
+        "joinURL": "",
+        "audience": public,
+        "konnectorImage": settings.konnector_image,
+        "device": device if settings.cli_client_id else None,
+        "machines": {"issuer": settings.issuer, "scopes": []},
+    }

@@ -1,13 +1,19 @@
 """The flags of klutch-bind: the original's, and what becomes of wrong ones."""
 
+import base64
+from dataclasses import replace
 from datetime import timedelta
+from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 
 from bind import settings
 from bind.__main__ import run
+from bind.door.settings import DoorSettings
 from bind.settings import DEFAULT_IMAGE, Settings
 from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
 from reconciler.kube.networks import of_flags
 
 GIVEN = {
@@ -34,10 +40,138 @@ GIVEN = {
     ),
     "verbosity as the original has it": (("-v=4",), Settings(verbosity=4)),
     "the manifests of the original": (
-        ("--oidc-issuer-url=https://dex", "--oidc-issuer-client-secret=s3cr3t", "--vmodule=a=2"),
-        Settings(unserved=("--oidc-issuer-client-secret", "--oidc-issuer-url", "--vmodule")),
+        ("--listen-address=0.0.0.0:8080", "--testing-auto-select=a.b", "--vmodule=a=2"),
+        Settings(unserved=("--testing-auto-select", "--vmodule")),
     ),
 }
+
+
+# With these flags alone the front door of the original opens, and so does ours.
+OPEN = (
+    "--oidc-issuer-url=https://idp.example",
+    "--oidc-issuer-client-id=klutch",
+    "--oidc-issuer-client-secret=s3cr3t",
+    "--oidc-callback-url=https://bind.example/callback",
+)
+KEY = base64.b64encode(b"k" * 32).decode()
+DOOR = DoorSettings(
+    issuer="https://idp.example",
+    client_id="klutch",
+    client_secret=Secret("s3cr3t"),
+    callback="https://bind.example/callback",
+    public="https://bind.example",
+    authorize="https://bind.example/authorize",
+)
+OPENED = {
+    "the flags of the original": ((), {}),
+    "a prefix gets its dash": (("--namespace-prefix=shop",), {"namespace_prefix": "shop-"}),
+    "a prefix keeps its dash": (("--namespace-prefix=shop-",), {"namespace_prefix": "shop-"}),
+    "one key is enough": ((f"--cookie-signing-key={KEY}",), {"cookie_key": b"k" * 32}),
+    "an old listen address": (
+        ("--listen-ip=0.0.0.0", "--listen-port=9000"),
+        {"listen": ("0.0.0.0", 9000)},
+    ),
+    "TLS": (
+        ("--tls-cert-file=a", "--tls-key-file=b"),
+        {"tls": (Path("a"), Path("b"))},
+    ),
+    "another public URL": (
+        ("--public-url=https://door.example/", "--oidc-authorize-url=https://c.example/a"),
+        {"public": "https://door.example", "authorize": "https://c.example/a"},
+    ),
+    "proxies": (
+        ("--trusted-proxies=10.0.0.0/8, ::1/128", "--trusted-proxies=192.168.0.0/16"),
+        {
+            "trusted_proxies": (
+                ip_network("10.0.0.0/8"),
+                ip_network("::1/128"),
+                ip_network("192.168.0.0/16"),
+            )
+        },
+    ),
+    "authorisation": (
+        ("--authorization=subjectaccessreview",),
+        {"authorization": "SubjectAccessReview"},
+    ),
+    "an image for konnectors": (
+        ("--konnector-image=registry.example/konnector:1",),
+        {"konnector_image": "registry.example/konnector:1"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "changes"), OPENED.values(), ids=OPENED.keys())
+def test_a_flag_of_a_provider_opens_the_front_door(arguments, changes):
+    assert settings.parse([*OPEN, *arguments]).door == replace(DOOR, **changes)
+
+
+def test_both_cookie_keys_make_one():
+    short = base64.b64encode(b"e" * 16).decode()
+    given = settings.parse(
+        [*OPEN, f"--cookie-signing-key={KEY}", f"--cookie-encryption-key={short}"]
+    )
+    assert given.door == replace(DOOR, cookie_key=b"k" * 32 + b"e" * 16)
+
+
+def test_the_secret_of_the_client_comes_from_a_file(tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("from a file\n")
+    arguments = [one for one in OPEN if "secret" not in one]
+    given = settings.parse([*arguments, f"--oidc-client-secret-file={file}"])
+    assert given.door == replace(DOOR, client_secret=Secret("from a file"))
+
+
+NOT_OPENED = {
+    "a provider alone": (("--oidc-issuer-url=https://a",), "--oidc-issuer-client-id: is needed"),
+    "no secret": (OPEN[:2] + OPEN[3:], "--oidc-client-secret-file: name the file"),
+    "a callback elsewhere": (
+        (*OPEN[:3], "--oidc-callback-url=https://bind.example/other"),
+        "--oidc-callback-url: its path is not /callback",
+    ),
+    "no URL": (
+        (*OPEN[1:], "--oidc-issuer-url=idp.example"),
+        "--oidc-issuer-url: 'idp.example' is not a URL",
+    ),
+    "a short signing key": (
+        (*OPEN, "--cookie-signing-key=YQ=="),
+        "--cookie-signing-key: holds 1 bytes, not 32 or 64",
+    ),
+    # F14: the original looks at the length of the other key.
+    "a long encryption key": (
+        (*OPEN, "--cookie-encryption-key=" + base64.b64encode(b"k" * 64).decode()),
+        "--cookie-encryption-key: holds 64 bytes, not 16 or 24 or 32",
+    ),
+    "a key that is not base64": ((*OPEN, "--cookie-signing-key=§"), "is not base64"),
+    # F15: the original serves plain HTTP.
+    "a certificate without key": ((*OPEN, "--tls-cert-file=a"), "--tls-key-file: is missing"),
+    "a port alone": ((*OPEN, "--listen-port=80"), "--listen-port: has no effect alone"),
+    "an address over HTTP": (
+        (*OPEN, "--external-address=http://a"),
+        "--external-address: does not begin with https://",
+    ),
+    "no prefix": ((*OPEN, "--namespace-prefix="), "--namespace-prefix: is empty"),
+    "no name": ((*OPEN, "--pretty-name="), "--pretty-name: is empty"),
+    "rules without a file": ((*OPEN, "--authorization=Rules"), "--access-file: is needed"),
+    "an unknown authorisation": ((*OPEN, "--authorization=None"), "'None' is none of"),
+    "a proxy with host bits": (
+        (*OPEN, "--trusted-proxies=10.0.0.1/8"),
+        "--trusted-proxies: '10.0.0.1/8' is not a network",
+    ),
+    "no identity asked for": ((*OPEN, "--oidc-scopes=email"), "--oidc-scopes: lacks openid"),
+    "no spaces": ((*OPEN, "--max-spaces-per-subject=0"), "0 is less than 1"),
+    "a CA that is not there": (
+        (*OPEN, "--external-ca-file=/nowhere"),
+        "--external-ca-file: /nowhere cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), NOT_OPENED.values(), ids=NOT_OPENED.keys())
+def test_a_front_door_that_would_not_work_does_not_open(arguments, sentence):
+    with pytest.raises(ConfigError) as raised:
+        settings.parse(arguments)
+    assert sentence in str(raised.value)
+    assert "s3cr3t" not in str(raised.value)
 
 
 @pytest.mark.parametrize(("arguments", "meant"), GIVEN.values(), ids=GIVEN.keys())
@@ -70,16 +204,18 @@ def test_what_is_wrong_is_said_in_a_sentence(arguments, sentence, capsys):
         settings.parse(arguments)
     assert sentence in str(raised.value)
     assert run(list(arguments)) == 1
-    told = capsys.readouterr()
-    assert told.err.startswith("Error: ")
-    assert sentence in told.err
-    assert told.out == ""
+    shown = capsys.readouterr()
+    assert shown.err.startswith("Error: ")
+    assert sentence in shown.err
+    assert shown.out == ""
 
 
 def test_a_secret_in_a_flag_is_not_repeated():
-    given = settings.parse(["--oidc-issuer-client-secret=s3cr3t", "--cookie-signing-key=k3y"])
+    given = settings.parse([*OPEN, f"--cookie-signing-key={KEY}"])
+    assert given.door is not None
+    assert given.door.client_secret.reveal() == "s3cr3t"
     assert "s3cr3t" not in repr(given)
-    assert "k3y" not in repr(given)
+    assert "kkkk" not in repr(given)
 
 
 def test_the_version_is_that_of_the_package(capsys):
@@ -92,9 +228,11 @@ def test_help_tells_the_flags_that_have_an_effect(capsys):
     with pytest.raises(SystemExit) as ended:
         settings.parse(["--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert "--control-plane-mode" in told
-    assert "--oidc" not in told
+    shown = capsys.readouterr().out
+    assert "--control-plane-mode" in shown
+    assert "--oidc-client-secret-file" in shown
+    for secret in ("--oidc-issuer-client-secret", "--cookie-signing-key", "--vmodule"):
+        assert secret not in shown
 
 
 def test_without_a_kubeconfig_it_says_where_it_looked(monkeypatch, tmp_path, capsys):

@@ -24,7 +24,7 @@ def target(*, url: str, port: str, allowed: Collection[str]) -> str:
     """
     if not url:
         url = f"http://localhost:{port}/callback"
-        if not _is_loopback(url):
+        if not port.isdecimal() or not _is_loopback(url):
             raise Refused("invalid_request", "p is not a port", reason="target")
         return url
     if url in allowed or (len(url) <= _LONGEST and _is_loopback(url)):

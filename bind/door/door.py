@@ -1,0 +1,190 @@
+"""The front door put together, and served beside the controllers of the backend."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from prometheus_client.registry import Collector
+
+from bind.door import access, authorizer, spaces
+from bind.door.access import Access, TrustedIssuer
+from bind.door.audit import Audit
+from bind.door.authorizer import AccessFile
+from bind.door.handlers import answers
+from bind.door.handlers.api import Api
+from bind.door.handlers.services import Services
+from bind.door.handlers.sign_in import SignIn
+from bind.door.handlers.walk import Walk
+from bind.door.identity import Naming
+from bind.door.issuers import Issuers
+from bind.door.keyring import KeyRing
+from bind.door.refusals import Refused
+from bind.door.settings import DoorSettings
+from bind.door.spaces import Spaces
+from bind.door.views import Views
+from bind.informers import Informers
+from reconciler.blueprints.export import Scope
+from reconciler.controller.tasks import Clock
+from reconciler.core.errors import ConfigError
+from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.routes import RouteHandler, Router, Routes
+from reconciler.inbound.server import Listening, served
+from reconciler.inbound.tls import TlsFiles
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_ANYBODY = (
+    "who signs in at the provider may bind everything that is offered; "
+    "--authorization=SubjectAccessReview asks for the right"
+)
+
+
+class Door:
+    """The front door of one backend, on every replica, whichever leads.
+
+    `informers` are those of the present term. `namespace` is where its keys lie.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a fact of the backend
+        self,
+        settings: DoorSettings,
+        cluster: Cluster,
+        way: Connection,
+        *,
+        namespace: str,
+        scope: Scope,
+        restricted: bool,
+        clock: Clock,
+    ) -> None:
+        self._settings, self._cluster, self._way = settings, cluster, way
+        self._namespace, self._scope, self._restricted = namespace, scope, restricted
+        self._clock, self._audit = clock, Audit(clock)
+        self._views: Views | None = None
+        self._access = _access(settings, clock)
+
+    @property
+    def counters(self) -> Sequence[Collector]:
+        """What the door counts."""
+        return self._audit.counters
+
+    def look(self, informers: Informers) -> None:
+        """Read these informers from now on: those of a new term."""
+        self._views = Views(informers, consumer_scope=self._scope)
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[tuple[str, int]]:
+        """Serve for as long as the block lasts, and yield where.
+
+        Raises HostError, and ConfigError for a CA that cannot be used.
+        """
+        settings = self._settings
+        if settings.authorization == "Authenticated":
+            log.warning("the front door is open", extra={"why": _ANYBODY})
+        listening = Listening(
+            settings.listen,
+            tls=None if settings.tls is None else TlsFiles(*settings.tls),
+            trusted_proxies=settings.trusted_proxies,
+        )
+        async with AsyncExitStack() as stack:
+            services = await self._services(stack)
+            address = await stack.enter_async_context(
+                served(listening, Router(_routes(services)), refusal_page=answers.refusal)
+            )
+            host, port = address
+            log.info("the front door is served", extra={"host": host, "port": port})
+            print(f"Listening on {host}:{port}", flush=True)
+            yield address
+
+    async def _services(self, stack: AsyncExitStack) -> Services:
+        settings, clock = self._settings, self._clock
+        first = TrustedIssuer(
+            "",
+            settings.issuer,
+            tuple(filter(None, (settings.public, settings.cli_client_id))),
+            ca_file=str(settings.ca_file or ""),
+            naming=Naming(
+                settings.username_claim, settings.prefix, settings.groups_claim, settings.prefix
+            ),
+        )
+        issuers = await stack.enter_async_context(Issuers(first, self._access, now=self._now))
+        allowing = authorizer.authorizer(
+            settings.authorization,
+            cluster=self._cluster,
+            monotonic=clock.monotonic,
+            access=self._access,
+        )
+        terms = spaces.terms_of(settings, self._way, restricted=self._restricted)
+        return Services(
+            settings=settings,
+            http=await issuers.http(first.ca_file),
+            issuers=issuers,
+            ring=KeyRing(self._cluster, self._namespace, clock=clock, given=settings.cookie_key),
+            views=self._present,
+            spaces=Spaces(self._cluster, self._present, terms, clock=clock, authorizer=allowing),
+            authorizer=allowing,
+            audit=self._audit,
+            now=self._now,
+        )
+
+    def _present(self) -> Views:
+        if self._views is None:
+            raise Refused("unavailable", "The front door is starting", retry_after=1)
+        return self._views
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
+
+
+def _access(settings: DoorSettings, clock: Clock) -> Callable[[], Access]:
+    """Return what tells whose tokens are believed, and the rules. Raises ConfigError."""
+    if settings.access_file is None:
+        return lambda: access.NO_ACCESS
+    return AccessFile(settings.access_file, clock.monotonic).current
+
+
+def _routes(services: Services) -> Routes:
+    api, sign_in, walk = Api(services), SignIn(services), Walk(services)
+    got: dict[str, RouteHandler] = {
+        "/export": api.export,
+        "/authorize": sign_in.authorize,
+        "/callback": sign_in.callback,
+        "/resources": walk.resources,
+        "/bind": walk.bind,
+        "/.well-known/klutch-bind": api.front_door,
+        "/api/v1/catalogue": api.catalogue,
+        "/healthz": _healthy,
+    }
+    posted: dict[str, RouteHandler] = {"/api/v1/redeem": api.redeem, "/api/v1/bind": api.bind}
+    routes: dict[str, dict[str, RouteHandler]] = {
+        **{path: {"GET": handler} for path, handler in got.items()},
+        **{path: {"POST": handler} for path, handler in posted.items()},
+        "/consent": {"GET": walk.consent, "POST": walk.agreed},
+    }
+    return {
+        path: {method: _guarded(services.audit, path, handler) for method, handler in by.items()}
+        for path, by in routes.items()
+    }
+
+
+def _guarded(audit: Audit, path: str, handler: RouteHandler) -> RouteHandler:
+    """Return a handler whose refusals are answers, and which is counted."""
+
+    async def guarded(request: Request, parts: Mapping[str, str]) -> Response:
+        try:
+            answer = await handler(request, parts)
+        except Refused as error:
+            answer = answers.refused(request, error)
+        except ConfigError as error:
+            log.error("a file of the front door cannot be used", extra={"why": str(error)})
+            answer = answers.refusal(request, 503, "The front door cannot do that now")
+        audit.requests.labels(path, str(answer.status)).inc()
+        return answer
+
+    return guarded
+
+
+async def _healthy(request: Request, parts: Mapping[str, str]) -> Response:
+    del request, parts
+    return Response(200, b"ok\n")

@@ -1,0 +1,1 @@
+"""What answers requests to the front door."""

@@ -1,0 +1,176 @@
+"""What CLIs and machines ask: where to begin, codes for spaces, and bindings by a bearer token."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Final
+
+import orjson
+
+from bind.door import wire
+from bind.door.audit import Event, Subject
+from bind.door.catalogue import Offer
+from bind.door.handlers import answers
+from bind.door.handlers.services import Services, resource_of
+from bind.door.handlers.sign_in import is_id
+from bind.door.identity import Identity
+from bind.door.issuers import token_of
+from bind.door.refusals import Refused
+from reconciler.core import manifest
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import GroupResource
+from reconciler.core.secret import Secret
+from reconciler.inbound.buckets import address_key
+from reconciler.inbound.messages import Request, Response
+from reconciler.oidc import pkce
+
+_MOST_RESOURCES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a machine wants to bind."""
+
+    cid: str
+    resources: Sequence[GroupResource]
+    dry_run: bool
+
+
+class Api:
+    """Answers `/export`, `/.well-known/klutch-bind` and what is below `/api/v1`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def export(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/export`, to the byte as the original does."""
+        del request, parts
+        settings = self._services.settings
+        document = wire.binding_provider(
+            authorize_url=settings.authorize, pretty_name=settings.pretty_name
+        )
+        return Response(200, wire.text(document), "application/json")
+
+    async def front_door(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/.well-known/klutch-bind`: what this door can do beyond the original's."""
+        del request, parts
+        return answers.document(wire.front_door(self._services.settings))
+
+    async def redeem(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer POST `/api/v1/redeem`: a code becomes a space. Raises Refused."""
+        del parts
+        body = document_of(request)
+        text, verifier = manifest.get_text(body, "code"), manifest.get_text(body, "code_verifier")
+        about = Subject()
+        try:
+            code = await self._services.code(text)
+            about = Subject(code.identity, code.wish.cid)
+            if not pkce.matches(code.wish.challenge, Secret(verifier)):
+                sentence = "The code is not for this code_verifier"
+                raise Refused("invalid_request", sentence, reason="verifier")
+            resource = GroupResource(code.wish.group, code.wish.resource)
+            about = replace(about, resource=resource.name)
+            offer = await self._services.chosen(code.identity, resource)
+            if not self._services.codes.take(code.id, self._services.now()):
+                raise Refused("invalid_request", "The code was used already", reason="replay")
+            try:
+                space, kubeconfig = await self._made(
+                    code.identity, code.wish.cid, offer, dry_run=code.wish.dry_run
+                )
+            except BaseException:
+                self._services.codes.give_back(code.id)
+                raise
+        except Refused as error:
+            self._services.audit.note("redeem", request, about, reason=error.reason)
+            raise
+        self._services.audit.note("redeem", request, replace(about, space=space))
+        response = wire.binding_response(
+            [offer], kubeconfig=kubeconfig, identity=code.identity, sid=code.wish.sid
+        )
+        agreed = wire.consent_of(offer, code.consent)
+        return answers.document({"bindingResponse": response, "consent": agreed})
+
+    async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer POST `/api/v1/bind`: a machine binds, known by its token. Raises Refused."""
+        del parts
+        identity = await self._bearer(request)
+        about = Subject(identity)
+        try:
+            wanted = _wanted(document_of(request))
+            listed = ",".join(resource.name for resource in wanted.resources)
+            about = Subject(identity, wanted.cid, listed)
+            self._services.count_bind(identity)
+            offers = [await self._services.chosen(identity, one) for one in wanted.resources]
+            space, kubeconfig = await self._made(
+                identity, wanted.cid, offers[0], dry_run=wanted.dry_run
+            )
+        except Refused as error:
+            self._services.audit.note("bind", request, about, reason=error.reason)
+            raise
+        self._services.audit.note("bind", request, replace(about, space=space))
+        response = wire.binding_response(offers, kubeconfig=kubeconfig, identity=None)
+        return answers.document(response)
+
+    async def catalogue(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/api/v1/catalogue`: what is offered, and whether to this identity."""
+        del parts
+        identity = await self._bearer(request)
+        rows: list[JSON] = []
+        for offer in await self._services.views().offers():
+            may_bind = await self._services.authorizer.may_bind(identity, offer)
+            rows.append({**wire.offer(offer), "mayBind": may_bind})
+        return answers.document(rows)
+
+    async def _made(
+        self, identity: Identity, cid: str, offer: Offer, *, dry_run: bool
+    ) -> tuple[str, bytes]:
+        """Return a space and what leads there; nothing of both where nothing is to be made."""
+        if dry_run:
+            return "", b""
+        space = await self._services.spaces.provide(identity, cid, offer)
+        return space.name, space.kubeconfig
+
+    async def _bearer(self, request: Request) -> Identity:
+        """Return whose token came along. Raises Refused; too many bad ones end in 429."""
+        services, key = self._services, address_key(ip_address(request.address))
+        wait = services.bad_tokens.wait(key, services.now())
+        if wait:
+            sentence = "Too many tokens that prove nothing. Try again later"
+            raise Refused("too_many_requests", sentence, retry_after=wait)
+        try:
+            return await services.issuers.identity(
+                token_of(request.headers.get("authorization", ""))
+            )
+        except Refused as error:
+            if error.code == "invalid_token":
+                services.bad_tokens.take(key, services.now())
+            event: Event = "refused-token"
+            services.audit.note(event, request, reason=error.reason)
+            raise
+
+
+def document_of(request: Request) -> Manifest:
+    """Return the JSON object of a request. Raises Refused."""
+    try:
+        body = orjson.loads(request.body)
+    except orjson.JSONDecodeError:
+        body = None
+    if not isinstance(body, dict):
+        raise Refused("invalid_request", "The body is no JSON object", reason="body")
+    return body
+
+
+def _wanted(body: Manifest) -> _Wanted:
+    cid = manifest.get_text(body, "clusterID")
+    if not is_id(cid):
+        sentence = "clusterID is not 1 to 64 letters, digits, - and _"
+        raise Refused("invalid_request", sentence, reason="malformed")
+    listed = manifest.get_maps(body, "resources")
+    if not 0 < len(listed) <= _MOST_RESOURCES:
+        sentence = f"resources does not list 1 to {_MOST_RESOURCES} of group and resource"
+        raise Refused("invalid_request", sentence, reason="malformed")
+    resources = [
+        resource_of({name: manifest.get_text(one, name) for name in ("group", "resource")})
+        for one in listed
+    ]
+    return _Wanted(cid, tuple(dict.fromkeys(resources)), manifest.get_bool(body, "dryRun") is True)

@@ -1,0 +1,135 @@
+"""What the handlers of the door work with."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bind.door import sessions
+from bind.door.audit import Audit
+from bind.door.authorizer import Authorizer
+from bind.door.catalogue import Offer
+from bind.door.identity import Identity, owner_key
+from bind.door.issuers import Issuers
+from bind.door.keyring import KeyRing
+from bind.door.refusals import Refused
+from bind.door.sessions import Code, Session
+from bind.door.settings import DoorSettings
+from bind.door.spaces import Spaces
+from bind.door.views import Views
+from reconciler.core.refs import GroupResource
+from reconciler.inbound.buckets import Buckets
+from reconciler.inbound.messages import Cookie, Request
+from reconciler.outbound.http import Http
+
+_SESSION: Final = "klutch-bind-"  # protocol-bind.md B.3
+UI_COOKIE: Final = "klutch-ui"
+_BINDS: Final = (1.0, 10)  # a second, and at once, of one subject
+_BAD_TOKENS: Final = (5 / 60, 5)  # of one address
+_MOST_USED: Final = 100_000
+
+
+class UsedOnce:
+    """Remembers what was used, for as long as it could be used again."""
+
+    def __init__(self, age: float) -> None:
+        self._age = age
+        self._until: dict[str, float] = {}  # the oldest first
+
+    def take(self, text: str, now: float) -> bool:
+        """Use a text, and tell whether it was not used before."""
+        while self._until:
+            oldest = next(iter(self._until))
+            if self._until[oldest] > now and len(self._until) < _MOST_USED:
+                break
+            del self._until[oldest]
+        if text in self._until:
+            return False
+        self._until[text] = now + self._age
+        return True
+
+    def give_back(self, text: str) -> None:
+        """Let a text be used again, of whose use nothing came."""
+        self._until.pop(text, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts that handlers share. Times of `now` are seconds since the epoch."""
+
+    settings: DoorSettings
+    http: Http
+    issuers: Issuers
+    ring: KeyRing
+    views: Callable[[], Views]
+    spaces: Spaces
+    authorizer: Authorizer
+    audit: Audit
+    now: Callable[[], float] = time.time
+    binds: Buckets = field(default_factory=lambda: Buckets(*_BINDS))
+    bad_tokens: Buckets = field(default_factory=lambda: Buckets(*_BAD_TOKENS))
+    states: UsedOnce = field(default_factory=lambda: UsedOnce(sessions.LOGIN.age))
+    codes: UsedOnce = field(default_factory=lambda: UsedOnce(sessions.CODE.age))
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach the door over TLS."""
+        return self.settings.callback.startswith("https://")
+
+    async def chosen(self, identity: Identity, resource: GroupResource) -> Offer:
+        """Return an offer that an identity may bind. Raises Refused."""
+        found = await self.views().offer(resource.group, resource.plural)
+        if not await self.authorizer.may_bind(identity, found):
+            sentence = (
+                f"{identity.user} may not bind {resource.name}. Ask the operator of this backend "
+                f"for the verb bind on template {found.namespace}/{found.name}"
+            )
+            raise Refused("forbidden", sentence, reason="authorization")
+        return found
+
+    def count_bind(self, identity: Identity) -> None:
+        """Count one wish to bind. Raises Refused where there were too many."""
+        key = f"{identity.issuer}|{owner_key(identity)}"
+        wait = self.binds.take(key, self.now())
+        if wait:
+            sentence = "Too many bindings at once. Try again in a moment"
+            raise Refused("too_many_requests", sentence, retry_after=wait)
+
+    async def session(self, request: Request, sid: str) -> Session:
+        """Return the session of a browser. Raises Refused where it is missing, or another's."""
+        text = request.cookies.get(f"{_SESSION}{sid}", "")
+        held = None
+        if text:
+            held = await self.ring.opened(
+                lambda keys: Session.opened(keys, sessions.SESSION, text, self.now())
+            )
+        if held is None or held.wish.sid != sid:
+            sentence = "Nobody is signed in here, or not any more. Run the command again"
+            raise Refused("invalid_token", sentence, reason="session")
+        return held
+
+    def session_cookie(self, sid: str, text: str) -> Cookie:
+        """Return the cookie of a session."""
+        return Cookie(f"{_SESSION}{sid}", text, sessions.SESSION.age, self.secure)
+
+    def ui_cookie(self, text: str) -> Cookie:
+        """Return the cookie of a person who looks around."""
+        name = f"__Host-{UI_COOKIE}" if self.secure else UI_COOKIE
+        return Cookie(name, text, sessions.UI.age, self.secure)
+
+    async def code(self, text: str) -> Code:
+        """Return what a code holds. Raises Refused."""
+        found = await self.ring.opened(
+            lambda keys: Code.opened(keys, sessions.CODE, text, self.now())
+        )
+        if found is None:
+            raise Refused("invalid_request", "The code is not one of ours, or too old")
+        return found
+
+
+def resource_of(values: Mapping[str, str]) -> GroupResource:
+    """Return the resource that a query or a document names. Raises Refused."""
+    plural = values.get("resource", "")
+    if not plural:
+        raise Refused("invalid_request", "resource is missing")
+    return GroupResource(values.get("group", ""), plural)

@@ -1,0 +1,274 @@
+"""Sign-in at the provider: from a browser that wants something to one that is known."""
+
+import base64
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+from bind.door import sessions
+from bind.door.audit import NOBODY, Subject
+from bind.door.handlers import answers, redirects
+from bind.door.handlers.services import Services
+from bind.door.identity import Identity
+from bind.door.refusals import Refused
+from bind.door.sessions import Login, Session, Wish, login_id
+from reconciler.core.errors import KlutchError
+from reconciler.core.secret import Secret
+from reconciler.inbound.messages import Cookie, Request, Response
+from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc.clients import Client
+from reconciler.oidc.errors import GrantRefused, TokenRefused
+from reconciler.oidc.provider import Provider
+
+log = logging.getLogger(__name__)
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SHORTEST_OURS: Final = 20  # of a session id with a challenge
+_PLURAL: Final = re.compile(r"[a-z0-9.-]{0,253}")
+_ERROR: Final = re.compile(r"[a-z_]{1,64}")
+_LOGIN: Final = "klutch-login-"
+_LOGINS: Final = 5  # at once, of one browser
+_HOPPED: Final = "hop"
+
+
+class SignIn:
+    """Sends browsers to the provider, and takes them back."""
+
+    def __init__(self, services: Services, random: Callable[[int], bytes] = os.urandom) -> None:
+        self._services, self._random = services, random
+        settings = services.settings
+        self._client = Client(settings.client_id, secret=settings.client_secret)
+
+    async def authorize(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/authorize`: begin the sign-in of a CLI's session. Raises Refused."""
+        del parts
+        wish = wish_of(request.query, self._services.settings.allowed_redirects)
+        callback = urlsplit(self._services.settings.callback)
+        # A cookie of another host than the callback's would not come back. Once: behind a proxy
+        # that changes Host, they differ for ever.
+        if request.headers.get("host", "") != callback.netloc and _HOPPED not in request.query:
+            query = urlencode({**request.query, _HOPPED: "1"})
+            return answers.redirect(f"{callback.scheme}://{callback.netloc}/authorize?{query}")
+        return await self.begin(request, wish)
+
+    async def begin(self, request: Request, wish: Wish) -> Response:
+        """Return the way to the provider. Raises Refused."""
+        try:
+            provider = await (await self._services.issuers.first()).provider()
+            login = self._login(wish)
+            location = grants.authorization_url(
+                provider,
+                client_id=self._client.id,
+                redirect_uri=self._services.settings.callback,
+                scopes=self._services.settings.scopes,
+                state=login.state,
+                nonce=login.nonce,
+                challenge=pkce.challenge(Secret(login.verifier)),
+            )
+        except KlutchError as error:
+            log.warning("the identity provider cannot be used", extra={"why": str(error)})
+            sentence = "The identity provider is away. Try again in a moment"
+            raise Refused("unavailable", sentence, reason="provider") from None
+        keys = await self._services.ring.keys()
+        cookie = self._cookie(login.state, login.sealed(keys), sessions.LOGIN.age)
+        return answers.redirect(location, cookies=(*self._crowded_out(request, keys), cookie))
+
+    async def callback(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/callback`: the browser comes back with a code."""
+        del parts
+        state = request.query.get("state", "")
+        try:
+            session = await self._signed_in(request, state)
+            answer = await self._welcome(session)
+        except Refused as error:
+            self._services.audit.note("sign-in", request, NOBODY, reason=error.reason)
+            answer = answers.refused(request, error)
+        else:
+            about = Subject(session.identity, session.wish.cid)
+            self._services.audit.note("sign-in", request, about)
+        return answers.with_cookies(answer, self._spent(request, state))
+
+    async def _signed_in(self, request: Request, state: str) -> Session:
+        """Return the session that the browser has now. Raises Refused."""
+        login = await self._began(request, state)
+        query = request.query
+        if query.get("error"):
+            error = query["error"] if _ERROR.fullmatch(query["error"]) else "an error"
+            raise Refused(
+                "invalid_request", f"The provider refused the sign-in: {error}", reason="provider"
+            )
+        if not query.get("code"):
+            raise Refused("invalid_request", "There is no code in it", reason="code")
+        now = self._services.now()
+        try:
+            provider = await (await self._services.issuers.first()).provider()
+            problem = grants.callback_problem(provider, iss=query.get("iss", ""))
+            if problem:
+                raise Refused("invalid_request", problem, reason="iss")
+            identity = await self._identity(provider, login, Secret(query["code"]), now)
+        except TokenRefused as error:
+            raise Refused("invalid_token", str(error), reason=error.reason) from None
+        except GrantRefused as error:
+            raise _refused_grant(error) from None
+        except Refused:
+            raise
+        except KlutchError as error:
+            log.warning("the identity provider cannot be used", extra={"why": str(error)})
+            sentence = "The identity provider gave no usable answer. Sign in again"
+            raise Refused("bad_gateway", sentence, reason="provider") from None
+        return Session(identity, login.wish, now)
+
+    async def _began(self, request: Request, state: str) -> Login:
+        """Return the sign-in that this browser began. Raises Refused."""
+        text = request.cookies.get(self._cookie_name(state), "")
+        login = None
+        if state and text:
+            login = await self._services.ring.opened(
+                lambda keys: Login.opened(keys, text, self._services.now())
+            )
+        if login is None or login.state != state:
+            sentence = "This browser began no such sign-in, or too long ago. Run the command again"
+            raise Refused("invalid_request", sentence, reason="state")
+        if not self._services.states.take(state, self._services.now()):
+            raise Refused("invalid_request", "This sign-in was used already", reason="replay")
+        return login
+
+    async def _identity(
+        self, provider: Provider, login: Login, code: Secret, now: float
+    ) -> Identity:
+        """Return whom a code stands for. Raises KlutchErrors."""
+        form = grants.code_form(
+            provider,
+            self._client,
+            code=code,
+            redirect_uri=self._services.settings.callback,
+            verifier=Secret(login.verifier),
+            now=now,
+            jti=self._random(16),
+        )
+        answer = await self._services.http.send(form)
+        given = grants.tokens_of(answer.status, answer.body)
+        if given.id_token is None:
+            raise TokenRefused("missing", "the provider gave no ID token")
+        id_token = given.id_token
+        check = tokens.IdTokenCheck(
+            provider.issuer, self._client.id, login.nonce, provider.algorithms, given.access_token
+        )
+        return await self._services.issuers.signed_in(
+            lambda keys: tokens.id_token(id_token, keys, check, now=now)
+        )
+
+    async def _welcome(self, session: Session) -> Response:
+        """Return where a signed-in browser goes, with its cookie. Raises Refused."""
+        keys, wish = await self._services.ring.keys(), session.wish
+        if not wish.sid:
+            text = _fitting(session.sealed(keys, sessions.UI))
+            cookie = self._services.ui_cookie(text)
+            return answers.redirect("/ui/catalogue", cookies=(cookie,))
+        cookie = self._services.session_cookie(
+            wish.sid, _fitting(session.sealed(keys, sessions.SESSION))
+        )
+        location = f"/resources?{urlencode({'s': wish.sid})}"
+        if wish.challenge and wish.resource:
+            chosen = {"s": wish.sid, "resource": wish.resource, "group": wish.group}
+            location = f"/consent?{urlencode(chosen)}"
+        return answers.redirect(location, cookies=(cookie,))
+
+    def _login(self, wish: Wish) -> Login:
+        state, nonce = (_text(self._random(16)) for _ in range(2))
+        verifier = pkce.verifier(self._random(32)).reveal()
+        return Login(state, nonce, verifier, wish, self._services.now())
+
+    def _cookie_name(self, state: str) -> str:
+        return f"{self._prefix}{login_id(state)}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"__Host-{_LOGIN}" if self._services.secure else _LOGIN
+
+    def _cookie(self, state: str, text: str, age: int) -> Cookie:
+        return Cookie(self._cookie_name(state), text, age, self._services.secure)
+
+    def _spent(self, request: Request, state: str) -> tuple[Cookie, ...]:
+        """Return the deletion of a sign-in's cookie: it is good for one use."""
+        if self._cookie_name(state) not in request.cookies:
+            return ()
+        return (self._cookie(state, "", 0),)
+
+    def _crowded_out(self, request: Request, keys: sessions.Keys) -> tuple[Cookie, ...]:
+        """Return the deletions of all sign-ins of a browser but the latest."""
+        now = self._services.now()
+        held = {
+            name: Login.opened(keys, text, now)
+            for name, text in request.cookies.items()
+            if name.startswith(self._prefix)
+        }
+        by_age = sorted(held, key=lambda name: one.at if (one := held[name]) else 0.0)
+        surplus = by_age[: max(0, len(by_age) - _LOGINS + 1)]
+        return tuple(Cookie(name, "", 0, self._services.secure) for name in surplus)
+
+
+def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
+    """Return what a CLI asks for (protocol-bind.md B.2, and our own). Raises Refused."""
+    sid, cid = query.get("s", ""), query.get("c", "")
+    if not sid or not cid or not (query.get("u") or query.get("p")):
+        raise Refused("invalid_request", "missing redirect_url or session_id", reason="missing")
+    if not is_id(sid) or not is_id(cid):
+        sentence = "s and c are 1 to 64 letters, digits, - and _"
+        raise Refused("invalid_request", sentence, reason="malformed")
+    target = redirects.target(url=query.get("u", ""), port=query.get("p", ""), allowed=allowed)
+    resource, group = query.get("resource", ""), query.get("group", "")
+    if not _PLURAL.fullmatch(resource) or not _PLURAL.fullmatch(group):
+        raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
+    return Wish(
+        target,
+        sid,
+        cid,
+        _challenge(query, sid),
+        query.get("dry_run") == "1",
+        resource,
+        group,
+    )
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text is one that names sessions and clusters, and that cookies may bear."""
+    return _ID.fullmatch(text) is not None
+
+
+def _challenge(query: Mapping[str, str], sid: str) -> str:
+    challenge = query.get("code_challenge", "")
+    if not challenge:
+        if query.get("code_challenge_method") or query.get("dry_run"):
+            raise Refused("invalid_request", "code_challenge is missing", reason="challenge")
+        return ""
+    if query.get("code_challenge_method") != "S256" or not pkce.is_challenge(challenge):
+        sentence = "code_challenge is not one of method S256"
+        raise Refused("invalid_request", sentence, reason="challenge")
+    if len(sid) < _SHORTEST_OURS:
+        sentence = f"s is shorter than {_SHORTEST_OURS} characters"
+        raise Refused("invalid_request", sentence, reason="malformed")
+    return challenge
+
+
+def _refused_grant(error: GrantRefused) -> Refused:
+    if error.error == "invalid_grant":
+        sentence = "The provider does not know the code, or not any more. Sign in again"
+        return Refused("invalid_request", sentence, reason="code")
+    log.error("the provider refuses this backend", extra={"error": error.error})
+    sentence = "The provider refuses this backend; its operator finds why in its log"
+    return Refused("bad_gateway", sentence, reason="provider")
+
+
+def _fitting(text: str) -> str:
+    if len(text) > sessions.MOST:
+        sentence = "The token names so many groups that no cookie holds them; have them filtered"
+        raise Refused("forbidden", sentence, reason="groups")
+    return text
+
+
+def _text(random: bytes) -> str:
+    return base64.urlsafe_b64encode(random).decode().rstrip("=")

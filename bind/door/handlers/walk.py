@@ -1,0 +1,228 @@
+"""The walk of a signed-in browser: what is offered, consent, and the way back to the CLI."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import parse_qs, urlencode
+
+from bind.door import pages, wire
+from bind.door import sessions as sealed
+from bind.door.audit import Subject
+from bind.door.catalogue import Offer
+from bind.door.handlers import answers, redirects
+from bind.door.handlers.services import Services, resource_of
+from bind.door.refusals import Refused
+from bind.door.sessions import Code, Session
+from reconciler.blueprints import consent
+from reconciler.core import manifest
+from reconciler.inbound.messages import Request, Response
+
+_OWN_SITE: Final = frozenset({"same-origin", "none"})
+_FORM: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 300
+
+
+class Walk:
+    """Answers `/resources`, `/bind` and `/consent`."""
+
+    def __init__(self, services: Services, random: Callable[[int], bytes] = os.urandom) -> None:
+        self._services, self._random = services, random
+
+    async def resources(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/resources`: a card for each resource. Raises Refused."""
+        del parts
+        sid = request.query.get("s", "")
+        try:
+            session = await self._services.session(request, sid)
+        except Refused:
+            session = None
+        path = "/consent" if session is not None and session.wish.challenge else "/bind"
+        cards = [_card(offer, path, sid) for offer in await self._services.views().offers()]
+        wish = session.wish if session is not None else None
+        view = pages.ResourcesView(
+            cards=cards if session is not None else [],
+            cid=wish.cid if wish else "",
+            target=wish.target if wish else "",
+            signed_in=session is not None,
+            sign_in_hint="" if session is not None else "Run the command of your CLI again",
+        )
+        return _page(pages.resources_page(view))
+
+    async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
+        del parts
+        _require_own_site(request)
+        session, offer = await self._chosen(request)
+        about = Subject(session.identity, session.wish.cid, offer.resource.name)
+        try:
+            self._services.count_bind(session.identity)
+            if session.wish.challenge:
+                return await self._back(session, offer, None, status=302)
+            space = await self._services.spaces.provide(session.identity, session.wish.cid, offer)
+        except Refused as error:
+            self._services.audit.note("bind", request, about, reason=error.reason)
+            raise
+        self._services.audit.note("bind", request, replace(about, space=space.name))
+        response = wire.binding_response(
+            [offer],
+            kubeconfig=space.kubeconfig,
+            identity=session.identity,
+            sid=session.wish.sid,
+        )
+        location = redirects.with_query(session.wish.target, response=wire.encoded(response))
+        return answers.redirect(location, headers=answers.NO_CACHE)
+
+    async def consent(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer GET `/consent`: what the service asks for. Raises Refused."""
+        del parts
+        session, offer = await self._chosen(request)
+        return await self._asked(session, offer)
+
+    async def agreed(self, request: Request, parts: Mapping[str, str]) -> Response:
+        """Answer POST `/consent`: what was accepted goes to the CLI. Raises Refused."""
+        del parts
+        form = form_of(request)
+        session, offer = await self._chosen(request)
+        keys = await self._services.ring.keys()
+        if not self.is_own(request) or not keys.is_form_token(
+            form.get("csrf", [""])[0], _page_id(session, offer)
+        ):
+            raise Refused("forbidden", "The form is not from this page", reason="csrf")
+        chosen = _places(form.get("claim", []), len(offer.claims))
+        missing = consent.required_rejected(offer.claims, chosen)
+        if missing:
+            listed = ", ".join(missing)
+            problem = f"The service needs {listed}. Accept it, or close this page"
+            answer = await self._asked(session, offer, problem=problem, chosen=chosen)
+            return replace(answer, status=422)
+        self._services.count_bind(session.identity)
+        return await self._back(session, offer, chosen, status=303)
+
+    def is_own(self, request: Request) -> bool:
+        """Tell whether a form was sent by one of our pages."""
+        own = {redirects.origin(self._services.settings.callback)}
+        own.add(redirects.origin(self._services.settings.public))
+        return request.headers.get("origin", "").lower() in own
+
+    async def _chosen(self, request: Request) -> tuple[Session, Offer]:
+        """Return the session, and the offer that the query names. Raises Refused."""
+        session = await self._services.session(request, request.query.get("s", ""))
+        resource = resource_of(request.query)
+        try:
+            return session, await self._services.chosen(session.identity, resource)
+        except Refused as error:
+            about = Subject(session.identity, session.wish.cid, resource.name)
+            self._services.audit.note("bind", request, about, reason=error.reason)
+            raise
+
+    async def _asked(
+        self,
+        session: Session,
+        offer: Offer,
+        *,
+        problem: str = "",
+        chosen: Sequence[int] = (),
+    ) -> Response:
+        keys = await self._services.ring.keys()
+        names = {
+            "s": session.wish.sid,
+            "resource": offer.resource.plural,
+            "group": offer.resource.group,
+        }
+        view = pages.ConsentView(
+            offer=offer,
+            sentences=sentences_of(offer),
+            csrf=keys.form_token(_page_id(session, offer)),
+            action=f"/consent?{urlencode(names)}",
+            target=session.wish.target,
+            problem=problem,
+            cid=session.wish.cid,
+            chosen=chosen,
+        )
+        headers = pages.security_headers(redirects.origin(session.wish.target))
+        return _page(pages.consent_page(view), headers)
+
+    async def _back(
+        self, session: Session, offer: Offer, agreed: Sequence[int] | None, *, status: int
+    ) -> Response:
+        """Return the way to the CLI, with a code that it redeems. Raises Refused."""
+        if not session.wish.challenge:
+            sentence = "This CLI takes no code; use /bind"
+            raise Refused("invalid_request", sentence, reason="challenge")
+        keys = await self._services.ring.keys()
+        wish = replace(
+            session.wish, resource=offer.resource.plural, group=offer.resource.group, target=""
+        )
+        code = Code(
+            session.identity,
+            wish,
+            self._services.now(),
+            id=self._random(16).hex(),
+            consent=None if agreed is None else tuple(agreed),
+        )
+        location = redirects.with_query(
+            session.wish.target,
+            code=code.sealed(keys, sealed.CODE),
+            state=wish.sid,
+            iss=self._services.settings.public,
+        )
+        return answers.redirect(location, status=status, headers=answers.NO_CACHE)
+
+
+def form_of(request: Request) -> Mapping[str, list[str]]:
+    """Return the fields of a form. Raises Refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise Refused("invalid_request", "The form is not one", reason="form")
+    try:
+        return parse_qs(
+            request.body.decode("ascii"), strict_parsing=False, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:
+        raise Refused("invalid_request", "The form is garbled", reason="form") from None
+
+
+def sentences_of(offer: Offer) -> Sequence[pages.ClaimSentence]:
+    """Return what an offer asks for, in the order of its claims."""
+    return [
+        pages.ClaimSentence(
+            place, consent.sentences(claim), manifest.get_bool(claim, "required") is True
+        )
+        for place, claim in enumerate(offer.claims)
+    ]
+
+
+def _places(given: Sequence[str], count: int) -> list[int]:
+    """Return which claims were accepted. Raises Refused."""
+    known = {str(place): place for place in range(count)}
+    if any(one not in known for one in given):
+        raise Refused("invalid_request", "The form names a claim that is not there", reason="form")
+    return sorted({known[one] for one in given})
+
+
+def _page_id(session: Session, offer: Offer) -> str:
+    return f"{session.wish.sid} {session.identity.subject} {offer.resource.name}"
+
+
+def _require_own_site(request: Request) -> None:
+    """Refuse a link on another site, which the visitor did not mean. Raises Refused."""
+    if request.headers.get("sec-fetch-site", "none") not in _OWN_SITE:
+        sentence = "The link is on another site. Go on from the page of the resources"
+        raise Refused("forbidden", sentence, reason="cross-site")
+
+
+def _card(offer: Offer, path: str, sid: str) -> pages.Card:
+    chosen = {"s": sid, "resource": offer.resource.plural, "group": offer.resource.group}
+    return pages.Card(
+        singular=offer.singular,
+        group=offer.resource.group,
+        scope=offer.scope,
+        plural=offer.resource.plural,
+        href=f"{path}?{urlencode(chosen)}",
+    )
+
+
+def _page(text: str, headers: tuple[tuple[str, str], ...] | None = None) -> Response:
+    security = pages.security_headers() if headers is None else headers
+    kept = tuple(one for one in security if one[0] != "Cache-Control")
+    return Response(200, text.encode(), answers.PAGE, (*kept, *answers.NO_CACHE))
