@@ -85,6 +85,13 @@ async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResou
     ]
 
 
+async def fetched(http: Http, url: str) -> bytes:
+    """Return what is at a URL. Raises ConfigError, Denied and BindEnded."""
+    answer = await _answer(http.get(url))
+    _require(answer, "the URL")
+    return answer.body
+
+
 def _bearer(token: Secret) -> Mapping[str, Secret]:
     return {"Authorization": Secret(f"Bearer {token.reveal()}")}
 

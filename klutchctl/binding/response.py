@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import yaml
+
 from klutchctl.binding.errors import BadAnswer
 from klutchctl.binding.provider import parsed
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
@@ -108,6 +110,17 @@ def remote_of(content: bytes, networks: Networks = ANYWHERE) -> Connection:
     if not found.namespace:
         raise BadAnswer("the response has a kubeconfig whose current context names no namespace")
     return found
+
+
+def parsed_kubeconfig(content: bytes) -> Manifest:
+    """Return a kubeconfig as a document. Raises BadAnswer."""
+    try:
+        document = yaml.load(content, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise BadAnswer("the kubeconfig is no YAML document")
+    return document
 
 
 def merged(grants: Sequence[Grant]) -> Grant:

@@ -1,0 +1,138 @@
+"""The flags of the original's `kubectl bind` and `kubectl bind apiservice` (D.1), and our own.
+
+Booleans stand alone or as `--flag=true`; what of them says nothing here is taken all the same.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from klutchctl.binding.consent import Claims
+from klutchctl.binding.konnector import Rights
+from reconciler.core.errors import ConfigError
+
+_CLIENT: Final = (
+    *("--context", "--user", "--server", "--certificate-authority", "--tls-server-name"),
+    *("--proxy-url", "--token", "--username", "--password", "--as-uid"),
+)
+_LOG: Final = (
+    *("--vmodule", "--logging-format", "--log-flush-frequency"),
+    "--log-text-info-buffer-size",
+)
+# What the original gives on to the process that it starts, in this order (E.4).
+PASSED_ON: Final = (
+    *("allow-missing-template-keys", "kubeconfig", "konnector-image", "log-flush-frequency"),
+    *("log-text-info-buffer-size", "log-text-split-stream", "logging-format", "output"),
+    *("show-managed-fields", "skip-konnector", "template", "v", "vmodule"),
+)
+_SWITCHES: Final = (
+    *("--insecure-skip-tls-verify", "--disable-compression", "--log-text-split-stream"),
+    *("--allow-missing-template-keys", "--show-managed-fields", "--skip-konnector", "--dry-run"),
+    *("--downgrade-konnector", "--no-banner"),
+    *("--open-browser", "--device-code", "--exchange", "--wait"),
+)
+_SHORT: Final = {"-d": "--dry-run=true", "-h": "--help"}
+_TRUE: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
+_FORMATS: Final = ("yaml", "json")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line, as the original does: without the usage."""
+        raise ConfigError(message)
+
+
+def parse(arguments: Sequence[str], *, apiservice: bool) -> argparse.Namespace:
+    """Return what a command line says. Raises ConfigError; ends the process after --help."""
+    parser = _apiservice() if apiservice else _bind()
+    said = parser.parse_args(list(map(_written_out, arguments)))
+    if said.output not in _FORMATS:
+        raise ConfigError("unknown output format; there are yaml and json", where="--output")
+    return said
+
+
+def _written_out(argument: str) -> str:
+    """Return a switch with its value: one that stands alone takes no argument after it."""
+    argument = _SHORT.get(argument, argument)
+    return f"{argument}=true" if argument in _SWITCHES else argument
+
+
+def _switch(text: str) -> bool:
+    value = _TRUE.get(text.lower())
+    if value is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return value
+
+
+def _common(command: str, description: str) -> _Parser:
+    parser = _Parser(prog=command, description=description, allow_abbrev=False)
+    parser.add_argument("--kubeconfig", help="instead of $KUBECONFIG and ~/.kube/config")
+    parser.add_argument("-n", "--namespace", help="taken, and of no effect: it is klutch-bind")
+    for flag in _CLIENT:
+        parser.add_argument(flag, default="", help="of the app cluster")
+    for flag in ("--insecure-skip-tls-verify", "--disable-compression"):
+        _add(parser, flag, "of the app cluster")
+    for flag in (*_LOG, "--template"):
+        parser.add_argument(flag, default="", help=argparse.SUPPRESS)
+    for flag in ("--log-text-split-stream", "--allow-missing-template-keys"):
+        _add(parser, flag, argparse.SUPPRESS)
+    _add(parser, "--show-managed-fields", argparse.SUPPRESS)
+    parser.add_argument("-v", "--v", default="", help="above 0: details of errors")
+    parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
+    _add(parser, "--skip-konnector", "install no konnector")
+    parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")
+    parser.add_argument("--konnector-rbac", type=Rights, default=Rights.FULL, help="or Minimal")
+    parser.add_argument("--claims", type=Claims, default=Claims.ASK, help="or required, all, none")
+    parser.add_argument("--accept", action="append", default=[], help="accept claims on this")
+    _add(parser, "--wait", "until what is bound is Ready")
+    parser.add_argument("--wait-timeout", type=float, default=120.0, help="seconds of each wait")
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, flag: str, help_text: str) -> None:
+    arguments: dict[str, Any] = {"type": _switch, "default": False, "metavar": "BOOL"}
+    parser.add_argument(flag, help=help_text, **arguments)
+
+
+def _bind() -> _Parser:
+    parser = _common("kubectl bind", "Bind a service of a provider; also: kubectl bind apiservice")
+    parser.add_argument("url", nargs="*", help="the provider's, http:// or https://")
+    _add(parser, "--dry-run", "print the requests, and bind nothing")
+    _add(parser, "--open-browser", "and do not only print the URL")
+    _add(parser, "--device-code", "sign in with a browser on another machine")
+    _add(parser, "--exchange", "have the identity provider exchange --identity")
+    parser.add_argument("--resource", action="append", default=[], help="PLURAL.GROUP")
+    parser.add_argument("--callback-port", type=int, default=0)
+    parser.add_argument("--ca-file", type=Path, help="authorities for the provider's HTTPS")
+    parser.add_argument("--client-id", default="", help="sign in as a machine")
+    for name in ("secret", "key", "assertion"):
+        parser.add_argument(f"--client-{name}-file", type=Path)
+    parser.add_argument("--scope", action="append", default=[])
+    parser.add_argument("--identity", default="", help="file:F, env:NAME, github, kubernetes:NS/SA")
+    return parser
+
+
+def _apiservice() -> _Parser:
+    parser = _common("kubectl bind apiservice", "Bind by an APIServiceExportRequest")
+    parser.add_argument("url", nargs="*", help="of a manifest")
+    parser.add_argument("-f", "--file", default="", help="a manifest; - is standard input")
+    parser.add_argument("--remote-kubeconfig", type=Path, help="a file, of the provider")
+    parser.add_argument("--remote-kubeconfig-namespace", default="", help="of a Secret with it")
+    parser.add_argument("--remote-kubeconfig-name", default="")
+    parser.add_argument("--remote-namespace", default="", help="instead of its context's")
+    _add(parser, "--downgrade-konnector", argparse.SUPPRESS)
+    _add(parser, "--no-banner", argparse.SUPPRESS)
+    return parser
+
+
+def passed_on(arguments: Sequence[str]) -> str:
+    """Return the flags that the original gives on to its second process, as it shows them."""
+    given: dict[str, str] = {}
+    waiting = iter(map(_written_out, arguments))
+    for argument in waiting:
+        flag, has_value, value = argument.partition("=")
+        name = {"-v": "v", "-o": "output"}.get(flag, flag.removeprefix("--"))
+        if flag.startswith("-") and name in PASSED_ON:
+            given[name] = value if has_value else next(waiting, "")
+    return "".join(f" --{name}={given[name]}" for name in PASSED_ON if name in given)

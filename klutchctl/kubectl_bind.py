@@ -1,0 +1,162 @@
+"""`kubectl-bind`, so that `kubectl bind` works: the original's command, in one process (F18-F20).
+
+Its flags, texts and exit codes are those of protocol-bind.md D; `klutchctl bind` says more by its
+exit code.
+"""
+
+import argparse
+import gc
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from klutchctl.entry import ending_quietly
+
+if TYPE_CHECKING:
+    from klutchctl.binding.job import Job
+    from klutchctl.binding.progress import Progress
+    from klutchctl.binding.run import Asked, Way
+    from reconciler.kube.connection import Connection
+
+_APISERVICE: Final = "apiservice"
+
+
+def main() -> None:
+    """Run the command line and end the process."""
+    with ending_quietly():
+        from klutchctl.binding import job
+
+        del job
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 1
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code, 0 or 1. Errors go to stderr."""
+    from klutchctl.entry import leaves, sentence
+    from klutchctl.render.terminal import visible_lines
+
+    try:
+        return _run(list(arguments))
+    except Exception as error:
+        for leaf in leaves(error):
+            print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: list[str]) -> int:
+    from klutchctl.binding import kubectl_flags
+    from klutchctl.binding.progress import KUBECTL, Progress
+
+    apiservice = arguments[:1] == [_APISERVICE]
+    rest = arguments[1:] if apiservice else arguments
+    said = kubectl_flags.parse(rest, apiservice=apiservice)
+    if apiservice and len(said.url) > 1:
+        kubectl_flags.parse(["--help"], apiservice=True)
+    if not apiservice and not said.url:
+        kubectl_flags.parse(["--help"], apiservice=False)
+    progress = Progress(KUBECTL)
+    if not (apiservice and said.no_banner):
+        progress.say("disclaimer")
+    if apiservice:
+        return _bind_apiservice(said, progress)
+    return _bind_url(said, progress, kubectl_flags.passed_on(rest))
+
+
+def _bind_url(said: argparse.Namespace, progress: "Progress", flags: str) -> int:
+    import uvloop
+
+    from klutchctl.binding.sign_in.ways import Flags, browser
+    from reconciler.core.errors import ConfigError
+
+    if not said.url[0].startswith(("http://", "https://")):
+        raise ConfigError(f"unknown argument: {said.url[0]}")
+    flags_of_way = Flags(
+        callback_port=said.callback_port,
+        device_code=said.device_code,
+        client_id=said.client_id,
+        client_secret_file=said.client_secret_file,
+        client_key_file=said.client_key_file,
+        client_assertion_file=said.client_assertion_file,
+        scopes=tuple(said.scope),
+        identity=said.identity,
+        exchange=said.exchange,
+    )
+    way = flags_of_way.way(browser() if said.open_browser else None)
+    job = _job(said, progress, way, flags)
+    print(uvloop.run(_printed(job, said.output)), end="")
+    return 0
+
+
+async def _printed(job: "Job", output: str) -> str:
+    from klutchctl.binding.job import bound, documents
+
+    if not job.asked.dry_run:
+        text = await bound(job)
+        print(file=sys.stderr)
+        return text
+    async with job.bind() as bind:
+        granted = await bind.dry_run()
+    return documents(granted.grant.requests, output)
+
+
+def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
+    import uvloop
+
+    from klutchctl.binding import apiservice
+    from klutchctl.binding.run import Browser
+
+    source = apiservice.Source(
+        manifest=said.file,
+        url=said.url[0] if said.url else "",
+        kubeconfig=said.remote_kubeconfig,
+        secret=(said.remote_kubeconfig_namespace, said.remote_kubeconfig_name),
+        namespace=said.remote_namespace,
+    )
+    source.require()
+    job = _job(said, progress, Browser(), "")
+    text = uvloop.run(apiservice.bound(job, source))
+    print(file=sys.stderr)
+    print(text, end="")
+    return 0
+
+
+def _job(said: argparse.Namespace, progress: "Progress", way: "Way", flags: str) -> "Job":
+    from klutchctl.binding.job import Job
+
+    return Job(
+        asked=_asked(said, way),
+        connection=_connection(said),
+        progress=progress,
+        claims=said.claims,
+        accept=said.accept,
+        ca_file=getattr(said, "ca_file", None),
+        facts={"flags": flags},
+    )
+
+
+def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
+    from klutchctl.binding.run import Asked, resource_of
+
+    return Asked(
+        url=said.url[0] if said.url else "",
+        way=way,
+        resources=tuple(map(resource_of, getattr(said, "resource", ()))),
+        skip_konnector=said.skip_konnector,
+        konnector_image=said.konnector_image,
+        rights=said.konnector_rbac,
+        dry_run=getattr(said, "dry_run", False),
+        wait=said.wait_timeout,
+        ready=said.wait,
+    )
+
+
+def _connection(said: argparse.Namespace) -> "Connection":
+    from klutchctl.binding import client_flags
+
+    return client_flags.connection(said)

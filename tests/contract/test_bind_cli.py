@@ -1,0 +1,304 @@
+"""`klutchctl bind` and `kubectl-bind` at an original provider, on real API servers.
+
+What is asked and written is held against 03-default-mode-oidc of the captures: 13 to 16, 40, 41,
+50 and 60 to 62.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from klutchctl.binding.session import cluster_id
+from reconciler import api
+from reconciler.core import names, refs
+from reconciler.core.manifest import get_map, get_text, name_of, uid_of
+from reconciler.core.refs import Ref
+from tests.support import original_provider
+from tests.support.bound_scenes import Scene, remove
+from tests.support.clusters import LiveCluster
+from tests.support.original_provider import Ended, OriginalProvider
+
+BIND = names.KLUTCH_NAMESPACE
+IMAGE = "registry.example/konnector:v0.1.0"
+OPTIONAL = {
+    "resource": "configmaps",
+    "version": "v1",
+    "selector": {"names": ["backup-settings"], "namespaces": ["*"], "owner": "Consumer"},
+    "required": False,
+    "read": {},
+    "onConflict": {"recreateWhenConsumerSideDeleted": True},
+}
+REQUIRED = {
+    **OPTIONAL,
+    "resource": "secrets",
+    "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Provider"},
+    "required": True,
+}
+
+
+@dataclass
+class Provider:
+    """A provider with a space, and the app cluster that is to be bound."""
+
+    scene: Scene
+    server: OriginalProvider
+    environ: Mapping[str, str]
+    content: bytes
+
+    async def run(self, program: str, *arguments: str, answers: str = "") -> Ended:
+        app = self.scene.app
+        url = f"{self.server.url}/export"
+        module = {"klutchctl": "klutchctl", "kubectl-bind": "klutchctl.kubectl_bind"}[program]
+        start = [sys.executable, "-c", f"from {module}.entry import main; main()"]
+        if program == "kubectl-bind":
+            start[-1] = f"from {module} import main; main()"
+        command = [*start, *(["bind"] if program == "klutchctl" else []), url, *arguments]
+        where = ["--kubeconfig", str(app.kubeconfig), "--context", app.context]
+        return await original_provider.run(*command, *where, answers=answers, environ=self.environ)
+
+    async def secrets(self) -> list[Any]:
+        """Return the kubeconfig Secrets that lead to the space."""
+        found = await self.scene.app.cluster.list(refs.SECRET, namespace=BIND)
+        text = base64.b64encode(self.content).decode()
+        return [one for one in found.items if get_text(one, "data", "kubeconfig") == text]
+
+    async def requests(self) -> list[Any]:
+        kind = api.API_SERVICE_EXPORT_REQUEST
+        return [*(await self.scene.plane.cluster.list(kind, namespace=self.scene.space)).items]
+
+
+def request_of(scene: Scene, claims: Any) -> dict[str, Any]:
+    return {
+        "kind": "APIServiceExportRequest",
+        "apiVersion": "klutch.anynines.com/v1alpha1",
+        "metadata": {"name": scene.offer.name},
+        "spec": {"resources": [{**scene.offer.resource.wire, "permissionClaims": claims}]},
+        "status": {},
+    }
+
+
+@pytest.fixture
+async def provider(scene: Scene, tmp_path: Any) -> Any:
+    """A space with its backend; the app cluster has Namespace klutch-bind and nothing of it."""
+    await scene.make_space()
+    await remove(scene.app, refs.SECRET, BIND, scene.secret)
+    kubeconfig = await scene.on_plane(refs.SECRET, names.KUBECONFIG)
+    content = base64.b64decode(get_text(kubeconfig, "data", "kubeconfig"))
+
+    def respond(session: str) -> Mapping[str, Any]:
+        return {
+            "kind": "BindingResponse",
+            "apiVersion": "klutch.anynines.com/v1alpha1",
+            "authentication": {
+                "oauth2CodeGrant": {"sid": session, "id": "http://idp.example/alice"}
+            },
+            "kubeconfig": base64.b64encode(content).decode(),
+            "requests": [request_of(scene, [REQUIRED, OPTIONAL])],
+        }
+
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    for name in ("DISPLAY", "BROWSER", "WAYLAND_DISPLAY"):
+        home.pop(name, None)
+    async with original_provider.original_provider(respond) as server, scene.backend():
+        found = Provider(scene, server, home, content)
+        try:
+            yield found
+        finally:
+            for secret in await found.secrets():
+                await remove(scene.app, refs.SECRET, BIND, name_of(secret))
+
+
+def canaries(provider: Provider, *ends: Ended) -> None:
+    token = get_text(yaml.safe_load(provider.content), "users", 0, "user", "token")
+    for end in ends:
+        for text in (end.stdout, end.stderr):
+            assert token not in text
+            assert base64.b64encode(provider.content).decode()[:60] not in text
+
+
+async def test_kubectl_bind_does_what_the_original_does_and_comes_back(provider):
+    scene, app = provider.scene, provider.scene.app
+    mark = app.audit.mark()
+    done = await provider.run("kubectl-bind", "--skip-konnector", answers="yes\nn\n")
+    assert done.code == 0, done.stderr
+    assert done.pages == (302, 200)
+    namespace = await app.cluster.get(Ref(app.name, refs.NAMESPACE, "", BIND))
+    [asked] = provider.server.asked
+    assert asked.keys() == {"s", "c", "p"}
+    assert asked["c"] == cluster_id(uid_of(namespace))
+    [secret] = await provider.secrets()
+    assert secret["metadata"]["generateName"] == "kubeconfig-"
+    assert (secret["type"], set(secret["data"])) == ("Opaque", {"kubeconfig"})
+    binding = await scene.binding()
+    assert get_map(binding, "spec", "kubeconfigSecretRef") == {
+        "namespace": BIND, "name": name_of(secret), "key": "kubeconfig",
+    }  # fmt: skip
+    claims = binding["spec"]["permissionClaims"]
+    assert [{**claim, "state": claim["state"]} for claim in claims] == [
+        {**REQUIRED, "group": "", "state": "Accepted"},
+        {**OPTIONAL, "group": "", "state": "Rejected"},
+    ]
+    written = [(one.verb, one.resource) for one in app.audit.writes_since(mark, namespace=BIND)]
+    assert written == [
+        ("create", "secrets"),
+        ("create", "apiservicebindings"),
+        ("patch", "apiservicebindings"),
+    ]
+    [request] = await provider.requests()
+    assert get_map(request, "spec", "resources", 0, "permissionClaims", 0) == {
+        **REQUIRED, "group": "",
+    }  # fmt: skip
+    assert done.stdout.count("Do you accept this Permission? [No,Yes]") == 2
+    head, row = done.stdout.splitlines()[-2:]
+    assert head.split() == ["NAME", "PROVIDER", "READY", "MESSAGE", "AGE"]
+    assert row.split()[:3] == [
+        f"apiservicebinding.klutch.anynines.com/{scene.offer.name}", "False", "Pending",
+    ]  # fmt: skip
+    host = scene.plane.connection.server
+    assert [line for line in done.stderr.splitlines() if line] == [
+        "DISCLAIMER: This is a prototype. It will change in incompatible ways at any time.",
+        "To authenticate, visit in your browser:",
+        f"\t{provider.server.url}/authorize?c={asked['c']}&p={asked['p']}&s={asked['s']}",
+        f"🔑 Successfully authenticated to {provider.server.url}/export",
+        f"🔒 Created secret klutch-bind/{name_of(secret)} for host {host}, namespace {scene.space}",
+        "🚀 Executing: kubectl bind apiservice --remote-kubeconfig-namespace klutch-bind"
+        f" --remote-kubeconfig-name {name_of(secret)} -f -"
+        f" --kubeconfig={app.kubeconfig} --skip-konnector=true",
+        '✨ Use "-o yaml" and "--dry-run" to get the APIServiceExportRequest.',
+        '   and pass it to "kubectl bind apiservice" directly. Great for automation.',
+        f"✅ Created APIServiceBinding {scene.offer.name}",
+    ]
+    again = await provider.run("kubectl-bind", "--skip-konnector")
+    assert again.code == 0, again.stderr
+    assert "Do you accept" not in again.stdout
+    assert "Updating existing APIServiceBinding" in again.stderr
+    assert await provider.secrets() == [secret]
+    assert uid_of(await scene.binding()) == uid_of(binding)
+    assert len(await provider.requests()) == 2  # the name of the first is taken
+    canaries(provider, done, again)
+
+
+async def test_klutchctl_bind_waits_until_a_konnector_serves(provider):
+    scene = provider.scene
+    arguments = ["--claims", "required", "--konnector-image", IMAGE, "--no-browser"]
+    async with scene.konnector():
+        done = await provider.run("klutchctl", *arguments)
+    assert done.code == 0, done.stderr
+    assert f"{scene.offer.name} is Ready" in done.stderr
+    assert "Shop Inc" in done.stdout
+    deployment = await scene.in_app(refs.DEPLOYMENT, names.KONNECTOR)
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == IMAGE
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    role = await scene.in_app(refs.CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE)
+    bound = {
+        (rule["apiGroups"][0], plural) for rule in role["rules"] for plural in rule["resources"]
+    }
+    assert {(scene.offer.group, "databases"), ("", "secrets")} <= bound
+    assert ("*", "*") not in bound
+    canaries(provider, done)
+    await remove(scene.app, refs.DEPLOYMENT, BIND, names.KONNECTOR)
+    await remove(scene.app, refs.SERVICE_ACCOUNT, BIND, names.KONNECTOR)
+    for kind in (refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE):
+        await remove(scene.app, kind, "", names.KONNECTOR_CLUSTER_ROLE)
+
+
+UNAGREED = [
+    (["--skip-konnector"], "no\nyes\n", 6),
+    (["--skip-konnector"], "yes\n", 6),
+    (["--skip-konnector", "--claims", "none"], "", 6),
+    (["--skip-konnector", "--claims", "all", "--accept", "pods"], "", 3),
+    (["--skip-konnector", "--claims", "all", "--resource", "queues.shop.example"], "", 6),
+]
+HOPELESS = [
+    (["--device-code"], "sign-in with a browser only"),
+    (["--identity", "env:TOKEN"], "sign-in with a browser only"),
+    ([], "no konnector is there"),
+]
+
+
+async def test_without_consent_and_in_a_dry_run_nothing_is_written(provider):
+    app = provider.scene.app
+    mark = app.audit.mark()
+    await what_nobody_agrees_to_ends(provider)
+    await what_cannot_be_done_ends_before_anybody_signs_in(provider)
+    await a_dry_run_prints_the_request(provider)
+    assert app.audit.writes_since(mark, namespace=BIND) == []
+    assert await provider.requests() == []
+    assert await provider.secrets() == []
+
+
+async def what_nobody_agrees_to_ends(provider):
+    runs = [provider.run("klutchctl", *said, answers=text) for said, text, _ in UNAGREED]
+    ends = await asyncio.gather(*runs)
+    assert [end.code for end in ends] == [code for _, _, code in UNAGREED], ends
+
+
+async def what_cannot_be_done_ends_before_anybody_signs_in(provider):
+    provider.server.asked.clear()
+    ends = await asyncio.gather(*(provider.run("klutchctl", *said) for said, _ in HOPELESS))
+    for end, (_, problem) in zip(ends, HOPELESS, strict=True):
+        assert (end.code, end.pages) == (3, ())
+        assert problem in end.stderr
+    assert provider.server.asked == []
+
+
+async def a_dry_run_prints_the_request(provider):
+    forms = [(one, form) for one in ("klutchctl", "kubectl-bind") for form in ("yaml", "json")]
+    runs = [provider.run(program, "--dry-run", "-o", form) for program, form in forms]
+    for end, (_, form) in zip(await asyncio.gather(*runs), forms, strict=True):
+        assert end.code == 0, end.stderr
+        printed = yaml.safe_load(end.stdout)
+        assert printed == request_of(provider.scene, [REQUIRED, OPTIONAL])
+        if form == "json":
+            assert end.stdout == json.dumps(printed, indent=4) + "\n"
+        assert "in a dry run, too" in end.stderr
+
+
+async def test_a_credential_that_changed_is_refreshed_in_its_secret(provider, tmp_path):
+    scene = provider.scene
+    other = yaml.safe_load(provider.content)
+    other["users"][0]["user"]["token"] = "old"
+    stale = base64.b64encode(yaml.safe_dump(other).encode()).decode()
+    made = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "kubeconfig-stale", "namespace": BIND},
+        "data": {"kubeconfig": stale, "beside": "eA=="},
+    }
+    await scene.app.cluster.create(made, refs.SECRET, manager="tests")
+    file = tmp_path / "request.yaml"
+    file.write_text(yaml.safe_dump(request_of(scene, [REQUIRED])))
+    remote = tmp_path / "remote.yaml"
+    remote.write_bytes(provider.content)
+    app = scene.app
+    done = await original_provider.run(
+        sys.executable, "-c", "from klutchctl.kubectl_bind import main; main()",
+        "apiservice", "-f", str(file), "--remote-kubeconfig", str(remote), "--no-banner",
+        "--skip-konnector", "--kubeconfig", str(app.kubeconfig), "--context", app.context,
+        answers="y\n", environ=provider.environ,
+    )  # fmt: skip
+    assert done.code == 0, done.stderr
+    [secret] = await provider.secrets()
+    assert name_of(secret) == "kubeconfig-stale"
+    assert secret["data"]["beside"] == "eA=="
+    assert get_text(await scene.binding(), "spec", "kubeconfigSecretRef", "name") == name_of(secret)
+    assert "DISCLAIMER" not in done.stderr
+
+
+async def test_a_provider_that_is_away_is_no_defect(app_cluster: LiveCluster, tmp_path):
+    where = ["--kubeconfig", str(app_cluster.kubeconfig), "--context", app_cluster.context]
+    for url, code in (("https://127.0.0.1:9", 1), ("bind.example.org", 3)):
+        done = await original_provider.run(
+            sys.executable, "-m", "klutchctl", "bind", url, *where, environ=os.environ
+        )
+        assert done.code == code, done.stderr
+        assert "defect" not in done.stderr
