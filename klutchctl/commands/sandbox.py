@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from klutchctl.sandbox.components import Kit
+    from klutchctl.sandbox.keycloak.server import KeycloakKit
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.servers import Program
     from klutchctl.sandbox.state import Layout, State, Wanted
@@ -75,6 +76,15 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             " or no more. Without: none at first, then those there are.",
         ),
     ] = None,
+    oidc: Annotated[
+        bool | None,
+        typer.Option(
+            "--oidc/--no-oidc",
+            show_default=False,
+            help="Also run a Keycloak with people, groups and machines to sign in as; or no more."
+            " Without: none at first, then as it is.",
+        ),
+    ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
     ] = False,
@@ -87,6 +97,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
     from klutchctl.sandbox import lifecycle, processes
     from klutchctl.sandbox import services as beside
+    from klutchctl.sandbox.keycloak import starting
     from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
@@ -98,6 +109,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     suite = None if services is False else _suite(place, fleet, chosen=services is True)
     # What is missing here is told before minutes go into a build.
     kit = beside.find(place, suite, settings.environ) if suite else None
+    java = _java(place, settings, chosen=oidc)
     progress = _progress(settings)
     try:
         programs = _programs(settings, progress, official=download)
@@ -109,11 +121,15 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             kit=kit,
             without_services=services is False,
             ports=chosen,
+            keycloak=_keycloak(java, settings, progress) if java else None,
+            without_keycloak=oidc is False,
         )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)
         if kit is not None:
             beside.up(place, kit, progress=progress)
+        if plan.keycloak is not None:
+            starting.up(place, plan.keycloak, progress=progress)
     except (KeyboardInterrupt, SystemExit):
         print(
             "Interrupted. Nothing is lost: the same command goes on,"
@@ -206,6 +222,26 @@ def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | Non
     return suite.read(Path(remembered.folder)) if remembered else None
 
 
+def _java(place: "Layout", settings: Settings, *, chosen: bool | None) -> Path | None:
+    """Return the Java for a Keycloak that is `chosen` now, or that the sandbox remembers."""
+    from klutchctl.sandbox import lifecycle
+    from klutchctl.sandbox.keycloak import distribution
+
+    if chosen is None:
+        state = lifecycle.load(place)
+        chosen = state is not None and state.keycloak is not None
+    return distribution.find_java(settings.environ) if chosen else None
+
+
+def _keycloak(java: Path, settings: Settings, progress: "Progress") -> "KeycloakKit":
+    from klutchctl.sandbox.keycloak import distribution
+    from klutchctl.sandbox.keycloak.server import KeycloakKit
+
+    environ = settings.environ
+    folder = distribution.provide(settings.cache_home, java, environ=environ, progress=progress)
+    return KeycloakKit(java, folder)
+
+
 def _programs(
     settings: Settings, progress: "Progress", *, official: bool
 ) -> "Mapping[Program, Path]":
@@ -247,11 +283,15 @@ def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None
 def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
     from shlex import quote
 
+    from klutchctl.sandbox import report
+
     contexts = [member.context for member in state.members]
     example = f"kubectl --kubeconfig {quote(str(place.kubeconfig))} --context {quote(contexts[-1])}"
     typer.echo(f"Sandbox {place.root.name} is ready: {', '.join(contexts)}")
     if kit is not None:
         names = sorted([*kit.suite.components, *(one.name for one in kit.suite.programs)])
         typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
+    if state.keycloak is not None:
+        typer.echo("\n".join(report.sign_in(place, state.keycloak)))
     typer.echo(f"Kubeconfig: {place.kubeconfig}")
     typer.echo(f"Try: {example} get crd")

@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,11 +128,13 @@ def provide(
     if len(assets) == len(Program):
         return assets
 
-    def fetch(into: Path) -> None:
-        assert downloads is not None
-        download(release, into, progress=progress, origins=downloads)
+    def fill(into: Path) -> None:
+        if downloads is not None:
+            download(release, into, progress=progress, origins=downloads)
+        else:
+            _build(where, release.recipe, into, progress)
 
-    entry = _ensured(where, release.recipe, progress, fetch if downloads else None)
+    entry = ensured(where.cache, release.recipe.id, release.recipe.packages, fill, progress)
     rest = [program for program in Program if program not in assets]
     progress.note(f"Using {', '.join(rest)} from {entry}")
     return {program: entry / program for program in rest} | assets
@@ -143,7 +145,11 @@ def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Pat
 
     Raises HostError.
     """
-    entry = _ensured(where, recipe, progress, None)
+
+    def fill(into: Path) -> None:
+        _build(where, recipe, into, progress)
+
+    entry = ensured(where.cache, recipe.id, recipe.packages, fill, progress)
     progress.note(f"Using {', '.join(recipe.packages)} from {entry}")
     return entry
 
@@ -162,33 +168,34 @@ def _assets(environ: Mapping[str, str], progress: Progress) -> dict[Program, Pat
     return executables
 
 
-def _ensured(
-    where: Workshop, recipe: Recipe, progress: Progress, fetch: Callable[[Path], None] | None
+def _build(where: Workshop, recipe: Recipe, into: Path, progress: Progress) -> None:
+    go_build.build(
+        recipe, into, environ=where.environ, packaged_go=where.packaged_go, progress=progress
+    )
+
+
+def ensured(
+    cache: Cache,
+    release_id: str,
+    executables: Collection[str],
+    fill: Callable[[Path], None],
+    progress: Progress,
 ) -> Path:
-    """Return the whole entry of `recipe`; `fetch` fills a new one, else a build does."""
-    entry = where.cache.entry(recipe.id)
-    if entry.exists() and damage(entry, recipe.packages) is None:
+    """Return the whole entry of a release; `fill` makes a new one. Raises HostError."""
+    entry = cache.entry(release_id)
+    if entry.exists() and damage(entry, executables) is None:
         return entry
     with (
-        files.full_disk_explained(where.cache.folder, variable="XDG_CACHE_HOME"),
-        where.cache.locked(progress),
+        files.full_disk_explained(cache.folder, variable="XDG_CACHE_HOME"),
+        cache.locked(progress),
     ):
         if entry.exists():
-            problem = damage(entry, recipe.packages)
+            problem = damage(entry, executables)
             if problem is None:
                 return entry  # another run made it meanwhile
             progress.note(f"Replacing {entry}: {problem}")
-        with where.cache.draft(recipe.id) as draft:
-            if fetch is not None:
-                fetch(draft)
-            else:
-                go_build.build(
-                    recipe,
-                    draft,
-                    environ=where.environ,
-                    packaged_go=where.packaged_go,
-                    progress=progress,
-                )
+        with cache.draft(release_id) as draft:
+            fill(draft)
     return entry
 
 
@@ -220,7 +227,7 @@ def download(
         url = f"{origins.kubernetes}/{release.kubernetes}/bin/linux/{architecture}/{program}"
         expected = _text(f"{url}.sha512").strip()
         with progress.step(f"downloading {program}") as update:
-            _fetch(url, into / program, checksum=("sha512", expected), update=update)
+            fetch(url, into / program, checksum=("sha512", expected), update=update)
         (into / program).chmod(0o755)
     folder = f"etcd-{release.etcd}-linux-{architecture}"
     base = f"{origins.etcd}/{release.etcd}"
@@ -228,7 +235,7 @@ def download(
     archive = into / f"{folder}.tar.gz"
     with progress.step("downloading etcd") as update:
         url = f"{base}/{folder}.tar.gz"
-        _fetch(url, archive, checksum=("sha256", expected), update=update)
+        fetch(url, archive, checksum=("sha256", expected), update=update)
     _extract(archive, f"{folder}/etcd", into / Program.ETCD)
     archive.unlink()
 
@@ -242,7 +249,7 @@ def _architecture() -> str:
     return _MACHINES[platform.machine()]
 
 
-def _chunks(url: str) -> Iterator[bytes]:
+def _chunks(url: str, hint: str = _HINT) -> Iterator[bytes]:
     """Yield what is at a URL. Raises HostError."""
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
@@ -250,10 +257,10 @@ def _chunks(url: str) -> Iterator[bytes]:
                 yield chunk
     except urllib.error.HTTPError as error:
         error.close()
-        raise HostError(f"{url} answers {error.code}", hint=_HINT) from error
+        raise HostError(f"{url} answers {error.code}", hint=hint) from error
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise HostError(f"{url} cannot be read: {reason}", hint=_HINT) from error
+        raise HostError(f"{url} cannot be read: {reason}", hint=hint) from error
 
 
 def _text(url: str) -> str:
@@ -267,19 +274,31 @@ def _listed(sums: str, name: str) -> str:
     return match.group(1)
 
 
-def _fetch(
-    url: str, target: Path, *, checksum: tuple[str, str], update: Callable[[str], None]
+def fetch(
+    url: str,
+    target: Path,
+    *,
+    checksum: tuple[str, str],
+    update: Callable[[str], None],
+    hint: str = _HINT,
 ) -> None:
+    """Write what is at a URL to a file. Raises HostError, also where the checksum differs."""
     algorithm, expected = checksum
     digest, size = hashlib.new(algorithm), 0
     with target.open("wb") as file:
-        for chunk in _chunks(url):
+        for chunk in _chunks(url, hint):
             file.write(chunk)
             digest.update(chunk)
             size += len(chunk)
             update(f"{size // _CHUNK} MiB")
     if digest.hexdigest() != expected.lower():
-        raise HostError(f"{url} does not match its {algorithm} checksum", hint=_HINT)
+        raise HostError(f"{url} does not match its {algorithm} checksum", hint=hint)
+
+
+def matches(file: Path, sha256: str) -> bool:
+    """Tell whether a file has this checksum."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest() == sha256
 
 
 def _extract(archive: Path, member: str, target: Path) -> None:

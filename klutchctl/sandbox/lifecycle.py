@@ -18,6 +18,8 @@ from klutchctl.sandbox import (
     state,
 )
 from klutchctl.sandbox.components import Kit
+from klutchctl.sandbox.keycloak import server as keycloak
+from klutchctl.sandbox.keycloak.server import KeycloakKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
@@ -36,7 +38,7 @@ class Plan:
 
     New ports are of `ports`, None: of the usual ones.
     `kit` makes ready for its services, which `services.up` starts; without one, those that run are
-    left alone, or stopped and forgotten with `without_services`.
+    left alone, or stopped and forgotten with `without_services`. So it is with `keycloak`.
     """
 
     programs: Mapping[Program, Path]
@@ -46,6 +48,8 @@ class Plan:
     kit: Kit | None = None
     without_services: bool = False
     ports: range | None = None
+    keycloak: KeycloakKit | None = None
+    without_keycloak: bool = False
 
 
 def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
@@ -72,6 +76,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         new_ports = _port_source(layout, plan.ports)
         target = state.extend(known, wanted, new_ports=new_ports)
         target = _with_services(target, plan, new_ports)
+        target = _with_keycloak(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
@@ -99,8 +104,10 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
 
 
 def stop_services(layout: Layout) -> None:
-    """Stop what runs beside the clusters."""
-    _stop_all(layout, [one for one in processes.observe(layout) if one.identity])
+    """Stop what runs beside the clusters, but Keycloak: it reads nothing of theirs."""
+    identity = processes.identity(layout, keycloak.NAME)
+    observed = processes.observe(layout)
+    _stop_all(layout, [one for one in observed if one.identity not in ("", identity)])
 
 
 def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
@@ -124,6 +131,8 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
     if known is None:
         return None
     outlines = components.outlines(layout, known.services) if known.services else ()
+    if known.keycloak:
+        outlines = (*outlines, keycloak.outline(layout, known.keycloak))
     expected = (*servers.of_clusters(layout, known, tuning), *outlines)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
@@ -200,13 +209,7 @@ def _settle(
 ) -> State:
     """Stop what should not run, make sure of the ports, and write every file."""
     while True:
-        expected = servers.of_clusters(layout, target, plan.tuning)
-        observed = processes.observe(layout)
-        if plan.kit and target.services:
-            expected = (*expected, *components.servers(layout, target.services, plan.kit))
-        elif target.services:
-            observed = tuple(one for one in observed if not one.identity)
-        decision = processes.decide(expected, observed)
+        decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
         _stop_all(layout, decision.stop)
         taken = [p for s in decision.start for p in s.ports if not processes.is_port_free(p)]
         if not taken:
@@ -219,6 +222,27 @@ def _settle(
                 " --reassign-ports (its kubeconfig changes)",
             )
         target = state.with_new_ports(target, taken, new_ports=new_ports)
+
+
+def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
+    expected = servers.of_clusters(layout, target, plan.tuning)
+    if plan.kit and target.services:
+        expected = (*expected, *components.servers(layout, target.services, plan.kit))
+    if plan.keycloak and target.keycloak:
+        expected = (*expected, keycloak.server(layout, target.keycloak, plan.keycloak))
+    return expected
+
+
+def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
+    """Return the processes to decide on: not those that are remembered and not planned for."""
+    leaves_services = target.services is not None and plan.kit is None
+    leaves_keycloak = target.keycloak is not None and plan.keycloak is None
+    identity = processes.identity(layout, keycloak.NAME)
+    return [
+        one
+        for one in processes.observe(layout)
+        if not (leaves_keycloak if one.identity == identity else leaves_services and one.identity)
+    ]
 
 
 def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
@@ -266,6 +290,12 @@ def _with_services(target: State, plan: Plan, new_ports: Callable[[int], Sequenc
     )
     purposes = components.purposes(suite.components)
     return state.with_services(target, wanted, purposes, new_ports=new_ports)
+
+
+def _with_keycloak(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
+    if plan.without_keycloak:
+        return replace(target, keycloak=None)
+    return state.with_keycloak(target, new_ports=new_ports) if plan.keycloak else target
 
 
 def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:

@@ -1,6 +1,7 @@
 """What people and programs see of a sandbox: how far work is, and how the servers are."""
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -8,11 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO, Final, Protocol
 
+from klutchctl.sandbox.keycloak import realm
+from klutchctl.sandbox.keycloak import server as keycloak
 from klutchctl.sandbox.servers import Program, Server
-from klutchctl.sandbox.state import Layout, State
+from klutchctl.sandbox.state import KeycloakPorts, Layout, State
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
-_FORMAT_VERSION: Final = "1.1"
+_FORMAT_VERSION: Final = "1.2"
 _LINE_EVERY: Final = 10.0
 
 
@@ -125,7 +128,23 @@ def as_text(layout: Layout, status: Status, *, now: float) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-    return "\n".join((f"Kubeconfig: {layout.kubeconfig}", f"Logs: {layout.logs}", "", *lines))
+    head = [f"Kubeconfig: {layout.kubeconfig}", f"Logs: {layout.logs}"]
+    if status.state.keycloak is not None:
+        head += sign_in(layout, status.state.keycloak)
+    return "\n".join((*head, "", *lines))
+
+
+def sign_in(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
+    """Return lines that say where and as whom to sign in, and how klutch-bind lets them in."""
+    facts = keycloak.facts(layout, ports)
+    people = (f"{one.name} ({one.group})" for one in realm.PEOPLE)
+    return (
+        f"Issuer: {facts['issuer']}",
+        f"People: {', '.join(people)}; passwords and client secrets: {layout.keycloak}",
+        f"Clients: {realm.DOOR_CLIENT}, {realm.CLI_CLIENT} (device code), {realm.MACHINE},"
+        f" {realm.KEYED_MACHINE}",
+        f"Flags of klutch-bind: {shlex.join(keycloak.door_flags(layout, ports))}",
+    )
 
 
 def as_json(layout: Layout, status: Status) -> str:
@@ -148,6 +167,8 @@ def as_json(layout: Layout, status: Status) -> str:
         ],
         "services": [_facts(health) for health in _services(status)],
     }
+    if status.state.keycloak is not None:
+        document["oidc"] = keycloak.facts(layout, status.state.keycloak)
     return json.dumps(document, indent=2)
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -17,9 +17,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 from reconciler.core.errors import ConfigError, HostError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
-# With services it is another one: a klutchctl that does not know them would leave them running.
+# With services or Keycloak it is another one: a klutchctl that does not know them would leave them
+# running.
 _VERSION: Final = 1
 _VERSION_WITH_SERVICES: Final = 2
+_VERSION_WITH_KEYCLOAK: Final = 3
+_KNOWN: Final = range(_VERSION, _VERSION_WITH_KEYCLOAK + 1)
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _DEFAULT: Final = "default"
@@ -93,6 +96,11 @@ class Layout:
     def program_data(self, name: str) -> Path:
         """What a program of the services keeps."""
         return self.services / "data" / name
+
+    @property
+    def keycloak(self) -> Path:
+        """The home of Keycloak, and beside its data the secrets of its realm."""
+        return self.root / "keycloak"
 
     @property
     def lock_file(self) -> Path:
@@ -182,6 +190,15 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
+class KeycloakPorts:
+    """Where Keycloak listens, and where a klutch-bind that trusts it is expected to."""
+
+    http: _Port
+    health: _Port
+    door: _Port
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """One sandbox: an etcd and its clusters, control planes first. Ports never change by
     themselves: kubeconfigs out there point to them.
@@ -191,13 +208,15 @@ class State:
     etcd_peer_port: _Port
     members: tuple[Member, ...]
     services: Services | None = None
+    keycloak: KeycloakPorts | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
         """Every port that the sandbox calls its own."""
         more = self.services.ports.values() if self.services else ()
         clusters = (member.port for member in self.members)
-        return (self.etcd_port, self.etcd_peer_port, *clusters, *more)
+        keycloak = astuple(self.keycloak) if self.keycloak else ()
+        return (self.etcd_port, self.etcd_peer_port, *clusters, *more, *keycloak)
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -288,6 +307,11 @@ def with_services(
     return replace(state, services=replace(wanted, ports={**known, **dict(ports)}))
 
 
+def with_keycloak(state: State, *, new_ports: Callable[[int], Sequence[int]]) -> State:
+    """Return `state` with a Keycloak; one that is there keeps its ports."""
+    return state if state.keycloak else replace(state, keycloak=KeycloakPorts(*new_ports(3)))
+
+
 def with_new_ports(
     state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
 ) -> State:
@@ -299,15 +323,19 @@ def with_new_ports(
         etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
         members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),
         services=state.services and _moved(state.services, instead),
+        keycloak=state.keycloak
+        and KeycloakPorts(*(instead.get(port, port) for port in astuple(state.keycloak))),
     )
 
 
 def dump(state: State) -> bytes:
     """Return the bytes of the state file."""
     content = asdict(state)
-    if state.services is None:
-        del content["services"]
+    for name in ("services", "keycloak"):
+        if content[name] is None:
+            del content[name]
     version = _VERSION_WITH_SERVICES if state.services else _VERSION
+    version = _VERSION_WITH_KEYCLOAK if state.keycloak else version
     return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
 
 
@@ -318,13 +346,13 @@ def parse(content: bytes, *, source: str, removal: str) -> State:
     """
     try:
         version = _HEAD.validate_json(content).version
-        if version in (_VERSION, _VERSION_WITH_SERVICES):
+        if version in _KNOWN:
             return _STATE.validate_json(content, strict=True)  # JSON's true is no port
     except ValidationError as error:
         raise HostError(f"{source} is not a sandbox's state", hint=removal) from error
     raise HostError(
-        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} and"
-        f" {_VERSION_WITH_SERVICES}",
+        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} to"
+        f" {_VERSION_WITH_KEYCLOAK}",
         hint="Use the klutchctl that made it, or another --name",
     )
 

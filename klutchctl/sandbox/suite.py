@@ -24,7 +24,9 @@ REFERENCES: Final = frozenset({"binaries", "data", "kubeconfig", "postgresql", "
 _OF_POSTGRESQL: Final = frozenset({"binaries", "postgresql"})
 _REFERENCE: Final = re.compile(r"\$\{([^}]*)\}?")
 # Names that servers of the sandbox have already.
-_TAKEN: Final = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", *Component})
+_TAKEN: Final = frozenset(
+    {"etcd", "kube-apiserver", "kube-controller-manager", "keycloak", *Component}
+)
 _MAX_BYTES: Final = yaml_text.MAX_BYTES
 
 
