@@ -29,6 +29,7 @@ from bind.door.pages.views import (
     OfferView,
     ResourcesView,
     Result,
+    Shape,
 )
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "OfferView",
     "ResourcesView",
     "Result",
+    "Shape",
     "binding_page",
     "bindings_page",
     "catalogue_page",

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 _STEERING: Final = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
-_PLAIN_PATH: Final = re.compile(r"/[A-Za-z0-9/._~-]*(\?[A-Za-z0-9=&%._~+-]*)?")
+_PLAIN_PATH: Final = re.compile(r"/(?!/)[A-Za-z0-9/._~-]*(\?[A-Za-z0-9=&%._~+-]*)?")
 _LINK: Final = re.compile(r"https://[!-~]+")
 _SHORT: Final = 160
 

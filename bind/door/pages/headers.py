@@ -11,7 +11,6 @@ _POLICY: Final = (
 _ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 _FIXED: Final = (
     ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
@@ -19,16 +18,25 @@ _FIXED: Final = (
 _ALWAYS_TLS: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 
-def security_headers(form_action: str = "", *, secure: bool = False) -> tuple[tuple[str, str], ...]:
+def security_headers(
+    form_action: str = "", *, forms: bool = False, secure: bool = False
+) -> tuple[tuple[str, str], ...]:
     """Return the headers of a page.
 
     `form_action` is the URL that a form's answer redirects to, if that is elsewhere: browsers hold
-    redirects of forms against the policy. `secure` tells that the page comes over HTTPS.
+    redirects of forms against the policy. `forms` tells that there is a form which leads to this
+    site alone. `secure` tells that the page comes over HTTPS.
     Raises ValueError for a URL that has no place in a policy.
     """
     sources = f"'self' {_source(form_action)}" if form_action else "'self'"
-    policy = ("Content-Security-Policy", _POLICY.format(sources))
-    return (policy, *_FIXED, *([_ALWAYS_TLS] if secure else []))
+    # Under no-referrer, browsers send `Origin: null` with a form, and the door asks for its own.
+    referrer = "same-origin" if forms or form_action else "no-referrer"
+    return (
+        ("Content-Security-Policy", _POLICY.format(sources)),
+        ("Referrer-Policy", referrer),
+        *_FIXED,
+        *([_ALWAYS_TLS] if secure else []),
+    )
 
 
 def _source(url: str) -> str:

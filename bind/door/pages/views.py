@@ -179,7 +179,6 @@ class HomeView:
     """Where people begin; `sign_in` is "" for those that are signed in."""
 
     sign_in: str
-    services: int
     frame: Frame = NO_FRAME
 
 

@@ -1,0 +1,303 @@
+"""What pages say, what they keep out, and what a browser may do with them."""
+
+import dataclasses
+import functools
+import itertools
+import re
+from html.parser import HTMLParser
+
+import pytest
+from jinja2 import UndefinedError
+from markupsafe import escape
+
+from bind.door import pages
+from bind.door.catalogue import Offer
+from bind.door.pages import foreign, rendering
+from reconciler.core.refs import GroupResource
+from tests.support import door_pages
+
+_VOID = {"meta", "link", "input", "br"}
+_PAGES = door_pages.every()
+_MARKUP = '"><script>alert(1)</script><b class=x onclick="alert(1)">\'{{ 7 * 7 }}'
+_RTL = "safe\u202egpj.exe\u2066\u2069\u200f \u05d0\u05d1"
+_LONG = "long " * 2_048
+
+
+class Outline(HTMLParser):
+    """The elements of a page; refuses what is not closed, or closed twice."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), tag
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in _VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def words(self):
+        return " ".join("".join(self.text).split())
+
+
+@functools.cache
+def hostile_pages(text):
+    """Return every page that shows texts of others, with this one in each place."""
+    offer = Offer(
+        text,
+        text,
+        GroupResource(text, text),
+        text,
+        text,
+        text,
+        text,
+        text,
+        f"javascript:{text}",
+        (),
+        (text,),
+    )
+    sentences = (pages.ClaimSentence(0, text, required=True),)
+    frame = pages.Frame(text, text, text)
+    card = pages.Card(text, text, text, text, f"/bind?s={text}", text)
+    row = pages.BindingRow(
+        text,
+        text,
+        text,
+        (text,),
+        text,
+        "bad",
+        text,
+        text,
+        (pages.ConditionRow(text, text, text, text, text),),
+    )
+    result = pages.Result(text, text, (text,))
+    return {
+        "offer": pages.offer_page(
+            pages.OfferView(offer, sentences, text, text, False, text, (), result, frame)
+        ),
+        "consent": pages.consent_page(
+            pages.ConsentView(offer, sentences, text, text, text, text, text, (), frame)
+        ),
+        "resources": pages.resources_page(
+            pages.ResourcesView((card,), text, text, signed_in=True, frame=frame)
+        ),
+        "catalogue": pages.catalogue_page(
+            pages.CatalogueView(
+                (pages.OfferRow(text, text, text, text, (text,), True, text),), 1, text, frame
+            )
+        ),
+        "bindings": pages.bindings_page(pages.BindingsView((row,), True, frame)),
+        "binding": pages.binding_page(pages.BindingView(row, (text,), frame)),
+        "error": pages.error_page(pages.ErrorView(400, text, text, text, text, frame)),
+    }
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_page_is_well_formed_and_has_one_heading_of_each_level_in_order(page):
+    outline = Outline(_PAGES[page])
+    levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in itertools.pairwise(levels))
+    assert outline.all("html") == [{"lang": "en"}]
+    identifiers = [one["id"] for _, one in outline.elements if "id" in one]
+    assert len(identifiers) == len(set(identifiers))
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_no_page_has_a_script_a_style_of_its_own_or_anything_of_another_site(page):
+    outline = Outline(_PAGES[page])
+    for tag, attributes in outline.elements:
+        assert tag not in {"script", "style", "iframe", "object", "base", "img"}
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not attributes.get("action", "/").startswith("//")
+        assert attributes.get("action", "/").startswith("/")
+        if tag != "a":
+            assert attributes.get("href", "/").startswith("/")
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_input_has_a_label_and_every_table_a_caption(page):
+    outline = Outline(_PAGES[page])
+    labels = {one.get("for") for one in outline.all("label")}
+    shown = [one for one in outline.all("input") if one.get("type") != "hidden"]
+    assert {one["id"] for one in shown} <= labels
+    assert len(outline.all("caption")) == len(outline.all("table"))
+    assert outline.elements[outline.elements.index(("body", {})) + 1] == (
+        "a",
+        {"class": "skip", "href": "#content"},
+    )
+
+
+@pytest.mark.parametrize("page", hostile_pages(""))
+@pytest.mark.parametrize("text", [_MARKUP, _RTL, _LONG], ids=["markup", "rtl", "long"])
+def test_texts_of_others_stay_text(page, text):
+    html = hostile_pages(text)[page]
+    outline = Outline(html)  # well-formed in spite of it
+    plain = Outline(hostile_pages("plain")[page])
+    assert [tag for tag, _ in outline.elements] == [tag for tag, _ in plain.elements]
+    assert "script" not in [tag for tag, _ in outline.elements]
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", "".join(outline.text))
+    assert "49" not in outline.words()
+
+
+def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
+    found = hostile_pages(_LONG)
+    assert found["offer"].count("long") > 2_048
+    shown = re.findall("<bdi>(.*?)</bdi>", found["catalogue"])
+    assert {len(one) for one in shown} <= {160, len("Yes")}
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://docs.example.org/a?b=c#d", True),
+        ("http://docs.example.org", False),
+        ("javascript:alert(1)", False),
+        ("https://user@docs.example.org", False),
+        ("https://", False),
+        ("https://docs.example.org:x", False),
+        ("https://docs.example.org\\@evil", False),
+        ("https://docs.example.org/\u202e", False),
+        ("https://docs example.org", False),
+        ("//docs.example.org", False),
+        ("data:text/html,x", False),
+        ("", False),
+    ],
+)
+def test_documentation_is_linked_over_https_alone(url, shown):
+    offer = dataclasses.replace(door_pages.DATABASES, docs_url=url)
+    outline = Outline(pages.offer_page(pages.OfferView(offer, (), "", "/x", None)))
+    links = [one for one in outline.all("a") if one["href"].startswith("http")]
+    wanted = [{"href": url, "rel": "noopener noreferrer"}] if shown else []
+    assert links == wanted
+    assert [one for one in outline.all("a") if one["href"] == url] == wanted
+
+
+@pytest.mark.parametrize("page", ["offer", "consent"])
+def test_nothing_is_preselected(page):
+    boxes = [one for one in Outline(_PAGES[page]).all("input") if one.get("name") == "claim"]
+    assert [one["value"] for one in boxes] == ["0", "1"]
+    assert not [one for one in boxes if "checked" in one]
+    assert ["required" in one for one in boxes] == [False, True]
+
+
+def test_what_was_chosen_stays_so_beside_a_problem():
+    outline = Outline(_PAGES["consent-problem"])
+    boxes = [one for one in outline.all("input") if one.get("name") == "claim"]
+    assert ["checked" in one for one in boxes] == [True, False]
+    assert [one for one in outline.all("div") if one.get("role") == "alert"]
+
+
+def test_links_of_cards_are_as_the_original_writes_them():
+    expected = (
+        '<a href="/bind?s=abc&resource=databases&group=shop.example" '
+        'class="btn btn-lg btn-block btn-primary databases">'
+    )
+    assert expected in _PAGES["resources"]
+
+
+@pytest.mark.parametrize(
+    "href", ['/bind?s="><script>', "/bind?s=a b", "javascript:x", "//evil/?a&b", "/bind?s=<b>"]
+)
+def test_a_link_that_is_not_plain_is_escaped(href):
+    assert foreign.bare(href) == escape(href)
+
+
+def test_without_a_session_there_is_no_card_but_how_to_sign_in():
+    outline = Outline(_PAGES["resources-out"])
+    assert "Run it again" in outline.words()
+    assert not [one for one in outline.all("a") if "btn" in one.get("class", "")]
+
+
+def test_a_status_is_a_word_and_a_shape():
+    html = _PAGES["bindings"]
+    for word, shape in (
+        ("Ready", "<circle cx"),
+        ("Waiting", '<circle class="ring"'),
+        ("Not ready", '<path d="M6'),
+        ("No heartbeat", '<path d="M1'),
+    ):
+        assert re.search(f"{re.escape(shape)}[^\n]*</svg><bdi>{word}</bdi>", html)
+
+
+def test_without_pages_for_people_nothing_leads_to_them():
+    assert "/ui/" not in _PAGES["error-bare"]
+    assert "/assets/" not in _PAGES["error-bare"]
+
+
+def test_a_name_that_a_view_lacks_is_an_error():
+    with pytest.raises(UndefinedError):
+        rendering._page("consent.html", pages.HomeView("", door_pages.FRAME))
+
+
+@pytest.mark.parametrize(
+    ("target", "sources"),
+    [
+        ("", "'self'"),
+        ("http://localhost:40123/callback", "'self' http://localhost:40123"),
+        ("http://127.0.0.1:1/x?y=z", "'self' http://127.0.0.1:1"),
+        ("http://[::1]:40123/callback", "'self' http://*:40123"),
+        ("https://ci.example.org/back", "'self' https://ci.example.org"),
+    ],
+)
+def test_forms_lead_to_this_site_and_to_the_one_that_asked(target, sources):
+    assert dict(pages.security_headers(target))["Content-Security-Policy"] == (
+        "default-src 'none'; style-src 'self'; img-src 'self'; "
+        f"form-action {sources}; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+@pytest.mark.parametrize(
+    "target", ["http://a b/", "http://a;script-src *", "javascript:x", "http://'self'", "x"]
+)
+def test_a_target_cannot_widen_the_policy(target):
+    with pytest.raises(ValueError, match="no place in a policy"):
+        pages.security_headers(target)
+
+
+def test_the_headers_of_a_page():
+    plain = dict(pages.security_headers())
+    del plain["Content-Security-Policy"]
+    assert plain == {
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+    assert "Strict-Transport-Security" in dict(pages.security_headers(secure=True))
+
+
+def test_a_page_with_a_form_lets_the_browser_name_its_origin_to_this_site():
+    found = [
+        dict(headers)["Referrer-Policy"]
+        for headers in (
+            pages.security_headers("http://localhost:1/"),
+            pages.security_headers(forms=True),
+        )
+    ]
+    assert found == ["same-origin", "same-origin"]
+
+
+def test_assets_are_there():
+    assert pages.ASSETS["door.css"].content_type.startswith("text/css")
+    assert b"prefers-color-scheme: dark" in pages.ASSETS["door.css"].body
+    assert pages.ASSETS["icon.svg"].body.startswith(b"<svg")
