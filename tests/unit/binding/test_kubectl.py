@@ -1,0 +1,201 @@
+"""The command line and the texts of `kubectl bind` (D.1, D.2), and how people sign in by flags."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from klutchctl import kubectl_bind
+from klutchctl.binding import job, kubectl_flags
+from klutchctl.binding.consent import Claims
+from klutchctl.binding.progress import KLUTCHCTL, KUBECTL, Progress
+from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched
+from klutchctl.binding.sign_in import ways
+from klutchctl.binding.sign_in.identities import Identity
+from klutchctl.binding.sign_in.ways import Flags
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.oidc.grants import Client
+from tests.support import binding_objects as objects
+
+URL = "https://bind.example.org/export"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], {"skip_konnector": False, "output": "yaml", "claims": Claims.ASK, "url": []}),
+        ([URL, "-d", "-o", "json"], {"dry_run": True, "output": "json", "url": [URL]}),
+        (["--skip-konnector", URL], {"skip_konnector": True, "url": [URL]}),
+        (["--skip-konnector=false", URL], {"skip_konnector": False}),
+        (["-v=4", "-n", "x", "--as-uid=1"], {"v": "4", "namespace": "x", "as_uid": "1"}),
+        (["--log-flush-frequency=5s", "--show-managed-fields"], {"show_managed_fields": True}),
+        (["--claims", "all", "--accept", "a", "--accept", "b"], {"accept": ["a", "b"]}),
+    ],
+)
+def test_flags_of_the_original_and_our_own(arguments, said):
+    found = vars(kubectl_flags.parse(arguments, apiservice=False))
+    assert {name: found[name] for name in said} == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "apiservice"),
+    [
+        (["--as=admin"], False),
+        (["--client-certificate=x"], False),
+        (["-o", "wide"], False),
+        (["--dry-run"], True),
+        (["-f", "x"], False),
+        (["--skip-konnector=maybe"], False),
+    ],
+)
+def test_other_flags_are_errors(arguments, apiservice):
+    with pytest.raises(ConfigError):
+        kubectl_flags.parse(arguments, apiservice=apiservice)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        # 03-default-mode-oidc/63-sub-command-argv.yaml, and protocol-bind.md E, 4
+        (["--skip-konnector", "-v=1", "--kubeconfig", "X", URL],
+         " --kubeconfig=X --skip-konnector=true --v=1"),
+        (["--kubeconfig=X", "--skip-konnector", URL], " --kubeconfig=X --skip-konnector=true"),
+        ([URL, "-o", "json", "--context=c"], " --output=json"),
+        ([URL], ""),
+    ],
+)  # fmt: skip
+def test_what_the_original_gives_on_is_shown(arguments, shown):
+    assert kubectl_flags.passed_on(arguments) == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["bind.example.org"], "unknown argument: bind.example.org"),
+        (["apiservice"], "either a URL or --file"),
+        (["apiservice", "-f", "x"], "a remote kubeconfig is needed"),
+        (["apiservice", "-f", "x", "--remote-kubeconfig-name", "y"], "need each other"),
+        (["apiservice", "-f", "x", "https://a"], "either a URL or --file"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_1(arguments, error, capsys):
+    assert kubectl_bind.run(arguments) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert error in last
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["apiservice", "-h"]])
+def test_without_a_url_there_is_help(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        kubectl_bind.run(arguments)
+    assert ended.value.code == 0
+    assert "--skip-konnector" in capsys.readouterr().out
+
+
+def test_each_word_of_one_vocabulary_has_its_own_in_the_other():
+    assert KLUTCHCTL.keys() <= KUBECTL.keys()
+    said: list[str] = []
+    Progress(KUBECTL, write=said.append).say("bound", name="a\x1b[2Kb")
+    assert said == ["✅ Created APIServiceBinding a\\x1b[2Kb\n"]
+
+
+def bound(ready, *, provider="", message="", age=0, now=None):
+    condition = {"type": "Ready", "status": ready, "message": message}
+    made: dict[str, Any] = objects.binding()
+    made["metadata"]["creationTimestamp"] = (now - timedelta(seconds=age)).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
+    return {**made, "status": {"providerPrettyName": provider, "conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        # 03-default-mode-oidc/13-bind.cli.txt, and 41-bind-again.cli.txt
+        (
+            {"ready": "False", "message": "Pending"},
+            "NAME                                                           PROVIDER   READY "
+            "  MESSAGE   AGE\n"
+            "apiservicebinding.klutch.anynines.com/databases.shop.example              False "
+            "  Pending   0s\n",
+        ),
+        (
+            {"ready": "True", "provider": "Shop Inc", "age": 260},
+            "NAME                                                           PROVIDER   READY "
+            "  MESSAGE   AGE\n"
+            "apiservicebinding.klutch.anynines.com/databases.shop.example   Shop Inc   True  "
+            "            4m20s\n",
+        ),
+    ],
+)
+def test_the_table_is_kubectls(said, text):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    assert job.table([bound(**said, now=now)], now) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0s"), (119, "119s"), (120, "2m"), (121, "2m1s"), (3_600, "60m"), (10_800, "3h"),
+     (11_000, "3h3m"), (40_000, "11h"), (200_000, "2d")],
+)  # fmt: skip
+def test_ages(seconds, text):
+    assert job.age(seconds) == text
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("canary\n")
+    return file
+
+
+def test_each_way_to_sign_in_has_its_flags(secret):
+    assert Flags().way(print) == Browser(0, print)
+    assert Flags(no_browser=True, callback_port=8000).way(print) == Browser(8000, None)
+    assert Flags(device_code=True).way(print) == DeviceCode()
+    machine = Flags(client_id="ci", client_secret_file=secret, scopes=("bind",)).way(None)
+    assert machine == Machine(Client("ci", secret=Secret("canary")), ("bind",))
+    assert "canary" not in repr(machine)
+    assert Flags(identity="github").way(None) == Vouched(Identity("github"))
+    exchanged = Flags(identity="env:T", exchange=True, client_id="ci").way(None)
+    assert exchanged == Vouched(Identity("env", "T"), Client("ci"))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"exchange": True},
+        {"exchange": True, "identity": "github"},
+        {"client_id": "ci"},
+        {"scopes": ("a",)},
+        {"device_code": True, "identity": "github"},
+        {"device_code": True, "no_browser": True},
+        {"identity": "gitlab"},
+        {"identity": "github:x"},
+        {"identity": "file:"},
+        {"identity": "kubernetes:a"},
+        {"identity": "kubernetes:A/b"},
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(flags):
+    with pytest.raises(ConfigError):
+        Flags(**flags).way(None)
+
+
+def test_a_credential_is_one_file_with_text(secret, tmp_path):
+    two = Flags(client_id="ci", client_secret_file=secret, client_key_file=secret)
+    for flags in (two, Flags(client_id="ci", client_key_file=tmp_path / "absent")):
+        with pytest.raises(ConfigError):
+            flags.way(None)
+    for content in (b"", b"\xff\xfe", b"x" * 70_000):
+        secret.write_bytes(content)
+        with pytest.raises(ConfigError) as caught:
+            Flags(client_id="ci", client_secret_file=secret).way(None)
+        assert "--client-secret-file" in str(caught.value)
+
+
+def test_a_browser_is_opened_only_on_a_screen():
+    assert ways.browser({}) is None
+    assert ways.browser({"DISPLAY": ":0"}) is not None
