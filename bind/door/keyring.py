@@ -15,7 +15,7 @@ from bind.door.refusals import Refused
 from bind.door.sessions import KEY_BYTES, Keys
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.controller.tasks import Clock
-from reconciler.core import keys, manifest, times
+from reconciler.core import keys, manifest, names, times
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, Ref
@@ -23,7 +23,6 @@ from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-NAME: Final = "klutch-bind-door"
 _PRESENT: Final = "present"
 _FORMER: Final = "former"
 _SINCE: Final = "since"
@@ -45,7 +44,7 @@ class KeyRing:
         self, cluster: Cluster, namespace: str, *, clock: Clock, given: bytes = b""
     ) -> None:
         self._cluster, self._clock = cluster, clock
-        self._ref = Ref(cluster.name, SECRET, namespace, NAME)
+        self._ref = Ref(cluster.name, SECRET, namespace, names.DOOR_KEYS)
         self._keys: Keys | None = None
         self._fixed = bool(given)
         self._read_at = 0.0

@@ -113,6 +113,12 @@ BROUGHT: Final = (
 _ROLES: Final = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
 _OWN: Final = f"{names.BINDER}-"
 _LEGACY: Final = f"{names.legacy_konnector_cluster_role('', '')[:-2]}-"
+_DOOR_KEYS: Final = cel.both(
+    f"{_HERE} == {_BIND}",
+    cel.about(refs.SECRET),
+    f"variables.name == {cel.text(names.DOOR_KEYS)}",
+    f"!({cel.IS_DELETE})",
+)
 _OF_BACKEND: Final = (
     Rule(
         cel.either(
@@ -124,13 +130,18 @@ _OF_BACKEND: Final = (
             cel.about(refs.EVENT),
             f"request.resource.group == {cel.text(KLUTCH_GROUP)}",
             cel.both(f"{_HERE} == {_BIND}", cel.about(refs.LEASE)),
+            _DOOR_KEYS,
         ),
         "it writes in binding spaces and service namespaces only",
     ),
     of_kind(
         cel.about(refs.SECRET),
-        must=cel.both("variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))),
-        message="it writes Secrets in binding spaces only, and no token but that of klutch-binder",
+        must=cel.either(
+            cel.both("variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))),
+            cel.both(_DOOR_KEYS, cel.no_credential_type()),
+        ),
+        message="it writes Secrets in binding spaces only, beside the keys of its front door, and "
+        "no token but that of klutch-binder",
     ),
     of_kind(
         cel.about(refs.NAMESPACE),

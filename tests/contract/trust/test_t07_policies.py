@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import policies as shipped
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
+from reconciler.core.refs import SECRET, Ref
+from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
@@ -318,3 +321,38 @@ async def test_permission_claims_that_name_namespaces_bound_a_konnector(app_clus
                 return True
 
             await eventually(bounded)
+
+
+async def test_the_front_door_keeps_its_keys_and_no_other_secret_of_its_namespace(control_plane):
+    async with ground(control_plane) as place:
+        account = ON_PLANE["klutch-bind"](place)
+        path = f"{CORE}/namespaces/{BIND}/secrets"
+        token = of_token(BIND, names.DOOR_KEYS, names.KONNECTOR)
+        making = [
+            token,
+            Attempt("POST", path, {"metadata": {"name": "other"}}),
+            Attempt("POST", path, {"metadata": {"name": names.DOOR_KEYS}}),
+        ]
+        changing = [
+            merged(f"{path}/{names.DOOR_KEYS}", stringData={"present": "x"}),
+            Attempt("DELETE", f"{path}/{names.DOOR_KEYS}"),
+        ]
+        user = user_of(account.namespace, account.name)
+        ref = Ref(control_plane.name, SECRET, BIND, names.DOOR_KEYS)
+        async with (
+            held(control_plane, account) as credential,
+            enforced(control_plane.cluster, control_plane.connection, account.policies, user),
+        ):
+
+            async def answered(tried: list[Attempt], statuses: list[int]) -> bool:
+                found = await answers(control_plane.connection, credential, tried)
+                assert [status for status, _ in found] == statuses, found
+                return True
+
+            await eventually(lambda: answered(making, [403, 403, 201]))
+            made = build(SECRET, names.DOOR_KEYS, namespace=BIND)
+            await control_plane.cluster.create(made, SECRET, manager="tests")
+            try:
+                await answered(changing, [200, 403])
+            finally:
+                await removal.remove(control_plane.cluster, ref)
