@@ -40,11 +40,12 @@ _LOG_END: Final = 4_000
 
 @dataclass
 class Replica:
-    """One process. `user` is what the audit log calls it."""
+    """One process. `user` is what the audit log calls it, `out` has its standard output."""
 
     process: asyncio.subprocess.Process
     user: str
     log: Path
+    out: Path
     plane: LiveCluster
 
     def send(self, number: signal.Signals) -> None:
@@ -93,11 +94,12 @@ class Replicas:
     started: list[Replica]
     command: Sequence[str]
 
-    async def start(self) -> Replica:
+    async def start(self, *more: str) -> Replica:
+        """Start one, with more arguments than all have."""
         name = f"replica-{len(self.started)}"
         kubeconfig = await self._kubeconfig(name)
-        log = self.folder / f"{name}.log"
-        with log.open("wb") as out:
+        log, printed = self.folder / f"{name}.log", self.folder / f"{name}.out"
+        with log.open("wb") as err, printed.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 *self.command,
                 f"--kubeconfig={kubeconfig}",
@@ -105,11 +107,12 @@ class Replicas:
                 "--probe-address=127.0.0.1:0",
                 "--metrics-address=127.0.0.1:0",
                 "--logging-format=json",
+                *more,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=out,
+                stdout=out,
+                stderr=err,
             )
-        made = Replica(process, self._user(name), log, self.plane)
+        made = Replica(process, self._user(name), log, printed, self.plane)
         self.started.append(made)
         return made
 

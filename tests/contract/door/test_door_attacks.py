@@ -1,0 +1,395 @@
+"""Attacks on signing in (front-door.md 9), on the real program before a real API server.
+
+Nothing that was refused has written: the API server's audit log proves it.
+"""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from bind.door import sessions
+from tests.support import issuer_lies
+from tests.support.browsers import HOST, PUBLIC, Cli
+from tests.support.doors import wire
+from tests.support.forged_tokens import (
+    MALLORY,
+    SIGNED_WRONG,
+    WRONG_BEARER,
+    WRONG_ID,
+    bearer,
+    signed_by,
+    signed_with,
+    truth,
+)
+from tests.support.issuer import WEB, issuing
+
+
+async def asked(client, door, token, offer, **more):
+    """Have a machine ask for a binding."""
+    wish = {"clusterID": "machines", "resources": [wire(offer)], "dryRun": False}
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    return await client.post(door.port, "/api/v1/bind", document={**wish, **more}, **headers)
+
+
+async def refused_at_callback(backend, door, browser, back, statuses, cli):
+    """Come back from the provider, and hold that nothing came of it."""
+    async with backend.nothing_written():
+        reply = await browser.get(door.port, "/callback", back)
+        assert reply.status in statuses, (reply.status, reply.body)
+        assert not reply.location
+        assert not any(reply.cookies.values())
+        assert (await browser.get(door.port, "/bind", {"s": cli.s})).status in {400, 401}
+
+
+class TestKeys:
+    """First of all: a set of keys is fetched out of turn once in 30 s."""
+
+    async def test_rotated_and_a_thousand_unknown(self, backend, door, provider, offer):
+        first = await asked(backend.client(), door, bearer(provider), offer)
+        assert first.status == 200, first.body
+        provider.rotate()
+        provider.lies = truth(provider)
+        fetched = provider.requests["jwks"]
+        assert (await asked(backend.client(), door, bearer(provider), offer)).status == 200
+        assert provider.requests["jwks"] == fetched + 1
+        backend.resting = False
+        async with backend.nothing_written():
+            clients = [backend.client() for _ in range(200)]
+            await asyncio.gather(
+                *(self._unknown(client, door, provider, offer) for client in clients)
+            )
+        assert provider.requests["jwks"] <= fetched + 2
+
+    async def _unknown(self, client, door, provider, offer):
+        for number in range(5):  # more are refused unseen
+            kid = f"{client.address}-{number}"
+            token = bearer(provider, signed_by(MALLORY, kid=kid))
+            assert (await asked(client, door, token, offer)).status == 401
+
+    async def test_provider_away(self, backend, door, provider, offer, browser):
+        cli = Cli()
+        assert (await browser.signed_in(door.port, cli)).status == 302
+        back = await browser.agreed(await browser.begun(door.port, Cli()))
+        provider.stop()
+        try:
+            assert (await browser.binds(door.port, cli, wire(offer))).status == 302
+            assert (await asked(backend.client(), door, bearer(provider), offer)).status == 200
+            assert (await browser.get(door.port, "/callback", back)).status == 502
+            assert (await door.replica.ask("/readyz"))[0] == 200
+        finally:
+            provider.start()
+        backend.resting = False
+
+
+class TestTokens:
+    @pytest.mark.parametrize("sign", SIGNED_WRONG.values(), ids=SIGNED_WRONG.keys())
+    async def test_bearer_signed_wrong(self, backend, door, provider, offer, sign):
+        await self._refused(backend, door, offer, bearer(provider, sign))
+
+    @pytest.mark.parametrize("claims", WRONG_BEARER.values(), ids=WRONG_BEARER.keys())
+    async def test_bearer_that_says_wrong(self, backend, door, provider, offer, claims):
+        await self._refused(backend, door, offer, bearer(provider, **claims()))
+
+    async def test_no_token_and_no_jwt(self, backend, door, provider, offer):
+        for token in ("", "x", "a.b.c", "..", "ey.ey.ey", " ", '"'):
+            await self._refused(backend, door, offer, token)
+
+    async def test_logout_token(self, backend, door, provider, offer):
+        token = bearer(provider, signed_with(typ="logout+jwt"))
+        await self._refused(backend, door, offer, token)
+
+    async def test_id_token_for_access_token(self, backend, door, provider, offer):
+        token = provider.id_token(aud=WEB.id, groups=["team-a"])
+        await self._refused(backend, door, offer, token)
+
+    async def test_issuer_that_shares_keys(self, backend, door, provider, other, offer):
+        strangers = (
+            other.issuer,
+            f"{provider.issuer}/b",
+            f"{provider.issuer}/",
+            "https://idp.example",
+        )
+        mixed = [bearer(provider, iss=issuer) for issuer in strangers]
+        for token in mixed:
+            await self._refused(backend, door, offer, token)
+
+    async def test_ten_megabytes(self, backend, door, offer):
+        async with backend.nothing_written():
+            reply = await asked(backend.client(), door, "x" * 10_000_000, offer)
+            assert reply.status in {400, 431}
+
+    async def test_sixth_bad_token_in_a_minute(self, backend, door, provider, offer):
+        client = backend.client()
+        answers = [await asked(client, door, "a.b.c", offer) for _ in range(6)]
+        assert [reply.status for reply in answers] == [401] * 5 + [429]
+        assert int(answers[-1].headers["Retry-After"]) >= 1
+        assert (await asked(client, door, bearer(provider), offer)).status == 429
+        assert (await asked(backend.client(), door, bearer(provider), offer)).status == 200
+        backend.resting = False
+
+    async def _refused(self, backend, door, offer, token):
+        client = backend.client()
+        async with backend.nothing_written():
+            reply = await asked(client, door, token, offer)
+            assert reply.status in ({401, 431} if len(token) > 8_000 else {401}), reply.body
+        if reply.status == 401:
+            assert reply.document["code"] == "invalid_token"
+            (line,) = door.audited(client)
+            assert (line["event"], line["outcome"]) == ("refused-token", "refused")
+            assert line["reason"]
+
+
+class TestIdTokens:
+    @pytest.mark.parametrize("sign", SIGNED_WRONG.values(), ids=SIGNED_WRONG.keys())
+    async def test_signed_wrong(self, backend, door, provider, browser, sign):
+        provider.lies.signing = sign
+        await self._refused(backend, door, browser)
+
+    @pytest.mark.parametrize("claims", WRONG_ID.values(), ids=WRONG_ID.keys())
+    async def test_says_wrong(self, backend, door, provider, browser, claims):
+        provider.lies.id_token = dict(claims())
+        await self._refused(backend, door, browser)
+
+    async def test_access_token_for_id_token(self, backend, door, provider, browser):
+        provider.lies.token = {"id_token": bearer(provider, aud=WEB.id, client_id=WEB.id)}
+        await self._refused(backend, door, browser)
+
+    async def test_no_id_token(self, backend, door, provider, browser):
+        provider.lies.token = {"id_token": None}
+        await self._refused(backend, door, browser)
+
+    async def test_ten_megabytes(self, backend, door, provider, browser):
+        provider.lies.token = {"id_token": "x" * 10_000_000}
+        await self._refused(backend, door, browser, 502)
+
+    async def _refused(self, backend, door, browser, status=401):
+        cli = Cli()
+        back = await browser.agreed(await browser.begun(door.port, cli))
+        await refused_at_callback(backend, door, browser, back, {status}, cli)
+        (line,) = [one for one in door.audited(browser) if one["event"] == "sign-in"]
+        assert line["outcome"] == "refused"
+        assert line["reason"]
+
+
+class TestStates:
+    @pytest.fixture
+    async def back(self, door, provider, browser):
+        return await browser.agreed(await browser.begun(door.port, Cli()))
+
+    @pytest.mark.parametrize("state", [None, "", "x", "A" * 22, "=" * 22, "\x00", "é"])
+    async def test_forged(self, backend, door, browser, back, state):
+        given = {**back, "state": state} if state is not None else {"code": back["code"]}
+        await refused_at_callback(backend, door, browser, given, {400}, Cli())
+
+    async def test_of_another_browser(self, backend, door, back):
+        stranger = backend.client()
+        await refused_at_callback(backend, door, stranger, back, {400}, Cli())
+        await stranger.begun(door.port, Cli())  # and has a sign-in of its own
+        await refused_at_callback(backend, door, stranger, back, {400}, Cli())
+
+    async def test_replayed_with_all_cookies(self, backend, door, second, browser, back):
+        cookies = dict(browser.cookies)
+        assert (await browser.get(door.port, "/callback", back)).status == 302
+        for replica in (door, second):
+            thief = backend.client()
+            thief.cookies = dict(cookies)
+            # Another replica has not seen the state; the provider has seen the code.
+            statuses = {400} if replica is door else {400, 401}
+            await refused_at_callback(backend, replica, thief, back, statuses, Cli())
+
+    async def test_eleven_minutes_old(self, backend, door, browser, back):
+        ((name, text),) = browser.cookies.items()
+        for seconds, statuses in ((660, {400}), (540, {302})):
+            browser.cookies = {name: await backend.aged(text, sessions.LOGIN, seconds)}
+            assert (await browser.get(door.port, "/callback", back)).status in statuses
+
+    async def test_sixth_login_of_a_browser(self, door, provider, browser):
+        for _ in range(6):
+            await browser.begun(door.port, Cli())
+        assert len(browser.cookies) == 5
+
+
+class TestCodes:
+    @pytest.mark.parametrize(
+        "changes",
+        [{"code": None}, {"code": ""}, {"code": None, "error": "access_denied"}, {"iss": None}]
+        + [{"iss": other} for other in ("", "https://idp.example")],
+        ids=str,
+    )
+    async def test_answer_that_is_not_the_providers(
+        self, backend, door, provider, browser, changes
+    ):
+        cli = Cli()
+        back = await browser.agreed(await browser.begun(door.port, cli))
+        given = {name: text for name, text in {**back, **changes}.items() if text is not None}
+        await refused_at_callback(backend, door, browser, given, {400}, cli)
+
+    async def test_of_another_sign_in(self, backend, door, provider, browser):
+        victim, cli = backend.client(), Cli()
+        stolen = await victim.agreed(await victim.begun(door.port, Cli()))
+        back = await browser.agreed(await browser.begun(door.port, cli))
+        mixed = {**back, "code": stolen["code"]}
+        await refused_at_callback(backend, door, browser, mixed, {400, 401}, cli)
+
+    async def test_provider_is_shown_a_challenge(self, door, provider, browser):
+        asked = await browser.begun(door.port, Cli())
+        assert "code_challenge_method=S256" in asked
+        assert "code_challenge=" in asked
+        assert "nonce=" in asked
+        assert WEB.secret not in asked
+
+    @pytest.mark.parametrize("method", ["plain", "", "s256", None])
+    async def test_challenge_of_a_cli_that_is_no_hash(self, backend, door, browser, method):
+        query = {**Cli.ours().query, "code_challenge_method": method}
+        given = {name: text for name, text in query.items() if text is not None}
+        async with backend.nothing_written():
+            reply = await browser.get(door.port, "/authorize", given)
+        assert (reply.status, reply.location) == (400, "")
+
+
+TARGETS = [
+    "https://evil",
+    "//evil",
+    "http://localhost@evil:1/",
+    "http://localhost:1@evil/",
+    "http://localhost.evil:1/",
+    "http://localhost/",
+    "http://127.0.0.2:1/",
+    "http://[::2]:1/",
+    "http://0x7f000001:1/",
+    "https://localhost:1/",
+    "javascript:alert(1)",
+    "http://localhost:1/\r\nLocation: https://evil",
+    "http://localhost:1/%0d%0aX: y",
+    "http://localhost:1\\@evil/",
+    "\\\\evil",
+    "http://localhost:1/%00",
+    "http://localhost:99999/",
+    "http://localhost:1/#fragment",
+    " http://localhost:1/",
+    "HTTP://LOCALHOST:1/\t",
+]
+
+
+class TestTargets:
+    @pytest.mark.parametrize("target", TARGETS)
+    async def test_url(self, backend, door, browser, target):
+        cli = Cli()
+        async with backend.nothing_written():
+            reply = await browser.get(
+                door.port, "/authorize", {"s": cli.s, "c": cli.c, "u": target}
+            )
+        assert (reply.status, reply.location, reply.cookies) == (400, "", {})
+        assert "evil" not in reply.text
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"p": p} for p in ("0", "65536", "-1", "1x", "1@evil", "", "٣٣٣", "1\r\n")]
+        + [
+            {name: bad}
+            for name in "sc"
+            for bad in ("", "x" * 65, "a b", "a;b", "a=b", "é", "a\r\n")
+        ],
+        ids=repr,
+    )
+    async def test_port_and_names(self, backend, door, browser, changes):
+        reply = await browser.get(door.port, "/authorize", {**Cli().query, **changes})
+        assert (reply.status, reply.location, reply.cookies) == (400, "", {})
+
+    async def test_short_session_of_our_cli(self, door, browser):
+        reply = await browser.get(door.port, "/authorize", Cli.ours(s="x" * 19).query)
+        assert (reply.status, reply.location) == (400, "")
+
+
+FORGED = [
+    {"X_Forwarded_Host": "evil.example"},
+    {"X_Forwarded_Proto": "http"},
+    {"Forwarded": "for=6.6.6.6;host=evil.example;proto=http"},
+    {"X_Original_Url": "/evil", "X_Rewrite_Url": "/evil"},
+]
+
+
+class TestHosts:
+    @pytest.mark.parametrize("headers", [*FORGED, {"Host": "evil.example"}], ids=str)
+    async def test_no_effect_on_documents(self, door, browser, headers):
+        for path in ("/export", "/.well-known/klutch-bind"):
+            true = await browser.get(door.port, path)
+            assert (await browser.get(door.port, path, **headers)).body == true.body
+            assert true.status == 200
+
+    @pytest.mark.parametrize("headers", FORGED, ids=str)
+    async def test_no_effect_on_a_sign_in(self, door, provider, browser, headers):
+        reply = await browser.get(door.port, "/authorize", Cli().query, **headers)
+        assert reply.location.startswith(f"{provider.issuer}/authorize?")
+        assert reply.query["redirect_uri"] == f"{PUBLIC}/callback"
+
+    async def test_another_host_leads_to_ours(self, door, browser):
+        for host in ("evil.example", f"{HOST}.evil.example", f"{HOST}:1", "127.0.0.1"):
+            reply = await browser.get(door.port, "/authorize", Cli().query, Host=host)
+            assert reply.status in {302, 400}
+            assert not reply.cookies
+            if reply.status == 302:
+                assert reply.location.startswith(f"{PUBLIC}/authorize?")
+
+    async def test_address_behind_a_proxy(self, backend, door, offer):
+        client = backend.client()
+        behind = f"6.6.6.6, {client.address}"
+        reply = await client.get(
+            door.port, "/api/v1/catalogue", Authorization="Bearer x", X_Forwarded_For=behind
+        )
+        assert reply.status == 401
+        assert len(door.audited(client)) == 1
+
+
+LYING = {
+    "redirect": issuer_lies.redirect("https://idp.example/"),
+    "another issuer": issuer_lies.body(b'{"issuer":"https://idp.example"}'),
+    "a gigabyte": issuer_lies.endless(),
+    "an answer that drips": issuer_lies.dripping,
+    "no answer": issuer_lies.hang,
+}
+
+
+class TestDiscovery:
+    async def test_lies(self, backend, browser):
+        """One replica sees them all, as it keeps nothing of a provider that lies."""
+        with issuing() as liar:
+            liar.lies.replies["discovery"] = LYING["no answer"]
+            door = await backend.start(issuer=liar.issuer)
+            assert (await door.replica.ask("/readyz"))[0] == 200
+            async with backend.nothing_written():
+                for name, lie in LYING.items():
+                    liar.lies.replies["discovery"] = lie
+                    began = time.monotonic()
+                    reply = await browser.get(door.port, "/authorize", Cli().query)
+                    assert (name, reply.status) == (name, 503)
+                    assert time.monotonic() - began < 8.0, name
+                    assert (await browser.get(door.port, "/export")).status == 200
+            liar.lies = truth(liar)
+            liar.lies.discovery = {"jwks_uri": "https://169.254.169.254/keys"}
+            back = await browser.agreed(await browser.begun(door.port, Cli()))
+            began = time.monotonic()
+            assert (await browser.get(door.port, "/callback", back)).status == 502
+            assert time.monotonic() - began < 8.0
+        door.replica.process.kill()
+
+
+class TestConnections:
+    async def test_three_hundred_silent_ones(self, door, browser):
+        async def silent():
+            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        waiting = [asyncio.create_task(silent()) for _ in range(300)]
+        began = time.monotonic()
+        while not all(task.done() for task in waiting):
+            asked = time.monotonic()
+            assert (await browser.get(door.port, "/healthz")).status in {200, 429}
+            assert time.monotonic() - asked < 1.0
+            assert time.monotonic() - began < 20.0
+            await asyncio.sleep(0.5)
+        await asyncio.gather(*waiting)

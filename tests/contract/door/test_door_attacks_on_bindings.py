@@ -1,0 +1,390 @@
+"""Attacks on sessions, codes and bindings (front-door.md 9), on the real program.
+
+Nothing that was refused has written: the API server's audit log proves it.
+"""
+
+import asyncio
+import base64
+import json
+import re
+import secrets
+import time
+
+import psutil
+import pytest
+
+from bind.door import sessions
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.core import refs
+from reconciler.core.manifest import name_of
+from reconciler.core.refs import Ref
+from tests.support.browsers import PUBLIC, Cli
+from tests.support.doors import MOST_SPACES, wire
+from tests.support.forged_tokens import bearer
+from tests.support.issuer import WEB
+from tests.support.offers import MANAGER
+
+ELSEWHERE = "https://evil.example"
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe{{7*7}}'
+
+
+@pytest.fixture
+async def cli(door, provider, browser):
+    """A CLI whose person is signed in."""
+    made = Cli()
+    assert (await browser.signed_in(door.port, made)).status == 302
+    return made
+
+
+class TestOtherSites:
+    @pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
+    async def test_link_image_and_form_to_bind(self, backend, door, browser, cli, offer, site):
+        async with backend.nothing_written():
+            reply = await browser.binds(door.port, cli, wire(offer), Sec_Fetch_Site=site)
+        assert (reply.status, reply.location) == (403, "")
+
+    @pytest.fixture
+    async def form(self, door, provider, browser, offer):
+        """The page on which a person agrees, and its form with everything accepted."""
+        made = Cli.ours()
+        assert (await browser.signed_in(door.port, made)).status == 302
+        path = f"/consent?s={made.s}&resource={offer.resource.plural}&group={offer.group}"
+        page = (await browser.get(door.port, path)).text
+        (token,) = re.findall(r'name="csrf" value="([^"]+)"', page)
+        return path, {"csrf": token, "claim": "0"}
+
+    @pytest.mark.parametrize("origin", [ELSEWHERE, "null", f"{PUBLIC}.evil.example", "", None])
+    async def test_form_of_another_site(self, backend, door, browser, form, origin):
+        path, fields = form
+        headers = {} if origin is None else {"Origin": origin}
+        async with backend.nothing_written():
+            reply = await browser.post(door.port, path, form=fields, **headers)
+        assert (reply.status, reply.location) == (403, "")
+
+    @pytest.mark.parametrize("token", [None, "", "x", "é", "0" * 64])
+    async def test_form_without_the_token_of_its_page(self, backend, door, browser, form, token):
+        path, fields = form
+        given = {"claim": "0"} if token is None else {**fields, "csrf": token}
+        async with backend.nothing_written():
+            reply = await browser.post(door.port, path, form=given, Origin=PUBLIC)
+            assert (reply.status, reply.location) == (403, "")
+            reply = await browser.post(door.port, path, form=fields, Origin=PUBLIC)
+            assert (reply.status, reply.query["iss"]) == (303, PUBLIC)
+
+    async def test_form_with_the_token_of_another_page(self, backend, door, browser, form, offer):
+        path, _ = form
+        stranger, theirs = backend.client(), Cli.ours()
+        assert (await stranger.signed_in(door.port, theirs)).status == 302
+        other = f"/consent?s={theirs.s}&resource={offer.resource.plural}&group={offer.group}"
+        (token,) = re.findall(
+            r'name="csrf" value="([^"]+)"', (await stranger.get(door.port, other)).text
+        )
+        async with backend.nothing_written():
+            given = {"csrf": token, "claim": "0"}
+            reply = await browser.post(door.port, path, form=given, Origin=PUBLIC)
+        assert (reply.status, reply.location) == (403, "")
+
+    async def test_frames(self, door, browser, cli):
+        for path in (f"/resources?s={cli.s}", "/ui/", "/nowhere"):
+            reply = await browser.get(door.port, path, Accept="text/html")
+            assert "frame-ancestors 'none'" in reply.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+
+    async def test_other_methods(self, backend, door, browser, cli, offer):
+        async with backend.nothing_written():
+            for method in ("POST", "PUT", "DELETE", "HEAD"):
+                target = f"/bind?s={cli.s}&resource={offer.resource.plural}&group={offer.group}"
+                reply = await browser.send(method, door.port, target, {})
+                assert (reply.status, reply.headers.get("Allow")) == (405, "GET")
+
+
+class TestSessions:
+    async def refused(self, backend, door, browser, cli, offer):
+        async with backend.nothing_written():
+            reply = await browser.binds(door.port, cli, wire(offer))
+        assert (reply.status, reply.location) == (401, "")
+
+    async def test_none(self, backend, door, browser, offer):
+        await self.refused(backend, door, browser, Cli(), offer)
+
+    async def test_of_another(self, backend, door, browser, cli, offer):
+        theirs = Cli()
+        browser.cookies[f"klutch-bind-{theirs.s}"] = browser.cookies[f"klutch-bind-{cli.s}"]
+        await self.refused(backend, door, browser, theirs, offer)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda text: text[:-1],
+            lambda text: text[: len(text) // 2],
+            lambda text: text[:20] + ("A" if text[20] != "A" else "B") + text[21:],
+            lambda text: base64.urlsafe_b64encode(b"{}" + secrets.token_bytes(100)).decode(),
+            lambda text: "é",
+            lambda text: "x" * 3_900,
+        ],
+    )
+    async def test_damaged(self, backend, door, browser, cli, offer, damage):
+        name = f"klutch-bind-{cli.s}"
+        browser.cookies[name] = damage(browser.cookies[name])
+        await self.refused(backend, door, browser, cli, offer)
+
+    async def test_of_other_keys_and_purposes(self, backend, door, browser, cli, offer):
+        name = f"klutch-bind-{cli.s}"
+        held = await backend.opened(browser.cookies[name], sessions.SESSION)
+        keys, now = await backend.keys(), time.time()
+        strange = sessions.Keys(secrets.token_bytes(sessions.KEY_BYTES))
+        for sealed in (
+            strange.seal(sessions.SESSION, held, now),
+            *(keys.seal(purpose, held, now) for purpose in (sessions.UI, sessions.CODE)),
+        ):
+            browser.cookies[name] = sealed
+            await self.refused(backend, door, browser, cli, offer)
+
+    async def test_older_than_an_hour(self, backend, door, browser, cli, offer):
+        name = f"klutch-bind-{cli.s}"
+        fresh = browser.cookies[name]
+        browser.cookies[name] = await backend.aged(fresh, sessions.SESSION, 3_660)
+        await self.refused(backend, door, browser, cli, offer)
+
+    async def test_cookies(self, door, provider, browser):
+        reply = await browser.signed_in(door.port, Cli())
+        for line in reply.lines("Set-Cookie"):
+            assert {"HttpOnly", "Secure", "SameSite=Lax", "Path=/"} <= set(line.split("; "))
+            assert "Domain" not in line
+            assert line.startswith(("klutch-bind-", "__Host-"))
+
+
+class TestCodes:
+    @pytest.fixture
+    async def ours(self, door, provider, browser, offer):
+        """Our CLI, and the code that came to it."""
+        made = Cli.ours()
+        assert (await browser.signed_in(door.port, made, **wire(offer))).status == 302
+        reply = await browser.binds(door.port, made, wire(offer))
+        assert reply.status == 302, reply.body
+        assert reply.location.startswith(f"{made.target}?")
+        assert (reply.query["state"], reply.query["iss"]) == (made.s, PUBLIC)
+        return made, reply.query["code"]
+
+    async def redeemed(self, backend, door, code, verifier):
+        wish = {"code": code, "code_verifier": verifier}
+        given = {name: text for name, text in wish.items() if text is not None}
+        return await backend.client().post(door.port, "/api/v1/redeem", document=given)
+
+    async def test_makes_nothing_before_it_is_redeemed(self, backend, provider, ours):
+        assert await backend.spaces(provider.user.subject) == []
+
+    @pytest.mark.parametrize("verifier", [None, "", "x" * 43, "x" * 42, 7, ["a"]])
+    async def test_without_its_verifier(self, backend, door, ours, verifier):
+        async with backend.nothing_written():
+            reply = await self.redeemed(backend, door, ours[1], verifier)
+        assert (reply.status, reply.document["code"]) == (400, "invalid_request")
+        assert (await self.redeemed(backend, door, ours[1], ours[0].verifier)).status == 200
+        backend.resting = False
+
+    async def test_challenge_for_verifier(self, backend, door, ours):
+        async with backend.nothing_written():
+            reply = await self.redeemed(backend, door, ours[1], ours[0].challenge)
+        assert reply.status == 400
+
+    async def test_twice(self, backend, door, second, provider, ours):
+        cli, code = ours
+        backend.resting = False
+        first = await self.redeemed(backend, door, code, cli.verifier)
+        assert (
+            first.document["bindingResponse"]["authentication"]["oauth2CodeGrant"]["sid"] == cli.s
+        )
+        async with backend.nothing_written():
+            assert (await self.redeemed(backend, door, code, cli.verifier)).status == 400
+        assert (await self.redeemed(backend, second, code, cli.verifier)).status == 200
+        assert len(await backend.spaces(provider.user.subject)) == 1
+        backend.resting = False
+
+    async def test_after_61_seconds(self, backend, door, ours):
+        cli, code = ours
+        late = await backend.aged(code, sessions.CODE, 61)
+        async with backend.nothing_written():
+            assert (await self.redeemed(backend, door, late, cli.verifier)).status == 400
+
+    async def test_session_for_code(self, backend, door, browser, ours):
+        cookie = browser.cookies[f"klutch-bind-{ours[0].s}"]
+        async with backend.nothing_written():
+            assert (await self.redeemed(backend, door, cookie, ours[0].verifier)).status == 400
+
+    @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"null", b"[" * 60_000, b"\xff"])
+    async def test_bodies(self, backend, door, body):
+        client = backend.client()
+        async with backend.nothing_written():
+            for path in ("/api/v1/redeem", "/api/v1/join"):
+                kind = {"Content-Type": "application/json"}
+                reply = await client.send("POST", door.port, path, kind, body)
+                assert reply.status in {400, 404}
+                assert reply.document["kind"] == "Error"
+
+
+def identity(provider, cli):
+    """Return the annotation of the space of whom a CLI signs in."""
+    return f"{provider.user.subject}#{cli.c}"
+
+
+class TestOwners:
+    async def machine(self, backend, door, token, offer, cid):
+        wish = {"clusterID": cid, "resources": [wire(offer)], "dryRun": False}
+        headers = {"Authorization": f"Bearer {token}"}
+        return await backend.client().post(door.port, "/api/v1/bind", document=wish, **headers)
+
+    async def test_same_subject_at_a_second_issuer(self, backend, door, provider, other, offer):
+        cli, subject = Cli(), provider.user.subject
+        await backend.bound(door, offer, cli)
+        theirs = bearer(other, sub=subject)
+        assert (await self.machine(backend, door, theirs, offer, cli.c)).status == 200
+        (own,) = await backend.spaces(f"{subject}#{cli.c}")
+        (foreign,) = await backend.spaces(f"{other.issuer}|{subject}#{cli.c}")
+        assert own != foreign
+
+    async def test_subject_that_looks_like_the_space_of_another(
+        self, backend, door, provider, other, offer
+    ):
+        cli, subject = Cli(), provider.user.subject
+        await backend.bound(door, offer, cli)
+        (victims,) = await backend.spaces(f"{subject}#{cli.c}")
+        for cid, sub in (("x", f"{subject}#{cli.c}"), (cli.c, f"{subject}#")):
+            reply = await self.machine(backend, door, bearer(provider, sub=sub), offer, cid)
+            assert reply.status in {200, 400, 401, 409}
+            if reply.status == 200:
+                assert victims not in reply.text
+                config = base64.b64decode(reply.document["kubeconfig"]).decode()
+                assert victims not in config
+        async with backend.nothing_written():
+            barred = bearer(provider, sub=f"{other.issuer}|{subject}")
+            assert (await self.machine(backend, door, barred, offer, cli.c)).status == 401
+
+    async def test_provider_exchanged(self, backend, door, provider, other, offer):
+        cli = Cli()
+        await backend.bound(door, offer, cli)
+        (space,) = await backend.spaces(identity(provider, cli))
+        other.sign_in_as(provider.user.subject, groups=["team-a"])
+        exchanged = await backend.start(issuer=other.issuer)
+        browser = backend.client()
+        assert (await browser.signed_in(exchanged.port, cli)).status == 302
+        async with backend.nothing_written():
+            reply = await browser.binds(exchanged.port, cli, wire(offer))
+        assert (reply.status, reply.location) == (409, "")
+        assert space not in reply.text
+        exchanged.replica.process.kill()
+
+    async def test_one_cid_too_many(self, backend, door, provider, offer):
+        for _ in range(MOST_SPACES):
+            await backend.bound(door, offer, Cli())
+        browser, cli = backend.client(), Cli()
+        assert (await browser.signed_in(door.port, cli)).status == 302
+        async with backend.nothing_written():
+            assert (await browser.binds(door.port, cli, wire(offer))).status == 403
+        assert len(await backend.spaces(provider.user.subject)) == MOST_SPACES
+
+    async def test_twenty_at_once(self, backend, door, second, provider, offer):
+        cli = Cli()
+        token = bearer(provider, sub=provider.user.subject)
+        replies = await asyncio.gather(
+            *(
+                self.machine(backend, one, token, offer, cli.c)
+                for one in (door, second)
+                for _ in range(10)
+            )
+        )
+        assert {reply.status for reply in replies} == {200}
+        assert len({reply.document["kubeconfig"] for reply in replies}) == 1
+        assert len(await backend.spaces(provider.user.subject)) == 1
+        backend.resting = False
+
+
+class TestTemplates:
+    async def test_absent_wrong_scope_forbidden(self, backend, door, provider, offer, cluster_wide):
+        browser, cli = backend.client(), Cli()
+        assert (await browser.signed_in(door.port, cli)).status == 302
+        absent = {"resource": "nothing", "group": offer.group}
+        async with backend.nothing_written():
+            assert (await browser.binds(door.port, cli, absent)).status == 404
+            assert (await browser.binds(door.port, cli, wire(cluster_wide))).status == 409
+            provider.sign_in_as("mallory", groups=["team-b"])
+            stranger, theirs = backend.client(), Cli()
+            assert (await stranger.signed_in(door.port, theirs)).status == 302
+            assert (await stranger.binds(door.port, theirs, wire(offer))).status == 403
+        assert await backend.spaces("mallory") == []
+
+    async def test_texts(self, backend, control_plane, door, browser, cli, offer):
+        kind = API_SERVICE_EXPORT_TEMPLATE
+        (template,) = [
+            one
+            for one in (await control_plane.cluster.list(kind, namespace=backend.namespace)).items
+            if one["spec"]["APIServiceSelector"]["group"] == offer.group
+        ]
+        long = HOSTILE + "x" * 10_000
+        noted = {f"klutchctl.dev/{name}": long for name in ("title", "description", "docs-url")}
+        ref = Ref(control_plane.name, kind, backend.namespace, name_of(template))
+        await control_plane.cluster.merge_patch(
+            ref, {"metadata": {"annotations": noted}}, manager=MANAGER
+        )
+        paths = (
+            f"/resources?s={cli.s}",
+            f"/nowhere?{HOSTILE}",
+            f"/resources?s={cli.s}&x={HOSTILE}",
+        )
+        for path in paths:
+            target = path.replace(" ", "%20").replace('"', "%22").replace("\u202e", "%E2%80%AE")
+            reply = await browser.get(door.port, target, Accept="text/html")
+            for raw in ("<script>alert", "<img src=x", "\u202e", "javascript:"):
+                assert raw not in reply.text
+            assert len(reply.body) < 100_000
+
+
+class TestCanaries:
+    async def test_nothing_secret_is_shown(self, backend, control_plane, door, provider, offer):
+        browser, cli = backend.client(), Cli.ours()
+        back = await browser.agreed(await browser.begun(door.port, cli, **wire(offer)))
+        login = list(browser.cookies.values())
+        await browser.get(door.port, "/callback", back)
+        session = list(browser.cookies.values())
+        code = (await browser.binds(door.port, cli, wire(offer))).query["code"]
+        wish = {"code": code, "code_verifier": cli.verifier}
+        made = await browser.post(door.port, "/api/v1/redeem", document=wish)
+        again = await browser.post(door.port, "/api/v1/redeem", document=wish)
+        assert (made.status, again.status) == (200, 400)
+        token = bearer(provider, sub=provider.user.subject)
+        await browser.get(door.port, "/api/v1/catalogue", Authorization=f"Bearer {token}x")
+        failed = [
+            await browser.get(door.port, "/callback", {**back, "state": "x"}),
+            await browser.get(door.port, "/callback", back),
+            again,
+        ]
+        config = base64.b64decode(made.document["bindingResponse"]["kubeconfig"]).decode()
+        canaries = {
+            "secret": WEB.secret,
+            "provider's code": back["code"],
+            "state": back["state"],
+            "our code": code,
+            "verifier": cli.verifier,
+            "login": login[0],
+            "session": session[0],
+            "bearer": token.rpartition(".")[2],
+            "kubeconfig": config.rpartition("token: ")[2].split()[0],
+        }
+        (space,) = await backend.spaces(identity(provider, cli))
+        events = (await control_plane.cluster.list(refs.EVENT, namespace=space)).items
+        places = {
+            "log": door.replica.log.read_text(),
+            "audit": door.replica.out.read_text(),
+            "metrics": (await door.replica.ask("/metrics"))[1],
+            "events": json.dumps(list(events)),
+            "argv": " ".join(psutil.Process(door.replica.process.pid).cmdline()),
+            "errors": "".join(reply.text + str(reply.headers) for reply in failed),
+        }
+        found = {
+            (what, where)
+            for what, text in canaries.items()
+            for where in places
+            if text in places[where]
+        }
+        assert found == set()
+        lines = [line["event"] for line in door.audited(browser)]
+        assert {"sign-in", "redeem", "refused-token"} <= set(lines)

@@ -1,0 +1,211 @@
+"""The front door as real `klutch-bind` processes on a real control plane, and what they did."""
+
+import asyncio
+import base64
+import json
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import yaml
+
+from bind.door import sessions
+from klutchctl.sandbox import processes
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, refs
+from reconciler.core.errors import HostError
+from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of
+from reconciler.core.refs import Kind, Ref
+from tests.support import removal
+from tests.support.browsers import CALLBACK, PUBLIC, Cli, Client, Reply
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.issuer import CLI, WEB, FakeProvider
+from tests.support.offers import Offer
+from tests.support.replicas import MANAGER, Replica, Replicas, replicas
+
+MOST_SPACES: Final = 3  # of a subject
+TEAM: Final = "team-a"  # may bind what is offered
+_COMMAND: Final = (sys.executable, "-m", "bind")
+_KEYS: Final = "klutch-bind-door"
+_QUIET: Final = 0.4  # seconds without a write, after which a backend is at rest
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One replica, and its port."""
+
+    replica: Replica
+    port: int
+
+    def audited(self, client: Client) -> list[dict[str, Any]]:
+        """Return the audit lines about a client."""
+        lines = self.replica.out.read_text().splitlines()
+        audited = [json.loads(line) for line in lines if line.startswith("{")]
+        return [line for line in audited if line["from"] == client.address]
+
+
+@dataclass
+class Doors:
+    """Replicas of one backend, before one provider and beside `other`, whose tokens count too.
+
+    Members of TEAM may bind what is offered; templates are in `namespace`.
+    """
+
+    plane: LiveCluster
+    namespace: str
+    provider: FakeProvider
+    other: FakeProvider
+    processes: Replicas
+    http: aiohttp.ClientSession
+    prefix: str
+    resting: bool = False
+
+    async def start(self, *more: str, issuer: str = "") -> Door:
+        """Start a replica, and wait until it serves."""
+        folder, (port,) = self.processes.folder, processes.free_ports(1)
+        replica = await self.processes.start(
+            f"--oidc-issuer-url={issuer or self.provider.issuer}",
+            f"--oidc-issuer-client-id={WEB.id}",
+            f"--oidc-client-secret-file={folder / 'client-secret'}",
+            f"--oidc-callback-url={CALLBACK}",
+            f"--cli-client-id={CLI.id}",
+            f"--access-file={folder / 'access.yaml'}",
+            f"--max-spaces-per-subject={MOST_SPACES}",
+            f"--namespace-prefix={self.prefix}",
+            f"--template-namespace={self.namespace}",
+            f"--listen-address=127.0.0.1:{port}",
+            "--trusted-proxies=127.0.0.1/32",
+            "--authorization=SubjectAccessReview",
+            *more,
+        )
+        door = Door(replica, port)
+        await eventually(lambda: self._serves(door))
+        self.resting = False
+        return door
+
+    async def _serves(self, door: Door) -> bool:
+        if door.replica.process.returncode is not None:
+            raise HostError(door.replica.log.read_text())
+        try:
+            healthy = (await self.client().get(door.port, "/healthz")).status == 200
+        except aiohttp.ClientError:
+            return False
+        return healthy and (await door.replica.ask("/readyz"))[0] == 200
+
+    def client(self) -> Client:
+        """Return a new browser, CLI or machine."""
+        return Client(self.http)
+
+    async def bound(self, door: Door, offer: Offer, cli: Cli) -> Reply:
+        """Sign in and bind as people do, and return the answer that leads to the CLI."""
+        browser, self.resting = self.client(), False
+        assert (await browser.signed_in(door.port, cli)).status == 302
+        reply = await browser.binds(door.port, cli, wire(offer))
+        assert reply.status == 302, (reply.status, reply.body)
+        return reply
+
+    async def spaces(self, owner: str) -> list[str]:
+        """Return the spaces whose identity begins so."""
+        listed = (await self.plane.cluster.list(refs.NAMESPACE)).items
+        return [
+            name_of(one)
+            for one in listed
+            if name_of(one).startswith(self.prefix)
+            and annotations_of(one).get(keys.IDENTITY, "").startswith(owner)
+        ]
+
+    @asynccontextmanager
+    async def nothing_written(self) -> AsyncIterator[None]:
+        """Prove by the API server's audit log that the block has the backend write nothing."""
+        while not self.resting:
+            mark = self.plane.audit.mark()
+            await asyncio.sleep(_QUIET)
+            self.resting = not self._written_since(mark)
+        mark = self.plane.audit.mark()
+        yield
+        assert self._written_since(mark) == []
+
+    def _written_since(self, mark: int) -> list[Any]:
+        return [write for one in self.processes.started for write in one.writes_since(mark)]
+
+    async def aged(self, text: str, purpose: sessions.Purpose, seconds: int) -> str:
+        """Return a sealed text as it would be, were it older."""
+        held = await self.opened(text, purpose)
+        then = {**held, "at": held["at"] - seconds}
+        return (await self.keys()).seal(purpose, then, time.time() - seconds)
+
+    async def opened(self, text: str, purpose: sessions.Purpose) -> dict[str, Any]:
+        """Return what the door sealed."""
+        held = (await self.keys()).open(purpose, text, time.time())
+        assert held is not None
+        return held
+
+    async def keys(self) -> sessions.Keys:
+        """Return what the replicas seal with."""
+        ref = Ref(self.plane.name, refs.SECRET, self.namespace, _KEYS)
+        live = await self.plane.cluster.get(ref)
+        return sessions.Keys(base64.b64decode(get_text(live, "data", "present")))
+
+
+def wire(offer: Offer) -> dict[str, str]:
+    """Return an offer as a query names it."""
+    return {"resource": offer.resource.plural, "group": offer.group}
+
+
+@asynccontextmanager
+async def doors(
+    plane: LiveCluster, folder: Path, provider: FakeProvider, other: FakeProvider
+) -> AsyncIterator[Doors]:
+    """Prepare all that replicas need, and take away what they have made at the end."""
+    mark = secrets.token_hex(4)
+    namespace, prefix = f"test-door-{mark}", f"door-{mark}-"
+    for kind, made in _prepared(namespace):
+        await plane.cluster.create(made, kind, manager=MANAGER)
+    (folder / "client-secret").write_text(WEB.secret)
+    (folder / "access.yaml").write_text(yaml.safe_dump(_access(other)))
+    jar = aiohttp.DummyCookieJar()
+    try:
+        async with (
+            aiohttp.ClientSession(cookie_jar=jar) as http,
+            replicas(plane, namespace, folder, command=_COMMAND) as started,
+        ):
+            yield Doors(plane, namespace, provider, other, started, http, prefix)
+    finally:
+        for kind in (refs.NAMESPACE, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
+            for one in (await plane.cluster.list(kind)).items:
+                if prefix in name_of(one) or name_of(one) == namespace:
+                    await removal.remove_manifest(plane.cluster, kind, one)
+
+
+def _prepared(namespace: str) -> list[tuple[Kind, Manifest]]:
+    kind = API_SERVICE_EXPORT_TEMPLATE
+    rule = {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["bind"]}
+    to = {"apiGroup": refs.ROLE.group, "kind": refs.ROLE.kind, "name": TEAM}
+    group = {"apiGroup": refs.ROLE.group, "kind": "Group", "name": f"oidc:{TEAM}"}
+    return [
+        (refs.NAMESPACE, build(refs.NAMESPACE, namespace)),
+        (refs.ROLE, build(refs.ROLE, TEAM, namespace=namespace, rules=[rule])),
+        (
+            refs.ROLE_BINDING,
+            build(refs.ROLE_BINDING, TEAM, namespace=namespace, roleRef=to, subjects=[group]),
+        ),
+    ]
+
+
+def _access(other: FakeProvider) -> Mapping[str, Any]:
+    issuer = {
+        "alias": "other",
+        "url": other.issuer,
+        "audiences": [PUBLIC],
+        "username": {"claim": "sub", "prefix": "other:"},
+        "groups": {"claim": "groups", "prefix": "oidc:"},
+    }
+    return {"apiVersion": "bind.klutchctl.dev/v1alpha1", "kind": "Access", "issuers": [issuer]}
