@@ -113,7 +113,7 @@ def bound(ready, *, provider="", message="", age=0, now=None):
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        # 03-default-mode-oidc/13-bind.cli.txt, and 41-bind-again.cli.txt
+        # 13-bind.cli.txt and 41-bind-again.cli.txt of 03-default-mode-oidc
         (
             {"ready": "False", "message": "Pending"},
             "NAME                                                           PROVIDER   READY "
