@@ -11,7 +11,7 @@ from bind.door.access import Access
 from bind.door.catalogue import Offer
 from bind.door.identity import Identity
 from bind.door.refusals import Refused
-from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, CLUSTER_BINDING
 from reconciler.core import keys, manifest
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.manifest import Manifest
@@ -42,6 +42,10 @@ class Authorizer(Protocol):
         """Tell whether an identity may bind an offer. Raises Refused where nobody knows."""
         ...
 
+    async def may_see_all(self, identity: Identity) -> bool:
+        """Tell whether an identity may see the bindings of others. Raises Refused as above."""
+        ...
+
 
 class Authenticated:
     """Lets everybody bind everything that is offered, as the original does."""
@@ -50,6 +54,11 @@ class Authenticated:
         """Tell that it may."""
         del identity, offer
         return True
+
+    async def may_see_all(self, identity: Identity) -> bool:
+        """Tell that it may not: nothing is known of it but that it is there."""
+        del identity
+        return False
 
 
 class Rules:
@@ -62,13 +71,20 @@ class Rules:
         """Tell whether a rule allows it."""
         return self._access().allows(identity, offer)
 
+    async def may_see_all(self, identity: Identity) -> bool:
+        """Tell that it may not: rules are about templates."""
+        del identity
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class _Question:
     user: str
     groups: tuple[str, ...]
-    namespace: str
-    name: str
+    verb: str
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -84,10 +100,18 @@ class Reviews:
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
         """Tell whether RBAC allows it. Raises Refused where the control plane does not say."""
+        kind = API_SERVICE_EXPORT_TEMPLATE
+        return await self._may(identity, VERB, kind, (offer.namespace, offer.name))
+
+    async def may_see_all(self, identity: Identity) -> bool:
+        """Tell whether RBAC lets it list all ClusterBindings. Raises Refused as above."""
+        return await self._may(identity, "list", CLUSTER_BINDING, ("", ""))
+
+    async def _may(self, identity: Identity, verb: str, kind: Kind, place: tuple[str, str]) -> bool:
         if identity.user.startswith(_RESERVED):
             return False
         groups = tuple(one for one in identity.groups if not one.startswith(_RESERVED))
-        question = _Question(identity.user, groups, offer.namespace, offer.name)
+        question = _Question(identity.user, groups, verb, kind, *place)
         allowed, until = self._answers.get(question, (False, float("-inf")))
         now = self.monotonic()
         if now >= until:
@@ -119,11 +143,11 @@ class Reviews:
             self._answers.clear()
 
 
-_SILENT: Final = "The control plane does not say whether you may bind this. Try again"
+_SILENT: Final = "The control plane does not say whether you may do this. Try again"
 
 
 def _review(question: _Question) -> Manifest:
-    kind = API_SERVICE_EXPORT_TEMPLATE
+    place = {"namespace": question.namespace, "name": question.name}
     return {
         "apiVersion": REVIEW.api_version,
         "kind": REVIEW.kind,
@@ -131,11 +155,10 @@ def _review(question: _Question) -> Manifest:
             "user": question.user,
             "groups": list(question.groups),
             "resourceAttributes": {
-                "verb": VERB,
-                "group": kind.group,
-                "resource": kind.plural,
-                "namespace": question.namespace,
-                "name": question.name,
+                "verb": question.verb,
+                "group": question.kind.group,
+                "resource": question.kind.plural,
+                **{key: value for key, value in place.items() if value},
             },
         },
     }

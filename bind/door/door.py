@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from prometheus_client.registry import Collector
 
@@ -14,6 +15,7 @@ from bind.door.handlers import answers
 from bind.door.handlers.api import Api
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
+from bind.door.handlers.ui import Ui
 from bind.door.handlers.walk import Walk
 from bind.door.identity import Naming
 from bind.door.issuers import Issuers
@@ -90,7 +92,11 @@ class Door:
         async with AsyncExitStack() as stack:
             services = await self._services(stack)
             address = await stack.enter_async_context(
-                served(listening, Router(_routes(services)), refusal_page=answers.refusal)
+                served(
+                    listening,
+                    Router(_routes(services)),
+                    refusal_page=partial(answers.refusal, frame=services.frame),
+                )
             )
             host, port = address
             log.info("the front door is served", extra={"host": host, "port": port})
@@ -157,29 +163,31 @@ def _routes(services: Services) -> Routes:
         "/healthz": _healthy,
     }
     posted: dict[str, RouteHandler] = {"/api/v1/redeem": api.redeem, "/api/v1/bind": api.bind}
-    routes: dict[str, dict[str, RouteHandler]] = {
+    routes: dict[str, Mapping[str, RouteHandler]] = {
         **{path: {"GET": handler} for path, handler in got.items()},
         **{path: {"POST": handler} for path, handler in posted.items()},
         "/consent": {"GET": walk.consent, "POST": walk.agreed},
+        **(Ui(services, sign_in).routes() if services.settings.ui else {}),
     }
     return {
-        path: {method: _guarded(services.audit, path, handler) for method, handler in by.items()}
+        path: {method: _guarded(services, path, handler) for method, handler in by.items()}
         for path, by in routes.items()
     }
 
 
-def _guarded(audit: Audit, path: str, handler: RouteHandler) -> RouteHandler:
+def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandler:
     """Return a handler whose refusals are answers, and which is counted."""
 
     async def guarded(request: Request, parts: Mapping[str, str]) -> Response:
         try:
             answer = await handler(request, parts)
         except Refused as error:
-            answer = answers.refused(request, error)
+            answer = answers.refused(request, error, services.frame)
         except ConfigError as error:
             log.error("a file of the front door cannot be used", extra={"why": str(error)})
-            answer = answers.refusal(request, 503, "The front door cannot do that now")
-        audit.requests.labels(path, str(answer.status)).inc()
+            sentence = "The front door cannot do that now"
+            answer = answers.refusal(request, 503, sentence, services.frame)
+        services.audit.requests.labels(path, str(answer.status)).inc()
         return answer
 
     return guarded

@@ -37,6 +37,7 @@ LOGIN: Final = Purpose("login", 600)
 SESSION: Final = Purpose("session", 3_600)
 CODE: Final = Purpose("code", 60)
 UI: Final = Purpose("ui", 8 * 3_600)
+_IDLE: Final = 3_600  # seconds without a page, after which a person signs in anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,22 @@ class Code(Session):
         consent = held["consent"]
         agreed = None if consent is None else tuple(consent)
         return cls(**_session_fields(held), id=held["id"], consent=agreed)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit(Session):
+    """A signed-in person who looks around; `used` is when it last saw a page, about."""
+
+    used: float = 0.0
+
+    @classmethod
+    def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
+        """Return what a cookie holds; None also where it was not used for an hour."""
+        held = keys.open(purpose, text, now)
+        if held is None:
+            return None
+        used = held.get("used", held["at"])
+        return cls(**_session_fields(held), used=used) if now - used <= _IDLE else None
 
 
 def _session_fields(held: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from bind.door import pages, wire
+from bind.door.pages.views import NO_FRAME
 from bind.door.refusals import STATUS, Refused
 from reconciler.core.manifest import JSON
 from reconciler.inbound.messages import Cookie, Request, Response
@@ -27,6 +28,12 @@ _ADVICE: Final = {
     429: "Wait a moment, then reload this page.",
     502: "Try again. If that does not help, tell whoever operates this backend.",
     503: "Try again in a moment. If that does not help, tell whoever operates this backend.",
+}
+_UI: Final = "/ui/"
+_UI_ADVICE: Final = {
+    400: "Go back, and try it once more.",
+    401: "Sign in again.",
+    404: "It may be gone, or was never there. Begin at the start.",
 }
 _CODES: Final = {status: code for code, status in STATUS.items()}
 
@@ -55,22 +62,24 @@ def document(value: JSON, *, status: int = 200) -> Response:
     return Response(status, wire.text(value), "application/json", headers)
 
 
-def refusal(request: Request, status: int, sentence: str) -> Response:
+def refusal(
+    request: Request, status: int, sentence: str, frame: pages.Frame = NO_FRAME
+) -> Response:
     """Return a refusal in the form that its client reads: JSON below /api, a page, or text."""
     if request.path.startswith(API):
         code = _CODES.get(status, "invalid_request" if status < 500 else "unavailable")
         return document(wire.failure(code, sentence), status=status)
     if request.wants_html:
-        view = pages.ErrorView(
-            status, HTTPStatus(status).phrase, sentence, _ADVICE.get(status, ""), request.id
-        )
+        known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
+        title, advice = HTTPStatus(status).phrase, known.get(status, "")
+        view = pages.ErrorView(status, title, sentence, advice, request.id, frame)
         return Response(status, pages.error_page(view).encode(), _HTML, pages.security_headers())
     return Response(status, f"{sentence}\n".encode())
 
 
-def refused(request: Request, error: Refused) -> Response:
+def refused(request: Request, error: Refused, frame: pages.Frame = NO_FRAME) -> Response:
     """Return what a client gets for a Refused."""
-    answer = refusal(request, error.status, str(error))
+    answer = refusal(request, error.status, str(error), frame)
     if error.retry_after is None:
         return answer
     seconds = str(max(1, math.ceil(error.retry_after)))

@@ -9,11 +9,13 @@ from bind.door import sessions
 from bind.door.audit import Audit
 from bind.door.authorizer import Authorizer
 from bind.door.catalogue import Offer
+from bind.door.handlers import redirects
 from bind.door.identity import Identity, owner_key
 from bind.door.issuers import Issuers
 from bind.door.keyring import KeyRing
+from bind.door.pages import Frame
 from bind.door.refusals import Refused
-from bind.door.sessions import Code, Session
+from bind.door.sessions import Code, Session, Visit
 from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces
 from bind.door.views import Views
@@ -112,10 +114,29 @@ class Services:
         """Return the cookie of a session."""
         return Cookie(f"{_SESSION}{sid}", text, sessions.SESSION.age, self.secure)
 
+    async def visit(self, request: Request) -> Visit | None:
+        """Return the session of a person who looks around, or None. Raises Refused."""
+        text = request.cookies.get(self.ui_cookie("").name, "")
+        if not text:
+            return None
+        return await self.ring.opened(
+            lambda keys: Visit.opened(keys, sessions.UI, text, self.now())
+        )
+
     def ui_cookie(self, text: str) -> Cookie:
-        """Return the cookie of a person who looks around."""
+        """Return the cookie of a person who looks around; the empty text ends it."""
         name = f"__Host-{UI_COOKIE}" if self.secure else UI_COOKIE
-        return Cookie(name, text, sessions.UI.age, self.secure)
+        return Cookie(name, text, sessions.UI.age if text else 0, self.secure)
+
+    def is_own(self, request: Request) -> bool:
+        """Tell whether a form was sent by one of our pages."""
+        own = {redirects.origin(self.settings.callback), redirects.origin(self.settings.public)}
+        return request.headers.get("origin", "").lower() in own
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around the pages of this door."""
+        return Frame(self.settings.pretty_name, ui=self.settings.ui)
 
     async def code(self, text: str) -> Code:
         """Return what a code holds. Raises Refused."""

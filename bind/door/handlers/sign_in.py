@@ -46,16 +46,17 @@ class SignIn:
         """Answer `/authorize`: begin the sign-in of a CLI's session. Raises Refused."""
         del parts
         wish = wish_of(request.query, self._services.settings.allowed_redirects)
+        return await self.begin(request, wish)
+
+    async def begin(self, request: Request, wish: Wish) -> Response:
+        """Return the way to the provider. Raises Refused."""
         callback = urlsplit(self._services.settings.callback)
         # A cookie of another host than the callback's would not come back. Once: behind a proxy
         # that changes Host, they differ for ever.
         if request.headers.get("host", "") != callback.netloc and _HOPPED not in request.query:
             query = urlencode({**request.query, _HOPPED: "1"})
-            return answers.redirect(f"{callback.scheme}://{callback.netloc}/authorize?{query}")
-        return await self.begin(request, wish)
-
-    async def begin(self, request: Request, wish: Wish) -> Response:
-        """Return the way to the provider. Raises Refused."""
+            path = f"{callback.scheme}://{callback.netloc}{request.path}"
+            return answers.redirect(f"{path}?{query}")
         try:
             provider = await (await self._services.issuers.first()).provider()
             login = self._login(wish)
@@ -85,7 +86,7 @@ class SignIn:
             answer = await self._welcome(session)
         except Refused as error:
             self._services.audit.note("sign-in", request, NOBODY, reason=error.reason)
-            answer = answers.refused(request, error)
+            answer = answers.refused(request, error, self._services.frame)
         else:
             about = Subject(session.identity, session.wish.cid)
             self._services.audit.note("sign-in", request, about)

@@ -46,8 +46,10 @@ class Walk:
             target=wish.target if wish else "",
             signed_in=session is not None,
             sign_in_hint="" if session is not None else "Run the command of your CLI again",
+            frame=self._frame(session),
         )
-        return _page(pages.resources_page(view))
+        headers = pages.security_headers(secure=self._services.secure)
+        return _page(pages.resources_page(view), headers)
 
     async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
         """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
@@ -85,11 +87,11 @@ class Walk:
         form = form_of(request)
         session, offer = await self._chosen(request)
         keys = await self._services.ring.keys()
-        if not self.is_own(request) or not keys.is_form_token(
+        if not self._services.is_own(request) or not keys.is_form_token(
             form.get("csrf", [""])[0], _page_id(session, offer)
         ):
             raise Refused("forbidden", "The form is not from this page", reason="csrf")
-        chosen = _places(form.get("claim", []), len(offer.claims))
+        chosen = places_of(form.get("claim", []), len(offer.claims))
         missing = consent.required_rejected(offer.claims, chosen)
         if missing:
             listed = ", ".join(missing)
@@ -98,12 +100,6 @@ class Walk:
             return replace(answer, status=422)
         self._services.count_bind(session.identity)
         return await self._back(session, offer, chosen, status=303)
-
-    def is_own(self, request: Request) -> bool:
-        """Tell whether a form was sent by one of our pages."""
-        own = {redirects.origin(self._services.settings.callback)}
-        own.add(redirects.origin(self._services.settings.public))
-        return request.headers.get("origin", "").lower() in own
 
     async def _chosen(self, request: Request) -> tuple[Session, Offer]:
         """Return the session, and the offer that the query names. Raises Refused."""
@@ -115,6 +111,11 @@ class Walk:
             about = Subject(session.identity, session.wish.cid, resource.name)
             self._services.audit.note("bind", request, about, reason=error.reason)
             raise
+
+    def _frame(self, session: Session | None) -> pages.Frame:
+        """Return what stands around a page. A CLI's session is none for the pages of `/ui/`."""
+        user = "" if session is None else session.identity.user
+        return replace(self._services.frame, user=user)
 
     async def _asked(
         self,
@@ -139,8 +140,10 @@ class Walk:
             problem=problem,
             cid=session.wish.cid,
             chosen=chosen,
+            frame=self._frame(session),
         )
-        headers = pages.security_headers(redirects.origin(session.wish.target))
+        target = redirects.origin(session.wish.target)
+        headers = pages.security_headers(target, secure=self._services.secure)
         return _page(pages.consent_page(view), headers)
 
     async def _back(
@@ -192,7 +195,7 @@ def sentences_of(offer: Offer) -> Sequence[pages.ClaimSentence]:
     ]
 
 
-def _places(given: Sequence[str], count: int) -> list[int]:
+def places_of(given: Sequence[str], count: int) -> list[int]:
     """Return which claims were accepted. Raises Refused."""
     known = {str(place): place for place in range(count)}
     if any(one not in known for one in given):
@@ -222,7 +225,6 @@ def _card(offer: Offer, path: str, sid: str) -> pages.Card:
     )
 
 
-def _page(text: str, headers: tuple[tuple[str, str], ...] | None = None) -> Response:
-    security = pages.security_headers() if headers is None else headers
-    kept = tuple(one for one in security if one[0] != "Cache-Control")
+def _page(text: str, headers: tuple[tuple[str, str], ...]) -> Response:
+    kept = tuple(one for one in headers if one[0] != "Cache-Control")
     return Response(200, text.encode(), answers.PAGE, (*kept, *answers.NO_CACHE))

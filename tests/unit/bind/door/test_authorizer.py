@@ -81,6 +81,17 @@ async def test_a_review_asks_for_the_verb_on_the_template() -> None:
     }
 
 
+async def test_a_review_asks_for_the_list_of_all_bindings() -> None:
+    plane = Plane(True)
+    assert await Reviews(plane, Time()).may_see_all(ALICE)
+    (request,) = plane.requests
+    assert orjson.loads(request.body or b"")["spec"]["resourceAttributes"] == {
+        "verb": "list",
+        "group": "klutch.anynines.com",
+        "resource": "clusterbindings",
+    }
+
+
 async def test_answers_are_kept_for_ten_seconds_whatever_they_are() -> None:
     time, plane = Time(), Plane(False, True, False)
     reviews, found = Reviews(plane, time), []
@@ -127,9 +138,10 @@ async def test_no_provider_makes_anybody_a_part_of_the_control_plane() -> None:
 )
 async def test_each_mode_has_its_own_answer(mode: Mode, allowed: bool) -> None:
     made = authorizer.authorizer(
-        mode, cluster=Plane(False), monotonic=Time(), access=lambda: access.NO_ACCESS
+        mode, cluster=Plane(False, False), monotonic=Time(), access=lambda: access.NO_ACCESS
     )
     assert await made.may_bind(ALICE, OFFER) == allowed
+    assert not await made.may_see_all(ALICE)
 
 
 HEAD: Final = "apiVersion: bind.klutchctl.dev/v1alpha1\nkind: Access\n"

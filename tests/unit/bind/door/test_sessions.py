@@ -6,7 +6,7 @@ import pytest
 
 from bind.door import sessions
 from bind.door.identity import Identity
-from bind.door.sessions import CODE, LOGIN, SESSION, UI, Code, Keys, Login, Session, Wish
+from bind.door.sessions import CODE, LOGIN, SESSION, UI, Code, Keys, Login, Session, Visit, Wish
 
 KEYS = Keys(b"a" * 32)
 OTHERS = Keys(b"b" * 32)
@@ -31,6 +31,20 @@ def test_a_login_comes_back_as_it_was():
 @pytest.mark.parametrize("purpose", [SESSION, UI])
 def test_a_session_comes_back_as_it_was(purpose):
     assert Session.opened(KEYS, purpose, SIGNED_IN.sealed(KEYS, purpose), NOW + 1) == SIGNED_IN
+
+
+@pytest.mark.parametrize(("idle", "known"), [(0, True), (3_600, True), (3_601, False)])
+def test_a_visit_ends_after_an_hour_without_a_page(idle, known):
+    begun = SIGNED_IN.sealed(KEYS, UI)
+    assert (Visit.opened(KEYS, UI, begun, NOW + idle) is not None) == known
+    used = Visit(ALICE, WISH, NOW, used=NOW + 5_000).sealed(KEYS, UI)
+    assert (Visit.opened(KEYS, UI, used, NOW + 5_000 + idle) is not None) == known
+
+
+def test_a_visit_ends_eight_hours_after_the_sign_in_however_it_is_used():
+    used = Visit(ALICE, WISH, NOW, used=NOW + 8 * 3_600).sealed(KEYS, UI)
+    assert Visit.opened(KEYS, UI, used, NOW + 8 * 3_600) is not None
+    assert Visit.opened(KEYS, UI, used, NOW + 8 * 3_600 + 1) is None
 
 
 @pytest.mark.parametrize("consent", [None, (), (0, 2)])

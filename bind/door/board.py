@@ -1,0 +1,111 @@
+"""What became of bindings, as pages show it. Pure.
+
+A ClusterBinding's status is written by the app cluster's konnector: it is shown, never trusted.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+from urllib.parse import quote
+
+from bind.door.pages import BindingRow, ConditionRow, Shape
+from reconciler import api
+from reconciler.api import Liveness
+from reconciler.core import conditions, names
+from reconciler.core.manifest import Manifest
+
+_READY: Final[Mapping[str, tuple[str, Shape]]] = {
+    conditions.TRUE: ("Ready", "good"),
+    conditions.FALSE: ("Not ready", "bad"),
+}
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+class Bound(Protocol):
+    """An app cluster with a space."""
+
+    @property
+    def space(self) -> str:
+        """The name of the space."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """The identity that bound it."""
+        ...
+
+    @property
+    def cid(self) -> str:
+        """The id of the app cluster."""
+        ...
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether the space goes."""
+        ...
+
+    @property
+    def cluster_binding(self) -> Manifest | None:
+        """The ClusterBinding, if it is there."""
+        ...
+
+    @property
+    def services(self) -> Sequence[str]:
+        """The names of its exports."""
+        ...
+
+
+def row(bound: Bound, now: datetime) -> BindingRow:
+    """Return a binding space as pages show it."""
+    word, shape = _state(bound, now)
+    heartbeat = api.heartbeat_of(bound.cluster_binding)
+    return BindingRow(
+        space=bound.space,
+        cid=bound.cid,
+        owner=bound.owner,
+        services=sorted(bound.services),
+        word=word,
+        shape=shape,
+        heartbeat="never" if heartbeat is None else ago(now - heartbeat.time),
+        href=f"/ui/bindings/{quote(bound.space, safe='')}",
+        conditions=[
+            ConditionRow(one.type, one.status, one.reason, one.message, one.last_transition_time)
+            for one in conditions.of(bound.cluster_binding)
+        ],
+    )
+
+
+def unbind(bound: Bound) -> list[str]:
+    """Return the commands that unbind, for the app cluster."""
+    kind = api.API_SERVICE_BINDING
+    begin = ["kubectl", "--namespace", names.KLUTCH_NAMESPACE, "delete"]
+    return [
+        shlex.join([*begin, f"{kind.plural}.{kind.group}", service])
+        for service in sorted(bound.services)
+    ]
+
+
+def ago(age: timedelta) -> str:
+    """Return how long ago something was, in its largest unit."""
+    seconds = int(age.total_seconds())
+    if seconds < 0:
+        return "in the future"
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def _state(bound: Bound, now: datetime) -> tuple[str, Shape]:
+    if bound.is_deleting:
+        return "Being deleted", "waiting"
+    heartbeat = api.heartbeat_of(bound.cluster_binding)
+    timeout = api.SILENCE if heartbeat is None else heartbeat.timeout
+    match api.liveness(heartbeat, now, timeout=timeout):
+        case Liveness.NEVER:
+            return "Waiting for the konnector", "waiting"
+        case Liveness.SILENT:
+            return "No heartbeat", "silent"
+    ready = conditions.said(bound.cluster_binding, conditions.READY)
+    return _READY.get(ready.status if ready else "", ("Unknown", "waiting"))

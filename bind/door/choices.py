@@ -1,0 +1,96 @@
+"""How an offer is bound with the choices of a person: as a command, and as files of a fleet. Pure.
+
+The files are written by hand, because agents do not know the fleet; tests hold them against it.
+"""
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import yaml
+
+from bind.door.catalogue import Offer
+from bind.door.pages import Result
+from reconciler.blueprints import consent
+from reconciler.core import manifest
+from reconciler.core.manifest import JSON, Manifest
+
+_FLEET: Final = "fleet.klutchctl.dev/v1alpha1"
+_PLACEHOLDER: Final = "your-cluster"
+_ALL: Final = "*"
+_LONGEST_NAME: Final = 63
+
+
+def result(offer: Offer, chosen: Collection[int], *, url: str) -> Result:
+    """Return how an offer of the front door at `url` is bound."""
+    return Result(command(offer, chosen, url=url), fleet(offer, chosen), tuple(_remarks(offer)))
+
+
+def command(offer: Offer, chosen: Collection[int], *, url: str) -> str:
+    """Return the command that binds.
+
+    It names what is accepted. Where two claims are on one kind and only one of them is accepted,
+    no flag says so, and the command asks.
+    """
+    words = ["klutchctl", "bind", url, "--resource", offer.resource.name]
+    kinds = {place: consent.claim_key(claim) for place, claim in enumerate(offer.claims)}
+    accepted = {kinds[place] for place in chosen}
+    rejected = {kind for place, kind in kinds.items() if place not in chosen}
+    if accepted & rejected:
+        words += ["--claims", "ask"]
+    elif kinds:
+        words += ["--claims", "none"]
+        for kind in sorted(accepted):
+            words += ["--accept", kind]
+    return shlex.join(words)
+
+
+def fleet(offer: Offer, chosen: Collection[int]) -> str:
+    """Return a Template whose ceiling is what was accepted, and its Binding."""
+    name = offer.resource.plural[:_LONGEST_NAME].rstrip("-")
+    claims = [
+        claim for claim in consent.accepted(offer.claims, chosen) if _owner(claim) is not None
+    ]
+    ceiling = [_said(claim) for claim in claims if claim["state"] == consent.ACCEPTED]
+    template: dict[str, JSON] = {"resources": [offer.resource.wire]}
+    binding: dict[str, JSON] = {"template": name, "clusters": {"names": [_PLACEHOLDER]}}
+    if ceiling:
+        template["claims"] = ceiling
+    if len(ceiling) < len(claims):
+        binding["claims"] = [{**_said(claim), "state": claim["state"]} for claim in claims]
+    documents = [
+        {"apiVersion": _FLEET, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        for kind, spec in (("Template", template), ("Binding", binding))
+    ]
+    return "---\n".join(yaml.safe_dump(one, sort_keys=False) for one in documents)
+
+
+def _remarks(offer: Offer) -> Iterator[str]:
+    yield f"In the files, replace {_PLACEHOLDER} with the names of your clusters."
+    unsayable = sorted({consent.claim_key(one) for one in offer.claims if _owner(one) is None})
+    if unsayable:
+        listed = ", ".join(unsayable)
+        yield f"Files cannot accept {listed}: the provider's claim does not say whose objects."
+
+
+def _owner(claim: Manifest) -> str | None:
+    return manifest.get_text(claim, "selector", "owner") or None
+
+
+def _said(claim: Manifest) -> Mapping[str, JSON]:
+    """Return a claim as files say it."""
+    said: dict[str, JSON] = {
+        key: manifest.get_text(claim, key) for key in ("group", "resource", "version")
+    }
+    said["owner"] = _owner(claim)
+    for key in ("names", "namespaces"):
+        listed = manifest.get(claim, "selector", key)
+        # No names are all names; no namespaces are those of objects that lie in none.
+        if isinstance(listed, list) and listed != [_ALL] and (listed or key == "namespaces"):
+            said[key] = manifest.get_texts(claim, "selector", key)
+    labels = [
+        manifest.get_text_map(one) for one in manifest.get_maps(claim, "selector", "labelSelectors")
+    ]
+    if labels:
+        said["labels"] = labels
+    return said

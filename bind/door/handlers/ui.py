@@ -1,0 +1,227 @@
+"""The pages for people, below `/ui/`, and what they look like, below `/assets/`."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+from urllib.parse import quote
+
+from bind.door import board, choices, pages, sessions
+from bind.door.audit import Subject
+from bind.door.catalogue import Offer
+from bind.door.handlers import answers
+from bind.door.handlers.services import Services
+from bind.door.handlers.sign_in import SignIn
+from bind.door.handlers.walk import form_of, places_of, sentences_of
+from bind.door.refusals import Refused
+from bind.door.sessions import Visit, Wish
+from bind.door.spaces import BoundCluster
+from reconciler.blueprints import consent
+from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.routes import RouteHandler
+
+_HTML: Final = "text/html; charset=utf-8"
+_FRESH: Final = 60  # seconds for which a session's last use is not written anew
+_LONGEST_QUERY: Final = 200
+_ASSET: Final = (("Cache-Control", "public, max-age=3600"), ("X-Content-Type-Options", "nosniff"))
+
+Parts: TypeAlias = Mapping[str, str]
+_Page: TypeAlias = Callable[["_Visitor", Parts], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Visitor:
+    """A signed-in person, and what is asked for."""
+
+    request: Request
+    visit: Visit
+    frame: pages.Frame
+
+
+class Ui:
+    """Answers `/`, `/ui/...` and `/assets/...`."""
+
+    def __init__(self, services: Services, sign_in: SignIn) -> None:
+        self._services, self._sign_in = services, sign_in
+
+    def routes(self) -> Mapping[str, Mapping[str, RouteHandler]]:
+        """Return the handlers by path and method. They raise Refused."""
+        offer = {"GET": self._page(self._offer), "POST": self._page(self._chosen)}
+        return {
+            "/": {"GET": self._start},
+            "/ui/": {"GET": self._home},
+            "/ui/sign-in": {"GET": self._begin},
+            "/ui/sign-out": {"POST": self._page(self._sign_out)},
+            "/ui/catalogue": {"GET": self._page(self._catalogue)},
+            "/ui/offers/{namespace}/{name}": offer,
+            "/ui/bindings": {"GET": self._page(self._bindings)},
+            "/ui/bindings/{space}": {"GET": self._page(self._binding)},
+            "/assets/{name}": {"GET": self._asset},
+        }
+
+    async def _start(self, request: Request, parts: Parts) -> Response:
+        del request, parts
+        return answers.redirect("/ui/")
+
+    async def _home(self, request: Request, parts: Parts) -> Response:
+        del parts
+        visit = await self._services.visit(request)
+        frame = self._services.frame if visit is None else await self._frame(visit)
+        view = pages.HomeView("" if visit else "/ui/sign-in", frame)
+        return self._answer(pages.home_page(view))
+
+    async def _begin(self, request: Request, parts: Parts) -> Response:
+        del parts
+        return await self._sign_in.begin(request, Wish())
+
+    async def _sign_out(self, visitor: _Visitor, parts: Parts) -> Response:
+        del parts
+        await self._form(visitor, _SIGN_OUT)
+        self._services.audit.note("sign-out", visitor.request, Subject(visitor.visit.identity))
+        return answers.redirect("/ui/", status=303, cookies=(self._services.ui_cookie(""),))
+
+    async def _catalogue(self, visitor: _Visitor, parts: Parts) -> Response:
+        del parts
+        query = visitor.request.query.get("q", "").strip()[:_LONGEST_QUERY]
+        offers = await self._services.views().offers()
+        rows = [await self._row(visitor, offer) for offer in offers if _matches(offer, query)]
+        frame = replace(visitor.frame, here="catalogue")
+        view = pages.CatalogueView(rows, len(offers), query, frame)
+        return self._answer(pages.catalogue_page(view))
+
+    async def _row(self, visitor: _Visitor, offer: Offer) -> pages.OfferRow:
+        return pages.OfferRow(
+            title=offer.title or offer.kind,
+            kind=offer.kind,
+            resource=offer.resource.name,
+            scope=offer.scope,
+            asks=sorted({consent.claim_key(claim) for claim in offer.claims}),
+            may_bind=await self._services.authorizer.may_bind(visitor.visit.identity, offer),
+            href=_path(offer),
+        )
+
+    async def _offer(self, visitor: _Visitor, parts: Parts) -> Response:
+        offer = await self._found(parts)
+        return self._answer(pages.offer_page(await self._view(visitor, offer)))
+
+    async def _chosen(self, visitor: _Visitor, parts: Parts) -> Response:
+        """Answer how an offer is bound with the choices of the form. Nothing is made."""
+        offer = await self._found(parts)
+        form = await self._form(visitor, _path(offer))
+        chosen = places_of(form.get("claim", []), len(offer.claims))
+        view = replace(await self._view(visitor, offer), chosen=chosen)
+        missing = consent.required_rejected(offer.claims, chosen)
+        if missing:
+            problem = f"The service needs {', '.join(missing)}. Accept it to go on"
+            return self._answer(pages.offer_page(replace(view, problem=problem)), status=422)
+        result = choices.result(offer, chosen, url=self._services.settings.public)
+        return self._answer(pages.offer_page(replace(view, result=result)))
+
+    async def _view(self, visitor: _Visitor, offer: Offer) -> pages.OfferView:
+        path = _path(offer)
+        return pages.OfferView(
+            offer,
+            sentences_of(offer),
+            csrf=await self._token(visitor.visit, path),
+            action=path,
+            may_bind=await self._services.authorizer.may_bind(visitor.visit.identity, offer),
+            frame=replace(visitor.frame, here="catalogue"),
+        )
+
+    async def _found(self, parts: Parts) -> Offer:
+        """Return the offer that a path names. Raises Refused."""
+        place = parts["namespace"], parts["name"]
+        for offer in await self._services.views().offers():
+            if (offer.namespace, offer.name) == place:
+                return offer
+        raise Refused("not_found", "There is no such offer", reason="template")
+
+    async def _bindings(self, visitor: _Visitor, parts: Parts) -> Response:
+        del parts
+        everybody, bound = await self._seen(visitor)
+        now = datetime.fromtimestamp(self._services.now(), UTC)
+        view = pages.BindingsView(
+            [board.row(one, now) for one in bound],
+            everybody,
+            replace(visitor.frame, here="bindings"),
+        )
+        return self._answer(pages.bindings_page(view))
+
+    async def _binding(self, visitor: _Visitor, parts: Parts) -> Response:
+        _, bound = await self._seen(visitor)
+        for one in bound:
+            if one.space == parts["space"]:
+                now = datetime.fromtimestamp(self._services.now(), UTC)
+                frame = replace(visitor.frame, here="bindings")
+                view = pages.BindingView(board.row(one, now), board.unbind(one), frame)
+                return self._answer(pages.binding_page(view))
+        raise Refused("not_found", "You have no such binding", reason="space")
+
+    async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[BoundCluster]]:
+        """Return whether a person may see all bindings, and those that it sees."""
+        identity = visitor.visit.identity
+        everybody = await self._services.authorizer.may_see_all(identity)
+        spaces = self._services.spaces
+        return everybody, spaces.all() if everybody else spaces.existing(identity)
+
+    async def _asset(self, request: Request, parts: Parts) -> Response:
+        del request
+        found = pages.ASSETS.get(parts["name"])
+        if found is None:
+            raise Refused("not_found", "There is nothing here")
+        return Response(200, found.body, found.content_type, _ASSET)
+
+    def _page(self, page: _Page) -> RouteHandler:
+        """Return the handler of a page for signed-in people; others are sent to the start."""
+
+        async def handler(request: Request, parts: Parts) -> Response:
+            visit = await self._services.visit(request)
+            if visit is None:
+                return answers.redirect("/ui/", status=303)
+            answer = await page(_Visitor(request, visit, await self._frame(visit)), parts)
+            now = self._services.now()
+            if answer.cookies or now - visit.used < _FRESH:
+                return answer
+            used = replace(visit, used=now).sealed(await self._services.ring.keys(), sessions.UI)
+            return answers.with_cookies(answer, (self._services.ui_cookie(used),))
+
+        return handler
+
+    async def _form(self, visitor: _Visitor, page: str) -> Mapping[str, list[str]]:
+        """Return the fields of a form of ours. Raises Refused for one of another page or site."""
+        form = form_of(visitor.request)
+        keys = await self._services.ring.keys()
+        given = form.get("csrf", [""])[0]
+        known = keys.is_form_token(given, _subject(visitor.visit, page))
+        if not known or not self._services.is_own(visitor.request):
+            raise Refused("forbidden", "The form is not from this page", reason="csrf")
+        return form
+
+    async def _token(self, visit: Visit, page: str) -> str:
+        keys = await self._services.ring.keys()
+        return keys.form_token(_subject(visit, page))
+
+    async def _frame(self, visit: Visit) -> pages.Frame:
+        csrf = await self._token(visit, _SIGN_OUT)
+        return replace(self._services.frame, user=visit.identity.user, csrf=csrf)
+
+    def _answer(self, text: str, *, status: int = 200) -> Response:
+        headers = pages.security_headers(forms=True, secure=self._services.secure)
+        return Response(status, text.encode(), _HTML, headers)
+
+
+_SIGN_OUT: Final = "/ui/sign-out"
+
+
+def _subject(visit: Visit, page: str) -> str:
+    """Return what the token of a form is bound to: a session, and a page."""
+    return f"ui {visit.identity.issuer} {visit.identity.subject} {visit.at} {page}"
+
+
+def _path(offer: Offer) -> str:
+    return f"/ui/offers/{quote(offer.namespace, safe='')}/{quote(offer.name, safe='')}"
+
+
+def _matches(offer: Offer, query: str) -> bool:
+    words = f"{offer.title} {offer.kind} {offer.resource.name} {offer.description}".casefold()
+    return all(word in words for word in query.casefold().split())
