@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,7 @@ from reconciler.core.refs import NAMESPACE, Ref
 
 if TYPE_CHECKING:
     from tests.support.clusters import LiveCluster
+    from tests.support.keycloak import Keycloak
 
 # A law that is slow on a busy machine is still a law.
 settings.register_profile("usual", deadline=None)
@@ -219,6 +220,15 @@ async def live_clusters(
     yield live
     for each in live.values():
         await each.cluster.close()
+
+
+@pytest.fixture(scope="session")
+def keycloak(request: pytest.FixtureRequest) -> "Iterator[Keycloak]":
+    """A real Keycloak; each worker of a run has its own, so that few files should use it."""
+    from tests.support.keycloak import served
+
+    with served(request.config.stash[_HOME]) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
