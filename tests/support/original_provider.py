@@ -8,7 +8,7 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -90,8 +90,13 @@ async def visited(url: str) -> list[int]:
         return [*(one.status for one in answer.history), answer.status]
 
 
-async def run(*command: str, answers: str = "", environ: Mapping[str, str]) -> Ended:
-    """Run a CLI, follow the URL that it prints, and give it the answers at once."""
+async def run(
+    *command: str,
+    answers: str = "",
+    environ: Mapping[str, str],
+    visit: Callable[[str], Awaitable[list[int]]] = visited,
+) -> Ended:
+    """Run a CLI, visit the URL that it prints, and give it the answers at once."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environ)
@@ -108,6 +113,6 @@ async def run(*command: str, answers: str = "", environ: Mapping[str, str]) -> E
         said.append(line.decode())
         url = said[-1].strip()
         if urlsplit(url).query and "s" in parse_qs(urlsplit(url).query):
-            pages += await visited(url)
+            pages += await visit(url)
     code = await process.wait()
     return Ended(code, (await reading).decode(), "".join(said), tuple(pages))
