@@ -56,5 +56,5 @@ def host(url: str) -> str:
 
 
 def bare(href: str) -> Markup:
-    """Return a link of ours, with bare `&` in its query as the original writes it (B.3.5)."""
+    """Return a link of ours, with bare `&` in its query as the original writes it (B.3)."""
     return Markup(href) if _PLAIN_PATH.fullmatch(href) else escape(href)

@@ -57,7 +57,7 @@ def test_other_flags_are_errors(arguments, apiservice):
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        # 03-default-mode-oidc/63-sub-command-argv.yaml, and protocol-bind.md E, 4
+        # 03-default-mode-oidc/63-sub-command-argv.yaml
         (["--skip-konnector", "-v=1", "--kubeconfig", "X", URL],
          " --kubeconfig=X --skip-konnector=true --v=1"),
         (["--kubeconfig=X", "--skip-konnector", URL], " --kubeconfig=X --skip-konnector=true"),
