@@ -20,7 +20,7 @@ _LOG: Final = (
     *("--vmodule", "--logging-format", "--log-flush-frequency"),
     "--log-text-info-buffer-size",
 )
-# What the original gives on to the process that it starts, in this order (E.4).
+# What the original gives on to the process that it starts, in this order.
 PASSED_ON: Final = (
     *("allow-missing-template-keys", "kubeconfig", "konnector-image", "log-flush-frequency"),
     *("log-text-info-buffer-size", "log-text-split-stream", "logging-format", "output"),
