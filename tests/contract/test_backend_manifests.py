@@ -10,10 +10,11 @@ from reconciler.core import names
 from reconciler.core.manifest import get_maps, get_texts, name_of
 from reconciler.core.refs import DEPLOYMENT, LEASE, NAMESPACE, ROLE
 from tests.support import deployed
-from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, DEPLOY, FOLDER
+from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, DEPLOY, FOLDER, FRONT_DOOR
 from tests.support.raw import http_session
 
-FOLDERS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE]
+FOLDERS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE, FRONT_DOOR]
+MOUNTED = "/etc/klutch-bind/"
 
 
 def folder_ids(folder):
@@ -36,10 +37,10 @@ def test_every_folder_is_tried_here():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
-def test_the_program_knows_its_arguments(folder):
+def test_the_program_knows_its_arguments(folder, tmp_path):
     deployment = deployed.only(DEPLOYMENT, deployed.built(folder))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    given = flags.parse(container["args"])
+    given = flags.parse(with_files(container, tmp_path))
     assert given.unserved == ()
     assert given.leader_election
     assert given.control_plane_mode == (folder == CONTROL_PLANE_MODE)
@@ -48,6 +49,46 @@ def test_the_program_knows_its_arguments(folder):
     assert given.probes == ("0.0.0.0", ports["probes"])
     images = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
     assert [one["name"] for one in images] == [container["image"]]
+
+
+def with_files(container, folder):
+    """Return the arguments with files in a folder in place of those that a Pod has."""
+    (folder / "oidc").mkdir()
+    (folder / "oidc" / "client-secret").write_text("canary\n")
+    return [one.replace(MOUNTED, f"{folder}/") for one in container["args"]]
+
+
+def test_the_front_door_is_where_the_service_and_the_network_policy_lead(tmp_path):
+    made = deployed.built(FRONT_DOOR)
+    pod = deployed.only(DEPLOYMENT, made)["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    door = flags.parse(with_files(container, tmp_path)).door
+    assert door is not None
+    assert door.authorization == "SubjectAccessReview"
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert door.listen == ("0.0.0.0", ports["door"])
+    network = deployed.only(deployed.NETWORK_POLICY, made)["spec"]["ingress"]
+    assert network == [{"ports": [{"protocol": "TCP", "port": ports["door"]}]}]
+    service = deployed.only(deployed.SERVICE, made)["spec"]
+    assert service["selector"].items() <= pod["metadata"]["labels"].items()
+    assert service["ports"][0]["targetPort"] == "door"
+    ingress = deployed.only(deployed.INGRESS, made)["spec"]
+    (rule,) = ingress["rules"]
+    assert door.public == f"https://{rule['host']}"
+    (path,) = rule["http"]["paths"]
+    assert path["backend"]["service"]["port"]["name"] == service["ports"][0]["name"]
+
+
+def test_the_files_of_the_front_door_are_those_of_its_secrets():
+    pod = deployed.only(DEPLOYMENT, deployed.built(FRONT_DOOR))["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    secrets = {one["name"]: one["secret"]["secretName"] for one in pod["spec"]["volumes"]}
+    assert mounts.keys() == secrets.keys()
+    named = [one.partition("=")[2] for one in container["args"] if MOUNTED in one]
+    assert {one.rpartition("/")[0] for one in named} == {*mounts.values()}
+    (tls,) = deployed.only(deployed.INGRESS, deployed.built(FRONT_DOOR))["spec"]["tls"]
+    assert tls["secretName"] == secrets["tls"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)

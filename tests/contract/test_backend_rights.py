@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bind import rbac_changes
+from bind.door import authorizer
+from bind.door.keyring import KeyRing
+from bind.door.provisioning import SpaceTerms
 from bind.settings import Settings
 from reconciler import api
 from reconciler.blueprints import rbac
@@ -19,6 +22,7 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import Note
 from reconciler.core.errors import Forbidden
@@ -26,13 +30,14 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from tests.support import deployed, removal
+from tests.support import deployed, door_spaces, removal
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import (
     CLUSTER_SCOPE,
     CONTROL_PLANE_MODE,
     FOLDER,
+    FRONT_DOOR,
     Hearing,
     Right,
     rights_of,
@@ -315,6 +320,38 @@ async def test_consumer_scope_cluster(control_plane, namespace):
                 await damaged_and_repaired(space.cluster, everywhere(space), damage)
         assert stage.refused(space) == set()
     own = "klutch-bind-consumer-scope-cluster"
+    assert stage.idle(own, handed_out={}) == set()
+    assert stage.own(own) & stage.own("klutch-bind-own") == set()
+
+
+async def test_front_door(control_plane, namespace):
+    """A space is made, its token is lost, and it is made whole; and the keys of the door."""
+    settings = Settings(export_grace=timedelta())
+    alice = door_spaces.ALICE
+    async with staged(control_plane, namespace, FRONT_DOOR, settings) as stage:
+        way = stage.way
+        terms = SpaceTerms("cluster-", "Shop Inc", control_plane.connection.server)
+        async with (
+            KubeCluster(way) as cluster,
+            door_spaces.replica(cluster, stage.offer.name, terms) as door,
+        ):
+            ring = KeyRing(cluster, names.KLUTCH_NAMESPACE, clock=SystemClock())
+            keys_of_door = Ref(
+                stage.cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, names.DOOR_KEYS
+            )
+            await ring.keys()
+            review = authorizer.Reviews(cluster, monotonic=SystemClock().monotonic)
+            assert not await review.may_bind(alice, door.offer)
+            space = await door.bind(alice)
+            held = Ref(stage.cluster.name, refs.SECRET, space, names.KUBECONFIG)
+            await stage.cluster.merge_patch(held, {"data": {"x": "eA=="}}, manager="tests")
+            assert await door.bind(alice) == space
+            assert await door_spaces.inside(stage.cluster, space) == door_spaces.COMPLETE
+        await removal.remove(stage.cluster, Ref(stage.cluster.name, refs.NAMESPACE, "", space))
+        await removal.remove(stage.cluster, keys_of_door)
+        refused = {one for one in stage.hearing.refused() if space in one[1] or "door" in one[1]}
+        assert refused == set()
+    own = "klutch-bind-front-door"
     assert stage.idle(own, handed_out={}) == set()
     assert stage.own(own) & stage.own("klutch-bind-own") == set()
 

@@ -31,10 +31,13 @@ DEPLOY: Final = Path(bind.__file__).parent / "deploy"
 FOLDER: Final = DEPLOY / "default-mode"
 CONTROL_PLANE_MODE: Final = DEPLOY / "control-plane-mode"
 CLUSTER_SCOPE: Final = DEPLOY / "consumer-scope-cluster"
+FRONT_DOOR: Final = DEPLOY / "front-door"
 AGGREGATED: Final = f"{keys.OWN_PREFIX}aggregate-to-klutch-bind"
 ACCOUNT: Final = "klutch-bind"
 SERVICES: Final = "klutch-bind-services"
 PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+SERVICE: Final = Kind("", "v1", "Service", "services")
+INGRESS: Final = Kind("networking.k8s.io", "v1", "Ingress", "ingresses")
 NETWORK_POLICY: Final = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 KINDS: Final = {
     one.kind: one
@@ -47,12 +50,15 @@ KINDS: Final = {
         refs.CLUSTER_ROLE_BINDING,
         refs.DEPLOYMENT,
         PDB,
+        SERVICE,
+        INGRESS,
         NETWORK_POLICY,
         refs.ADMISSION_POLICY,
         refs.ADMISSION_POLICY_BINDING,
     )
 }
 _MANAGER: Final = "operator"
+_WORKLOAD: Final = (refs.DEPLOYMENT.kind, PDB.kind, SERVICE.kind, INGRESS.kind)
 _DISCOVERY: Final = re.compile(r"/api(/[^/]+)?|/apis(/[^/]+){0,2}")
 _REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -124,11 +130,7 @@ async def installed(
 
     At the end all of it goes but the Namespace, which others share.
     """
-    applied = [
-        one
-        for one in made
-        if manifest.get_text(one, "kind") not in (refs.DEPLOYMENT.kind, PDB.kind)
-    ]
+    applied = [one for one in made if manifest.get_text(one, "kind") not in _WORKLOAD]
     try:
         await apply(cluster, applied)
         way = with_token(connection, await token_of(cluster, names.KLUTCH_NAMESPACE, ACCOUNT))

@@ -27,7 +27,7 @@ from tests.support.observing import BIND
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy"
 _POLICIES: Final = (refs.ADMISSION_POLICY.kind, refs.ADMISSION_POLICY_BINDING.kind)
-_WORKLOAD: Final = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service")
+_WORKLOAD: Final = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service", "Ingress")
 FLEET: Final = "measured"
 
 
@@ -186,6 +186,7 @@ ON_PLANE: Final[Mapping[str, Made]] = {
     "klutch-bind in consumer scope Cluster": lambda _: _deployed(
         "klutch-bind", deployed.CLUSTER_SCOPE
     ),
+    "klutch-bind with its front door": lambda _: _deployed("klutch-bind", deployed.FRONT_DOOR),
     "klutch-binder": a_binder,
     "klutch-binder in consumer scope Cluster": a_binder_everywhere,
 }
