@@ -6,6 +6,7 @@ exit code.
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -33,6 +34,9 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 1
+    except BrokenPipeError:  # whatever reads our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
     sys.exit(code)
 
 
@@ -43,6 +47,8 @@ def run(arguments: Sequence[str]) -> int:
 
     try:
         return _run(list(arguments))
+    except BrokenPipeError:
+        raise
     except Exception as error:
         for leaf in leaves(error):
             print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
@@ -141,6 +147,7 @@ def _job(said: argparse.Namespace, progress: "Progress", way: "Way", flags: str)
 
 
 def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
+    from klutchctl.binding.konnector import usual_rights
     from klutchctl.binding.run import Asked, resource_of
 
     return Asked(
@@ -149,7 +156,7 @@ def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
         resources=tuple(map(resource_of, getattr(said, "resource", ()))),
         skip_konnector=said.skip_konnector,
         konnector_image=said.konnector_image,
-        rights=said.konnector_rbac,
+        rights=said.konnector_rbac or usual_rights(said.konnector_image),
         dry_run=getattr(said, "dry_run", False),
         wait=said.wait_timeout,
         ready=said.wait,

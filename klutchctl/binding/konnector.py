@@ -86,6 +86,15 @@ def _image(deployment: Manifest) -> str:
     return manifest.get_text(containers[0], "image") if containers else ""
 
 
+def usual_rights(image: str) -> Rights:
+    """Return what a konnector of this image gets unless somebody says otherwise.
+
+    The original's expects to do anything.
+    """
+    official = image.startswith(names.KONNECTOR_IMAGE_REPOSITORY)
+    return Rights.FULL if official else Rights.MINIMAL
+
+
 def deployment(image: str, rights: Rights) -> Manifest:
     """Return the Deployment of a new konnector; ours does with less than the original's."""
     confined = rights is Rights.MINIMAL

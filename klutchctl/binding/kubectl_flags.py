@@ -82,7 +82,8 @@ def _common(command: str, description: str) -> _Parser:
     parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
     _add(parser, "--skip-konnector", "install no konnector")
     parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")
-    parser.add_argument("--konnector-rbac", type=Rights, default=Rights.FULL, help="or Minimal")
+    rights = "Minimal, or Full as the original's konnector needs it"
+    parser.add_argument("--konnector-rbac", type=Rights, help=rights)
     parser.add_argument("--claims", type=Claims, default=Claims.ASK, help="or required, all, none")
     parser.add_argument("--accept", action="append", default=[], help="accept claims on this")
     _add(parser, "--wait", "until what is bound is Ready")

@@ -9,13 +9,14 @@ from klutchctl.binding.polling import until
 from klutchctl.binding.progress import Progress
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, manifest
-from reconciler.core.errors import AlreadyExists
+from reconciler.core.errors import AlreadyExists, Forbidden
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
 
 # The backend says after a minute what it cannot serve.
 _SECONDS: Final = 70.0
+_RIGHTS_SECONDS: Final = 10.0
 
 
 async def request_exports(
@@ -31,7 +32,29 @@ async def request_exports(
     """
     for request in requests:
         progress.say("request", name=manifest.get_text(request, "metadata", "name"), **facts)
-        await _served(provider, await _create(provider, namespace, request))
+        await _served(provider, await _created(provider, namespace, request))
+
+
+async def _created(provider: Cluster, namespace: str, request: Manifest) -> Manifest:
+    """Make a request as soon as it may be made: an original's controller gives the right for it.
+
+    Its backend has sent the kubeconfig by then. Raises Forbidden where the right does not come.
+    """
+    refused: Forbidden | None = None
+
+    async def attempt() -> Manifest | None:
+        nonlocal refused
+        try:
+            return await _create(provider, namespace, request)
+        except Forbidden as error:
+            refused = error
+            return None
+
+    made = await until(attempt, seconds=_RIGHTS_SECONDS, every=1.0)
+    if made is None:
+        assert refused is not None
+        raise refused
+    return made
 
 
 async def _create(provider: Cluster, namespace: str, request: Manifest) -> Manifest:

@@ -90,6 +90,11 @@ def test_the_deployment_is_the_originals_and_confined_where_it_does_with_less():
     assert confined["securityContext"]["runAsNonRoot"] is True
 
 
+def test_the_originals_konnector_needs_all_rights_and_ours_does_not():
+    assert konnector.usual_rights(OFFICIAL) is Rights.FULL
+    assert [konnector.usual_rights(one) for one in (OURS, "")] == [Rights.MINIMAL] * 2
+
+
 def accepted(*claims, state="Accepted"):
     return [{**claim, "state": state} for claim in claims]
 
