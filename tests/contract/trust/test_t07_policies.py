@@ -244,6 +244,7 @@ BITES_ON_PLANE = {
         "a token of kube-system",
         "a stranger's namespace gone",
     },
+    "klutch-bind with its front door": {"a token of kube-system", "an account of kube-system"},
     "klutch-binder": {"a token of a service namespace"},
     "klutch-binder in consumer scope Cluster": {
         "a token of kube-system",
