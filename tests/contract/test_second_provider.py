@@ -4,11 +4,9 @@ import asyncio
 import os
 import re
 import time
-from http import HTTPStatus
 
 import aiohttp
 import pytest
-from yarl import URL
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, pkce, tokens
@@ -17,7 +15,7 @@ from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer
 from tests.support.issuer import CLI, MACHINE, SIGNER, WEB
 from tests.support.issuer_clients import Client
-from tests.support.second_provider import second_provider
+from tests.support.second_provider import second_provider, way_back
 
 CALLBACK = "https://bind.example.org/callback"
 DOOR = Client(WEB.id, secret=WEB.secret, redirect_uris=(CALLBACK,))
@@ -49,15 +47,6 @@ async def browser():
         yield session
 
 
-async def signed_in(browser, url: str) -> URL:
-    """Follow redirects from `url` to the callback, and return that with its query."""
-    while not url.startswith(CALLBACK):
-        async with browser.get(url, allow_redirects=False) as answer:
-            assert answer.status in {HTTPStatus.FOUND, HTTPStatus.SEE_OTHER}, await answer.text()
-            url = str(answer.url.join(URL(answer.headers["Location"])))
-    return URL(url)
-
-
 async def posted(http, form: grants.Form) -> tuple[int, bytes]:
     answer = await http.send(form)
     return answer.status, answer.body
@@ -75,7 +64,7 @@ async def test_a_person_with_a_browser(provider, http, issuer, browser):
         nonce=NONCE,
         challenge=pkce.challenge(verifier),
     )
-    back = (await signed_in(browser, url)).query
+    back = (await way_back(browser, url, CALLBACK)).query
     assert back["state"] == "st"
     assert known.announces_iss
     assert grants.callback_problem(known, iss=back["iss"]) == ""

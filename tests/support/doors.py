@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +66,7 @@ class Doors:
     processes: Replicas
     http: aiohttp.ClientSession
     prefix: str
+    started: list[Door] = field(default_factory=list)
     resting: bool = False
 
     async def start(self, *more: str, issuer: str = "") -> Door:
@@ -87,6 +88,7 @@ class Doors:
             *more,
         )
         door = Door(replica, port)
+        self.started.append(door)
         await eventually(lambda: self._serves(door))
         self.resting = False
         return door

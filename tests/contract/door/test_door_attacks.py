@@ -189,15 +189,20 @@ class TestStates:
         await stranger.begun(door.port, Cli())  # and has a sign-in of its own
         await refused_at_callback(backend, door, stranger, back, {400}, Cli())
 
-    async def test_replayed_with_all_cookies(self, backend, door, second, browser, back):
+    async def test_replayed_with_all_cookies(self, backend, second, provider, browser, back):
+        door = backend.started[0]
         cookies = dict(browser.cookies)
         assert (await browser.get(door.port, "/callback", back)).status == 302
         for replica in (door, second):
             thief = backend.client()
             thief.cookies = dict(cookies)
             # Another replica has not seen the state; the provider has seen the code.
-            statuses = {400} if replica is door else {400, 401}
+            statuses, redeemed = (
+                {400} if replica is door else {400, 401},
+                provider.requests["token"],
+            )
             await refused_at_callback(backend, replica, thief, back, statuses, Cli())
+            assert provider.requests["token"] == redeemed + (replica is second)
 
     async def test_eleven_minutes_old(self, backend, door, browser, back):
         ((name, text),) = browser.cookies.items()

@@ -310,6 +310,16 @@ class TestTemplates:
             stranger, theirs = backend.client(), Cli()
             assert (await stranger.signed_in(door.port, theirs)).status == 302
             assert (await stranger.binds(door.port, theirs, wire(offer))).status == 403
+            ours = Cli.ours()
+            assert (await stranger.signed_in(door.port, ours)).status == 302
+            reply = await stranger.binds(door.port, ours, wire(offer))
+            assert (reply.status, reply.location) == (403, "")
+            wish = {"clusterID": theirs.c, "resources": [wire(offer)], "dryRun": True}
+            token = bearer(provider, sub="mallory", groups=["team-b"])
+            reply = await stranger.post(
+                door.port, "/api/v1/bind", document=wish, Authorization=f"Bearer {token}"
+            )
+            assert (reply.status, reply.document["code"]) == (403, "forbidden")
         assert await backend.spaces("mallory") == []
 
     async def test_texts(self, backend, control_plane, door, browser, cli, offer):

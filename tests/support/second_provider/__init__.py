@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import pytest
+from yarl import URL
 
 from klutchctl.sandbox.binaries import Cache, damage
 from klutchctl.settings import Settings
@@ -52,6 +54,15 @@ class SecondProvider:
         assert answer, f"the second provider has ended: {self._process.wait(10)}"
         answered: dict[str, Any] = json.loads(answer)
         return answered
+
+
+async def way_back(browser: aiohttp.ClientSession, url: str, callback: str) -> URL:
+    """Follow redirects from `url` to the callback, and return that with its query."""
+    while not url.startswith(callback):
+        async with browser.get(url, allow_redirects=False) as answer:
+            assert answer.status in {302, 303}, await answer.text()
+            url = str(answer.url.join(URL(answer.headers["Location"])))
+    return URL(url)
 
 
 @contextmanager
