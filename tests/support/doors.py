@@ -45,6 +45,11 @@ class Door:
     replica: Replica
     port: int
 
+    @property
+    def origin(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
     def audited(self, client: Client) -> list[dict[str, Any]]:
         """Return the audit lines about a client."""
         lines = self.replica.out.read_text().splitlines()
@@ -69,14 +74,18 @@ class Doors:
     started: list[Door] = field(default_factory=list)
     resting: bool = False
 
-    async def start(self, *more: str, issuer: str = "") -> Door:
-        """Start a replica, and wait until it serves."""
+    async def start(self, *more: str, issuer: str = "", reachable: bool = False) -> Door:
+        """Start a replica, and wait until it serves.
+
+        One that is `reachable` by browsers has its callback where it listens.
+        """
         folder, (port,) = self.processes.folder, processes.free_ports(1)
+        callback = f"http://127.0.0.1:{port}/callback" if reachable else CALLBACK
         replica = await self.processes.start(
             f"--oidc-issuer-url={issuer or self.provider.issuer}",
             f"--oidc-issuer-client-id={WEB.id}",
             f"--oidc-client-secret-file={folder / 'client-secret'}",
-            f"--oidc-callback-url={CALLBACK}",
+            f"--oidc-callback-url={callback}",
             f"--cli-client-id={CLI.id}",
             f"--access-file={folder / 'access.yaml'}",
             f"--max-spaces-per-subject={MOST_SPACES}",

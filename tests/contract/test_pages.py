@@ -1,0 +1,89 @@
+"""Every page in a real browser: for everybody, without a script, from this site alone."""
+
+from urllib.parse import urlsplit
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from bind.door import pages
+from tests.support import door_pages
+from tests.support.chromium import chromium, site
+
+_PAGES = door_pages.every()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def origin():
+    def answer(path, form):
+        name = urlsplit(path).path.rpartition("/")[2]
+        if name in pages.ASSETS:
+            asset = pages.ASSETS[name]
+            return 200, {"Content-Type": asset.content_type}, asset.body
+        text = _PAGES.get(name, "")
+        headers = {"Content-Type": "text/html; charset=utf-8", **dict(pages.security_headers())}
+        return 200 if text else 404, headers, text.encode()
+
+    with site(answer) as origin:
+        yield origin
+
+
+@pytest.fixture(autouse=True)
+def quiet(browser, origin):
+    """A line in the console, a breach of the policy, or a request to another site fails."""
+    browser.said(), browser.requested()
+    yield
+    assert browser.said() == []
+    assert browser.requested() <= {urlsplit(origin).netloc}
+
+
+@pytest.mark.parametrize("page", [name for name in _PAGES if name != "error-bare"])
+def test_everybody_can_use_it(browser, origin, page):
+    for scheme, width in (("light", 1100), ("dark", 320)):
+        browser.look(scheme=scheme, width=width)
+        browser.open(f"{origin}/{page}")
+        assert browser.violations() == []
+        assert browser.overflow() <= 0
+
+
+def test_the_colours_follow_the_scheme(browser, origin):
+    found = []
+    for scheme in ("light", "dark"):
+        browser.look(scheme=scheme, width=1100)
+        browser.open(f"{origin}/home-in")
+        found.append(browser.find("body").value_of_css_property("background-color"))
+    assert found == ["rgba(251, 251, 249, 1)", "rgba(20, 23, 27, 1)"]
+
+
+@pytest.mark.parametrize(
+    ("page", "reached"),
+    [
+        ("home-out", ["a#sign-in"]),
+        ("catalogue", ["input#q", "tbody a", ".account button"]),
+        ("offer-result", ["pre#command", "#claim-0", "button#bind"]),
+        ("resources", ["a.databases", "a.queues"]),
+        ("consent", ["#claim-0", "#claim-1", "button#bind"]),
+        ("bindings", ["tbody a"]),
+    ],
+)
+def test_the_keyboard_reaches_everything_and_the_focus_is_seen(browser, origin, page, reached):
+    browser.look(scheme="light", width=1100)
+    for selector in reached:
+        browser.open(f"{origin}/{page}")
+        browser.tab_to(selector, Keys.TAB)
+
+
+def test_the_first_stop_skips_to_the_content(browser, origin):
+    browser.look(scheme="light", width=1100)
+    browser.open(f"{origin}/catalogue")
+    browser.press(Keys.TAB)
+    skip = browser.driver.switch_to.active_element
+    assert skip.text == "Skip to the content"
+    assert skip.rect["y"] >= 0
+    browser.press(Keys.ENTER)
+    assert browser.driver.switch_to.active_element == browser.find("main")

@@ -1,0 +1,166 @@
+"""Debian's Chromium, as people have it: what pages do in it, and what it says about them."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+from axe_core_python.selenium import Axe
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.remote.webelement import WebElement
+
+_FLAGS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_DRIVEN: Final = "Network.requestWillBeSent"
+_ONLY_PAGES: Final = ("http:", "https:")
+
+
+@dataclass
+class Chromium:
+    """One browser. `requested` are the addresses that pages asked for since the last look."""
+
+    driver: webdriver.Chrome
+    axe: Axe = field(default_factory=Axe)
+
+    def look(self, *, scheme: str, width: int) -> None:
+        """Show pages in a colour scheme, and in a window of this width."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def open(self, url: str) -> None:
+        """Go to a page."""
+        self.driver.get(url)
+
+    def forget(self) -> None:
+        """Have no cookies, and nothing said."""
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        self.said()
+
+    def scripts(self, *, on: bool) -> None:
+        """Let pages run scripts, or not."""
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not on})
+
+    def violations(self) -> list[str]:
+        """Return what axe finds on this page, each with where it is."""
+        found = self.axe.run(self.driver)
+        return [
+            f"{one['id']}: {one['help']}: {[node['html'] for node in one['nodes']]}"
+            for one in found["violations"]
+        ]
+
+    def said(self) -> list[str]:
+        """Return what the console says since the last look: errors, and breaches of the policy."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requested(self) -> set[str]:
+        """Return the sites that were asked for something since the last look."""
+        messages = [json.loads(one["message"]) for one in self.driver.get_log("performance")]
+        urls = [
+            urlsplit(one["message"]["params"]["request"]["url"])
+            for one in messages
+            if one["message"]["method"] == _DRIVEN
+        ]
+        return {url.netloc for url in urls if f"{url.scheme}:" in _ONLY_PAGES}
+
+    def overflow(self) -> int:
+        """Return by how many pixels this page is wider than its window."""
+        script = "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
+        return int(self.driver.execute_script(script))
+
+    def find(self, selector: str) -> WebElement:
+        """Return the first element."""
+        return self.driver.find_element("css selector", selector)
+
+    def text(self) -> str:
+        """Return what a person reads."""
+        return self.find("body").text
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        actions = ActionChains(self.driver)
+        for key in keys:
+            actions.send_keys(key)
+        actions.perform()
+
+    def tab_to(self, selector: str, key: str, *, most: int = 40) -> None:
+        """Press a key until an element has the focus, which has to be seen."""
+        wanted = self.find(selector)
+        for _ in range(most):
+            self.press(key)
+            focused = self.driver.switch_to.active_element
+            outline = focused.value_of_css_property("outline-style")
+            assert outline != "none", f"focus is not seen on {focused.get_attribute('outerHTML')}"
+            if focused == wanted:
+                return
+        raise AssertionError(f"the keyboard does not reach {selector}")
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Chromium]:
+    """Start a browser with a profile of its own; the test is skipped where there is none."""
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.skip("there is no chromium with chromedriver: `apt-get install chromium-driver`")
+    with tempfile.TemporaryDirectory(prefix="klutchctl-chromium-") as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = binary
+        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        opened = webdriver.Chrome(options=options, service=Service(driver))
+        try:
+            yield Chromium(opened)
+        finally:
+            opened.quit()
+
+
+Answer = tuple[int, Mapping[str, str], bytes]
+
+
+@contextlib.contextmanager
+def site(answer: Callable[[str, Any], Answer]) -> Iterator[str]:
+    """Serve what `answer` returns for a path and the form sent to it; yield the origin."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            status, headers, text = answer(self.path, body)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_GET  # noqa: N815 - the name that the library calls
+
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
