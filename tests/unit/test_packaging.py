@@ -39,6 +39,13 @@ def test_a_wheel_has_our_four_packages_and_nothing_else_at_its_top(wheel):
     assert tops == {"klutchctl", "reconciler", "konnector", "bind"}
 
 
+def test_a_wheel_has_all_that_pages_are_made_of(wheel):
+    folder = ROOT / "bind" / "door" / "pages"
+    made_of = {path for kind in ("templates", "assets") for path in (folder / kind).iterdir()}
+    assert len(made_of) > 10
+    assert {path.relative_to(ROOT).as_posix() for path in made_of} <= set(wheel)
+
+
 def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     crds = [name for name in wheel if name.startswith("reconciler/schemas/crds/")]
     assert len(crds) == 7
