@@ -9,6 +9,7 @@ import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
 from klutchctl.settings import (
+    Output,
     Settings,
     of,
     output_option,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
 
 _FORMATS: Final = ("text", "json")
+_SCHEMES: Final = ("https://", "http://")
 
 
 class Purpose(StrEnum):
@@ -45,7 +47,13 @@ class Manifests(StrEnum):
 
 def doctor(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PATH|URL]",
+            help="The fleet repository; or the URL of a front door, or of an identity provider.",
+        ),
+    ] = ".",
     purpose: Annotated[
         Purpose,
         typer.Option(
@@ -58,16 +66,25 @@ def doctor(
         Manifests | None,
         typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
     ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authorities for the HTTPS of URL.")
+    ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
     wanted = parse_outputs(output, known=_FORMATS)
+    if path.startswith(_SCHEMES):
+        if printed is not None:
+            raise typer.BadParameter("--print is for a fleet repository")
+        return _address(path, of(context), wanted, ca_file)
+    if ca_file is not None:
+        raise typer.BadParameter("--ca-file is for a URL")
     from klutchctl import repository
     from reconciler.doctor.rights import Task
 
     settings = of(context)
     task = Task(purpose.value)
-    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    fleet = repository.fleet_in(Path(path), check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, settings)
     if printed is not None:
         typer.echo(_manifests(fleet, printed, task, chosen), nl=False)
@@ -81,12 +98,37 @@ def doctor(
         wanted,
         {
             "text": lambda file: rendering.text(
-                examinations, path=str(path), task=task, color=settings.colored(file)
+                examinations, path=path, task=task, color=settings.colored(file)
             ),
-            "json": lambda _: rendering.as_json(examinations, path=str(path), task=task),
+            "json": lambda _: rendering.as_json(examinations, path=path, task=task),
         },
     )
     return exit_code(examinations, allow_unreachable=settings.allow_unreachable)
+
+
+def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: Path | None) -> int:
+    """Look at a front door or a provider; exit with 6 where a bind would not succeed."""
+    import uvloop
+
+    from klutchctl.binding.checkup.visit import examined
+    from klutchctl.render import doctor_address as rendering
+    from reconciler.doctor.diagnosis import Level
+
+    found = uvloop.run(examined(url, ca_file=ca_file, now=lambda: datetime.now(UTC)))
+    write_outputs(
+        wanted,
+        {
+            "text": lambda file: rendering.text(found, color=settings.colored(file)),
+            "json": lambda _: rendering.as_json(found),
+        },
+    )
+    stopped = any(one.reached and one.level is Level.PROBLEM for one in found)
+    read = reading_code(
+        partial=not all(one.reached for one in found),
+        nothing=not any(one.reached for one in found),
+        allow_unreachable=settings.allow_unreachable,
+    )
+    return first([read, *([ExitCode.HELD_BACK] if stopped else [])])
 
 
 def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:

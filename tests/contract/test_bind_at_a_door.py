@@ -9,6 +9,7 @@ import re
 import secrets
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import aiohttp
 import pytest
 import yaml
 
+from klutchctl.binding.checkup.visit import examined
 from klutchctl.sandbox import processes
 from reconciler import api
 from reconciler.blueprints.objects import namespace as namespace_of
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of
+from reconciler.doctor.diagnosis import Level
 from tests.support import original_provider, removal
 from tests.support.bound_scenes import read, remove
 from tests.support.clusters import LiveCluster
@@ -272,3 +275,10 @@ async def test_a_dry_run_writes_on_neither_side(door):
     assert not [one for one in written if one.resource == "namespaces" and one.name not in spaces]
     owners = [annotations_of(one)[keys.IDENTITY] for one in await door.spaces()]
     assert not [one for one in owners if one.startswith("nobody-before")]
+
+
+async def test_the_doctor_finds_the_door_well(door):
+    found = await examined(door.url, ca_file=None, now=lambda: datetime.now(UTC))
+    assert [one.kind for one in found] == ["front door", "identity provider"]
+    lacks = [fact.check for one in found for fact in one.facts if fact.level is not Level.OK]
+    assert lacks == ["konnector"]

@@ -1,0 +1,146 @@
+"""What a provider or a front door lacks, out of what it answered, and what to do about it. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from klutchctl.binding.provider import FrontDoor
+from reconciler.doctor.diagnosis import CLOCK_PROBLEM, CLOCK_WARNING, Level
+from reconciler.oidc.keys import KeySet
+from reconciler.oidc.provider import Provider
+
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_WITHOUT_TOKEN: Final = 401
+_ANOTHER_METHOD: Final = 405
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sentence about an address. `check` names for programs what was looked at."""
+
+    check: str
+    level: Level
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All about one address. `kind` is `front door`, `backend` or `identity provider`."""
+
+    url: str
+    kind: str
+    facts: tuple[Fact, ...]
+    reached: bool = True
+
+    @property
+    def level(self) -> Level:
+        """The worst of the facts."""
+        levels = {fact.level for fact in self.facts}
+        return next((one for one in (Level.PROBLEM, Level.WARNING) if one in levels), Level.OK)
+
+
+def ok(check: str, message: str) -> Fact:
+    """Return what is as it should be."""
+    return Fact(check, Level.OK, message)
+
+
+def problem(check: str, message: str, remedy: str = "") -> Fact:
+    """Return what stops a bind."""
+    return Fact(check, Level.PROBLEM, message, remedy)
+
+
+def of_provider(provider: Provider) -> Iterator[Fact]:
+    """Yield what a provider offers to people and machines, and what it does not."""
+    yield ok("discovery", "its document names exactly this issuer, and secure endpoints")
+    yield ok("algorithms", f"it signs with {', '.join(provider.algorithms)}")
+    if provider.authorization_endpoint:
+        yield ok("sign-in", "people sign in in a browser, with PKCE")
+        yield _announced(provider)
+    else:
+        yield _lack("sign-in", "it has no authorization endpoint: for machines alone")
+    if provider.device_authorization_endpoint:
+        yield ok("device", "people sign in by a device code")
+    else:
+        remedy = "Turn the device grant on, for `klutchctl bind --device-code`"
+        yield _lack("device", "it has no device grant", remedy)
+    yield _machines(provider)
+
+
+def _announced(provider: Provider) -> Fact:
+    if provider.announces_iss:
+        return ok("issuer", "its answers name their issuer (RFC 9207)")
+    return _lack("issuer", "its answers do not say that they name their issuer (RFC 9207)")
+
+
+def _machines(provider: Provider) -> Fact:
+    """Say how machines prove themselves; not announced grants are the two of people."""
+    if "client_credentials" not in provider.grant_types:
+        remedy = "Use `--identity` where the front door lists the issuer of that token"
+        return _lack("machines", "it announces no grant for machines", remedy)
+    ways = [
+        *(("secret",) if any("secret" in one for one in provider.token_auth_methods) else ()),
+        *(("private key",) if "private_key_jwt" in provider.token_auth_methods else ()),
+        *(("token exchange",) if _EXCHANGE in provider.grant_types else ()),
+    ]
+    return ok("machines", f"machines sign in by {', '.join(ways) or 'no proof that is known here'}")
+
+
+def of_keys(keys: KeySet) -> Fact:
+    """Say whether any of its keys can be used."""
+    count = len(keys.keys)
+    if count:
+        return ok("keys", f"{count} of its keys can be used")
+    return problem("keys", "none of its keys can be used", "RSA keys have 2048 bits or more")
+
+
+def of_clock(headers: Mapping[str, str], now: datetime) -> Fact | None:
+    """Judge the clock there by the time of an answer, which has whole seconds; None without."""
+    try:
+        there = parsedate_to_datetime(headers.get("date", ""))
+        skew = abs(there - now)
+    except (ValueError, TypeError):  # no date, or one without a zone
+        return None
+    seconds = f"{skew.total_seconds():.0f} s"
+    if skew < CLOCK_WARNING:
+        return ok("clock", "its clock agrees with the one here")
+    remedy = "Tokens are refused that are of another time: set the clocks by NTP"
+    if skew < CLOCK_PROBLEM:
+        return _lack("clock", f"its clock and the one here differ by {seconds}", remedy)
+    return problem("clock", f"its clock and the one here differ by {seconds}", remedy)
+
+
+def of_door(door: FrontDoor) -> Iterator[Fact]:
+    """Yield what a front door says that it offers."""
+    yield ok("front-door", f"tokens for it name the audience {door.audience}")
+    for name, url in (("redeemURL", door.redeem_url), ("bindURL", door.bind_url)):
+        if not url:
+            yield problem("front-door", f"its document names no {name}")
+    if door.device is None:
+        remedy = "Give klutch-bind --cli-client-id, a public client with the device grant"
+        yield _lack("device", "it offers no device code", remedy)
+    if not door.konnector_image:
+        remedy = "Give klutch-bind --konnector-image, or each bind one"
+        yield _lack("konnector", "it names no image of a konnector", remedy)
+
+
+def of_route(name: str, url: str, status: int) -> Fact:
+    """Judge the answer to a GET without a token, which changes nothing."""
+    shown = f"{name} {urlsplit(url).path}"
+    if status in (_ANOTHER_METHOD, _WITHOUT_TOKEN):
+        return ok("routes", f"{shown} answers")
+    remedy = "Let the proxy before klutch-bind pass all paths on, unchanged"
+    return problem("routes", f"{shown} answers {status}", remedy)
+
+
+def issuers_of(door: FrontDoor) -> Sequence[str]:
+    """Return the providers that a door sends people and machines to, each once."""
+    device = door.device.issuer if door.device else ""
+    return tuple(dict.fromkeys(filter(None, (device, door.machine_issuer))))
+
+
+def _lack(check: str, message: str, remedy: str = "") -> Fact:
+    return Fact(check, Level.WARNING, message, remedy)
