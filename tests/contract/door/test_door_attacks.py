@@ -4,8 +4,8 @@ Nothing that was refused has written: the API server's audit log proves it.
 """
 
 import asyncio
-import contextlib
 import time
+from typing import Any
 
 import pytest
 
@@ -46,7 +46,7 @@ async def refused_at_callback(backend, door, browser, back, statuses, cli):
 class TestKeys:
     """First of all: a set of keys is fetched out of turn once in 30 s."""
 
-    async def test_rotated_and_a_thousand_unknown(self, backend, door, provider, offer):
+    async def test_rotated_and_hundreds_unknown(self, backend, door, provider, offer):
         first = await asked(backend.client(), door, bearer(provider), offer)
         assert first.status == 200, first.body
         provider.rotate()
@@ -56,7 +56,7 @@ class TestKeys:
         assert provider.requests["jwks"] == fetched + 1
         backend.resting = False
         async with backend.nothing_written():
-            clients = [backend.client() for _ in range(200)]
+            clients = [backend.client() for _ in range(60)]
             await asyncio.gather(
                 *(self._unknown(client, door, provider, offer) for client in clients)
             )
@@ -355,6 +355,11 @@ LYING = {
     "an answer that drips": issuer_lies.dripping,
     "no answer": issuer_lies.hang,
 }
+UNUSABLE: dict[str, dict[str, Any]] = {
+    "http": {"token_endpoint": "http://idp.example/token"},
+    "no algorithm of ours": {"id_token_signing_alg_values_supported": ["none", "HS256"]},
+    "a request pushed before": {"require_pushed_authorization_requests": True},
+}
 
 
 class TestDiscovery:
@@ -372,29 +377,15 @@ class TestDiscovery:
                     assert (name, reply.status) == (name, 503)
                     assert time.monotonic() - began < 8.0, name
                     assert (await browser.get(door.port, "/export")).status == 200
-            liar.lies = truth(liar)
+                liar.lies = truth(liar)
+                for name, members in UNUSABLE.items():
+                    liar.lies.discovery = members
+                    reply = await browser.get(door.port, "/authorize", Cli().query)
+                    assert (name, reply.status) == (name, 503)
             liar.lies.discovery = {"jwks_uri": "https://169.254.169.254/keys"}
             back = await browser.agreed(await browser.begun(door.port, Cli()))
             began = time.monotonic()
             assert (await browser.get(door.port, "/callback", back)).status == 502
             assert time.monotonic() - began < 8.0
+            assert "a link-local address" in door.replica.log.read_text()
         door.replica.process.kill()
-
-
-class TestConnections:
-    async def test_three_hundred_silent_ones(self, door, browser):
-        async def silent():
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-            with contextlib.suppress(ConnectionError):
-                await reader.read()
-            writer.close()
-
-        waiting = [asyncio.create_task(silent()) for _ in range(300)]
-        began = time.monotonic()
-        while not all(task.done() for task in waiting):
-            asked = time.monotonic()
-            assert (await browser.get(door.port, "/healthz")).status in {200, 429}
-            assert time.monotonic() - asked < 1.0
-            assert time.monotonic() - began < 20.0
-            await asyncio.sleep(0.5)
-        await asyncio.gather(*waiting)
