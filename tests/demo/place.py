@@ -12,17 +12,21 @@ import yaml
 
 from klutchctl import files
 from klutchctl.sandbox import lifecycle, processes, startup
+from klutchctl.sandbox.keycloak import server as keycloak
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import Layout, Member, Role
+from klutchctl.sandbox.state import KeycloakPorts, Layout, Member, Role, State
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 
+NAME: Final = "demo"
 FLEET: Final = "fleet-example"
 DIRECT: Final = f"{FLEET}/services/direct"  # what binds the operator's own kinds, too
 SHOP: Final = "shop-eu-1"
 OTHER: Final = "shop-eu-2"
+PIPELINE: Final = "ci-eu-1"  # in no file of the fleet
 TEAM: Final = "team-a"
+BACKEND: Final = "klutch-bind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +55,51 @@ class Place:
         (found,) = [one for one in self._members() if one.context == context]
         return KubeCluster(lifecycle.connection(self.layout, found))
 
-    def serve_the_control_plane(self) -> None:
+    @property
+    def has_a_front_door(self) -> bool:
+        """Whether there is a Keycloak, so that people and machines can sign in."""
+        return self._state().keycloak is not None
+
+    def serve_the_control_plane(self, *, door: bool = False) -> None:
         """Start klutch-bind, and return once it has read all of it."""
         plane = self._members()[0]
         where = ("--kubeconfig", str(self.layout.kubeconfig), "--context", plane.context)
         more = ("--control-plane-mode", "--lease-namespace", "default")
-        self._run([self._program("klutch-bind", "klutch-bind", *where, *more)])
+        flags = keycloak.door_flags(self.layout, self._keycloak()) if door else ()
+        self._run([self._program(BACKEND, BACKEND, *where, *more, *flags)])
 
-    def serve_the_app_clusters(self) -> None:
+    def open_the_front_door(self) -> None:
+        """Start klutch-bind anew, with the flags by which people and machines can sign in."""
+        mark = processes.guest_identity(self.layout, BACKEND)
+        old = [one for one in processes.observe(self.layout) if one.identity == mark]
+        processes.stop(old, grace=startup.STOP_GRACE)
+        self.serve_the_control_plane(door=True)
+
+    def serve_the_app_clusters(self, *, but: str = "") -> None:
         """Start a konnector for each app cluster, and return once all have read theirs."""
-        apps = [one for one in self._members() if one.role is Role.APP_CLUSTER]
-        self._run([self._konnector(one.context) for one in apps])
+        apps = [one.context for one in self._members() if one.role is Role.APP_CLUSTER]
+        self.serve(*(one for one in apps if one != but))
+
+    def serve(self, *contexts: str) -> None:
+        """Start a konnector for each of these app clusters."""
+        self._run([self._konnector(one) for one in contexts])
+
+    def catalogue(self) -> str:
+        """Say where a person finds what is offered, and who that may be."""
+        facts = keycloak.facts(self.layout, self._keycloak())
+        return f"{facts['door']}/ as alice, whose password is in {facts['alicePasswordFile']}"
+
+    def machine(self) -> Sequence[str]:
+        """Return the door's URL, and the options of a machine that signs in and binds there."""
+        facts = keycloak.facts(self.layout, self._keycloak())
+        return (
+            facts["door"],
+            *("--client-id", facts["machineClientID"]),
+            *("--client-secret-file", facts["machineClientSecretFile"]),
+            *("--resource", "postgresqlinstances.anynines.com"),
+            *("--resource", "servicebindings.anynines.com"),
+            *("--claims", "required", "--skip-konnector"),
+        )
 
     def _konnector(self, context: str) -> Server:
         where = ("--kubeconfig", str(self._kubeconfig(context)))
@@ -117,9 +155,17 @@ class Place:
 
     def _members(self) -> Sequence[Member]:
         """Return the clusters, the control plane first."""
+        return self._state().members
+
+    def _keycloak(self) -> KeycloakPorts:
+        ports = self._state().keycloak
+        assert ports is not None
+        return ports
+
+    def _state(self) -> State:
         state = lifecycle.load(self.layout)
         assert state is not None
-        return state.members
+        return state
 
 
 def space_of(cluster: str) -> str:

@@ -1,8 +1,9 @@
 """`make demo`: from a line in a fleet's files to a row in a database, on real parts.
 
 klutch-bind serves the control plane, where Crossplane and a service operator work, and a konnector
-serves each app cluster, all as processes of their own. Every step prints what it does and how long
-it took. `KEEP=1` leaves all of it running.
+serves each app cluster, all as processes of their own. Where there is a Java, a pipeline also signs
+in at klutch-bind's front door, and binds a cluster that is not in these files. Every step prints
+what it does and how long it took. `KEEP=1` leaves all of it running.
 """
 
 import asyncio
@@ -32,13 +33,12 @@ from reconciler.core import names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
-from tests.demo import developer
+from tests.demo import developer, front_door
 from tests.demo.developer import Developer
-from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import DIRECT, FLEET, NAME, OTHER, PIPELINE, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
 from tests.support.eventually import eventually
 
-NAME = "demo"
 DATABASE = "orders"
 BY_HAND = "written-by-hand"
 _STATE = "XDG_STATE_HOME"
@@ -152,7 +152,7 @@ async def road(place: Place, story: Story) -> None:
     with story.step("Run klutch-bind: it will serve what the next steps create"):
         place.serve_the_control_plane()
     with story.step("Run a konnector for each app cluster: they wait for bindings"):
-        place.serve_the_app_clusters()
+        place.serve_the_app_clusters(but=PIPELINE)
     with story.step("Check the files"):
         await klutchctl("validate", FLEET)
     with story.step(
@@ -183,6 +183,8 @@ def look_around(place: Place) -> None:
     print(f"  {shlex.join((*kubectl, SHOP, *claims))}")
     print(f"  {shlex.join((*kubectl, 'cp-eu', *there))}")
     print(f"  {shlex.join(('ls', str(place.layout.logs)))}   # the log of each program")
+    if place.has_a_front_door:
+        print(f"  In a browser: {place.catalogue()}")
     print("Stop what you like, also konnectors. This starts again what does not run:")
     print(f"  {typed('make', '-C', str(Path.cwd()), 'again')}")
     print(ending())
@@ -212,7 +214,9 @@ async def demo(place: Place) -> None:
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     with story.step("Start a control plane of services, and the app clusters of fleet-example"):
         await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
-    await road(place, story)
+    async with front_door.prepared(place) as preparation:
+        await road(place, story)
+        await front_door.use_the_front_door(place, story, preparation)
     if not is_kept(os.environ):
         with story.step("Take everything down"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
@@ -226,7 +230,7 @@ async def again(place: Place) -> None:
     if not place.layout.root.exists():
         fail("there is no demo that was left running; `make demo KEEP=1` leaves it")
     await klutchctl("sandbox", "up", "--name", NAME)
-    place.serve_the_control_plane()
+    place.serve_the_control_plane(door=place.has_a_front_door)
     place.serve_the_app_clusters()
 
 

@@ -6,7 +6,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from klutchctl.entry import ExitCode
@@ -56,10 +57,42 @@ async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
     try:
         code = await process.wait()
     except BaseException:
-        # What it starts after this could not be taken down.
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
+        await _ended(process)
         raise
     if code != wanted:
         fail(f"exit code {code} instead of {wanted}")
+
+
+class Background:
+    """A run of the program beside the demo, which prints nothing until somebody waits for it."""
+
+    def __init__(self, arguments: tuple[str, ...], process: Process) -> None:
+        self._arguments, self._process = arguments, process
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, *arguments: str) -> AsyncIterator["Background"]:
+        """Run it; the end of the block is its end, too."""
+        arguments = (*owner_check(Path()), *arguments)
+        process = await asyncio.create_subprocess_exec(
+            KLUTCHCTL, *arguments, stdout=PIPE, stderr=STDOUT
+        )
+        try:
+            yield cls(arguments, process)
+        finally:
+            await _ended(process)
+
+    async def ends(self) -> int:
+        """Print what it prints, and return its exit code."""
+        print(f"$ klutchctl {shlex.join(self._arguments)}   # began long ago", flush=True)
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            print(line.decode(errors="replace"), end="", flush=True)
+        return await self._process.wait()
+
+
+async def _ended(process: Process) -> None:
+    """End a run: what it starts after this could not be taken down."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    await process.wait()

@@ -15,6 +15,9 @@ from reconciler.core.secret import Secret
 
 NAME: Final = "keycloak"
 KEY_FILE: Final = "machine-with-key.pem"
+# For a shell: `klutch-bind $(cat klutch-bind.flags)`, `klutchctl bind $(cat door.url)`.
+FLAGS_FILE: Final = "klutch-bind.flags"
+URL_FILE: Final = "door.url"
 # 600 MB at most, where it would take what the machine has; it starts sooner without the second
 # compiler, and few people use it.
 _JAVA: Final = (

@@ -41,7 +41,10 @@ def up(layout: Layout, kit: KeycloakKit, *, progress: Progress) -> None:
 
 
 def ensure_files(layout: Layout, ports: KeycloakPorts, distribution: Path) -> None:
-    """Make secrets and home, unless they are there; homes of older realms go."""
+    """Make secrets and home, unless they are there; homes of older realms go.
+
+    Also say in files where the front door is expected, and with which flags.
+    """
     files.private_folder(layout.keycloak)
     home = server.home(layout, ports)
     for old in layout.keycloak.glob("home-*"):
@@ -59,6 +62,9 @@ def ensure_files(layout: Layout, ports: KeycloakPorts, distribution: Path) -> No
         key=_public_keys(layout.keycloak / server.KEY_FILE),
         seed=str(layout.root),
     )
+    flags = "\n".join(server.door_flags(layout, ports))
+    files.write(layout.keycloak / server.FLAGS_FILE, flags.encode())
+    files.write(layout.keycloak / server.URL_FILE, wanted.door.encode())
     files.write(home / _IMPORT / f"{realm.NAME}-realm.json", realm.document(wanted))
 
 

@@ -115,6 +115,14 @@ def test_files_are_made_once_and_the_home_of_an_older_realm_goes(tmp_path):
     assert [*layout.keycloak.glob("home-*")] == [server.home(layout, moved)]
 
 
+def test_a_shell_reads_the_flags_of_the_door_and_its_address_from_files(tmp_path):
+    layout = Layout(tmp_path)
+    starting.ensure_files(layout, PORTS, tmp_path)
+    flags = (layout.keycloak / "klutch-bind.flags").read_text().split()
+    assert flags == [*server.door_flags(layout, PORTS)]
+    assert (layout.keycloak / "door.url").read_text() == DOOR
+
+
 def test_a_state_keeps_the_ports_of_its_keycloak_and_reads_itself():
     known = State(1, 2, (), keycloak=PORTS)
     assert state.with_keycloak(known, new_ports=lambda _: [7, 8, 9]) == known
