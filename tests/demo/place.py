@@ -98,7 +98,7 @@ class Place:
             *("--client-secret-file", facts["machineClientSecretFile"]),
             *("--resource", "postgresqlinstances.anynines.com"),
             *("--resource", "servicebindings.anynines.com"),
-            *("--claims", "required", "--skip-konnector"),
+            *("--claims", "required", "--accept", "secrets", "--skip-konnector"),
         )
 
     def _konnector(self, context: str) -> Server:
