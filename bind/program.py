@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 CONTROL_PLANE: Final = "control-plane"
 _AGENT: Final = "klutch-bind"
+# Of the rate of the controllers: a bind takes 5 short reads, a first one 30, and 20 people a second
+# would wait for each other.
+_DOOR: Final = 4
 ADVICE: Final = (
     "Where a right or a kind is missing, apply bind/deploy and schemas/crds of this version again"
 )
@@ -112,7 +115,7 @@ async def _opened(
         return
     from bind.door.door import Door  # and nothing of it where there is none: 15 MiB
 
-    limits = Limits(qps=settings.qps, burst=settings.burst)
+    limits = Limits(qps=_DOOR * settings.qps, burst=_DOOR * settings.burst)
     async with KubeCluster(way, limits=limits, agent=_AGENT) as cluster:
         door = Door(
             settings.door,

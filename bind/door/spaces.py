@@ -8,7 +8,7 @@ controllers would: the next call finds what it did.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
@@ -28,7 +28,7 @@ from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create
 from reconciler.core.errors import ClusterError, Conflict, Rejected
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import NAMESPACE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 
@@ -180,24 +180,36 @@ class Spaces:
 
     async def _look(self, wanted: Wanted) -> Seen:
         """Return what there is now: read by itself, for views lag. Raises ClusterErrors."""
-        known = self._views().namespaces_of(wanted.identity)
-        own = provisioning.own_of(known, wanted)
-        places = sorted({wanted.name, *map(manifest.name_of, own)})
+        views = self._views()
+        known = views.namespaces_of(wanted.identity)
+        places = sorted({wanted.name, *map(manifest.name_of, provisioning.own_of(known, wanted))})
+        # What views know of is read in the same round trip: most who bind have their space.
+        likely = next(filter(views.has_namespace, places), "")
+        found, content = await asyncio.gather(self._namespaces(places), self._content(likely))
+        own = [manifest.name_of(one) for one in provisioning.own_of(found, wanted)]
+        if own != [likely]:
+            content = await self._content(own[0] if len(own) == 1 else "")
+        return Seen(self._cluster.name, found, content, self._owned(wanted.identity, known))
+
+    async def _namespaces(self, places: Sequence[str]) -> list[Manifest]:
         found = await asyncio.gather(*(self._get(NAMESPACE, "", name) for name in places))
-        namespaces = [one for one in found if one is not None]
-        own = provisioning.own_of(namespaces, wanted)
-        content = await self._content(manifest.name_of(own[0])) if len(own) == 1 else Content()
-        return Seen(self._cluster.name, namespaces, content, self._owned(wanted.identity, known))
+        return [one for one in found if one is not None]
 
     async def _content(self, space: str) -> Content:
-        cluster_binding = await self._get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)
-        secret, _ = provisioning.kubeconfig_place(cluster_binding)
-        account, token, kubeconfig, role_binding = await asyncio.gather(
+        """Return what is in a space; nothing in none."""
+        if not space:
+            return provisioning.EMPTY
+        cluster_binding, account, token, kubeconfig = await asyncio.gather(
+            self._get(CLUSTER_BINDING, space, names.CLUSTER_BINDING),
             self._get(SERVICE_ACCOUNT, space, names.BINDER),
             self._get(SECRET, space, names.BINDER),
-            self._get(SECRET, space, secret),
-            self._get(ROLE_BINDING, space, names.BINDER),
+            self._get(SECRET, space, names.KUBECONFIG),
         )
+        secret, _ = provisioning.kubeconfig_place(cluster_binding)
+        if secret != names.KUBECONFIG:
+            kubeconfig = await self._get(SECRET, space, secret)
+        # The backend itself makes the RoleBinding, and nothing is written because of it.
+        role_binding = self._views().role_binding(space)
         return Content(cluster_binding, account, token, kubeconfig, role_binding)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:

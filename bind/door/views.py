@@ -59,6 +59,10 @@ class Views:
         """Return the ClusterBinding of a space, as far as the backend keeps it."""
         return self._informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
 
+    def role_binding(self, space: str) -> Manifest | None:
+        """Return the RoleBinding that gives the konnector of a space its rights there."""
+        return self._informers.role_bindings.get(space, names.BINDER)
+
     def exports(self, space: str) -> list[Manifest]:
         """Return what a space exports."""
         return self._informers.exports.inside(space)

@@ -8,6 +8,7 @@ provider are in this process, on the same cores.
 
 import asyncio
 import itertools
+import os
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import aiohttp
 import psutil
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.processes import free_ports
+from klutchctl.sandbox.processes import PORTS_VARIABLE, free_ports, port_range
 from klutchctl.sandbox.state import Layout
 from reconciler import api
 from reconciler.blueprints.objects import build
@@ -110,7 +111,8 @@ class _Bench:
     ) -> None:
         self._live, self._folder, self._provider = live, folder, provider
         self._session = session
-        self._port, self._probe = free_ports(2)
+        within = port_range(os.environ.get(PORTS_VARIABLE, ""))
+        self._port, self._probe = free_ports(2, within=within)
         self._resource = GroupResource("s0.bench.example", "databases")
         self._after = 0.0  # MiB of the door after all sign-ins
 

@@ -66,8 +66,10 @@ class Browsers:
         self._plural, self._group = resource
         self._bound: set[str] = set()
         self._count = 0
+        # Shorter than the door keeps a connection that is not used: else both end it at once.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=5)
         self._behind = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
         )
