@@ -59,7 +59,9 @@ async def serve(
     program.start_log(settings)
     mode = settings.control_plane_mode
     name = APP_CLUSTER if mode is None else CONTROL_PLANE
-    way = program.connection(settings.kubeconfig, environ=environ, home=home, name=name)
+    way = program.connection(
+        settings.kubeconfig, environ=environ, home=home, name=name, context=settings.context
+    )
     async with (
         KubeCluster(way, limits=_limits(settings), agent=_AGENT) as home_cluster,
         KubeCluster(way, agent=_AGENT) as leases,

@@ -57,6 +57,7 @@ class Settings(Operation):
     """
 
     kubeconfig: str | None = None
+    context: str | None = None  # of the kubeconfig; None: the current one
     control_plane_mode: ControlPlaneMode | None = None
     binding_namespace: str = ""
     lease_name: str = names.KONNECTOR_LEASE
@@ -84,6 +85,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     idle = _OF_THE_MODE if mode is None else (_BINDINGS,)
     return Settings(
         kubeconfig=given.kubeconfig or None,
+        context=given.context or None,
         control_plane_mode=mode,
         binding_namespace=given.binding_namespace or environ.get("BINDING_NAMESPACE", ""),
         lease_name=given.lease_name or names.KONNECTOR_LEASE,
@@ -150,6 +152,7 @@ def _parser() -> flags.Parser:
     )
     text = parser.add_argument
     text("--kubeconfig", default="", metavar="FILE", help=_KUBECONFIG)
+    text("--context", default="", help="of the kubeconfig (default: the current one)")
     parser.switch("--control-plane-mode", default=False, help="run beside the control plane")
     text(f"--{_SECRET_NAME}", metavar="NAME", help=_SECRET)
     text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="of that Secret")

@@ -49,6 +49,12 @@ class Answers:
         require_required(wanted, chosen)
         return consent.accepted(wanted.claims, chosen)
 
+    def rejected_unasked(self, claims: Sequence[Manifest]) -> list[str]:
+        """Return what claims are on that a flag has rejected: nobody has seen them."""
+        if self.claims is Claims.ASK:
+            return []
+        return [consent.claim_key(one) for one in claims if one["state"] != consent.ACCEPTED]
+
     def _accepts(self, claim: Manifest) -> bool:
         if consent.claim_key(claim) in self.accept or self.claims is Claims.ALL:
             return True

@@ -20,6 +20,7 @@ KLUTCHCTL: Final[Mapping[str, str]] = {
     "secret-refresh": "Refreshed Secret klutch-bind/{name} for {host}, namespace {namespace}",
     "secret-keep": "Secret klutch-bind/{name} is as it should be",
     "request": "Requesting {name}",
+    "rejected": "{name}: the provider's claims on {kinds} are rejected; --accept accepts them",
     "konnector": "Installed konnector {image}",
     "rights": "Widened the rights of the konnector",
     "waiting": "Waiting for the konnector",

@@ -150,7 +150,11 @@ class Bind:
             return Agreed(wanted, None)
         if answered is not None:
             return Agreed(wanted, consent.of_page(wanted, answered))
-        return Agreed(wanted, self.answers.of(wanted))
+        claims = self.answers.of(wanted)
+        if rejected := self.answers.rejected_unasked(claims):
+            kinds = ", ".join(rejected)
+            self.progress.say("rejected", name=wanted.resource.name, kinds=kinds)
+        return Agreed(wanted, claims)
 
     async def _provider(self) -> Provider:
         provider = await door.discovered(self.http, self.asked.url)

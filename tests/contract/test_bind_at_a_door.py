@@ -224,6 +224,7 @@ async def test_a_person_signs_in_by_device_code(door):
     done = await door.run("--device-code", "--claims", "required", "--no-wait")
     assert done.code == 0, done.stderr
     assert "and enter the code" in done.stderr
+    assert "claims on configmaps are rejected; --accept accepts them" in done.stderr
     assert await door.states() == ["Accepted", "Rejected"]
 
 

@@ -64,6 +64,17 @@ def test_flags_answer_without_a_question(claims, accept, states):
 
 
 @pytest.mark.parametrize(
+    ("claims", "rejected"),
+    [(Claims.REQUIRED, ["configmaps"]), (Claims.ALL, []), (Claims.ASK, [])],
+)
+def test_what_a_flag_rejects_is_named_since_nobody_was_asked(claims, rejected):
+    answers = Answers(claims, (), ask=print, read=lambda _: "yes\n")
+    states = [{"resource": "secrets", "state": "Accepted"}]
+    states += [{"resource": "configmaps", "state": "Accepted" if rejected == [] else "Rejected"}]
+    assert answers.rejected_unasked(states) == rejected
+
+
+@pytest.mark.parametrize(
     ("text", "claims"), [("no\nyes\n", Claims.ASK), ("", Claims.NONE), ("yes\n", Claims.ASK)]
 )
 def test_a_required_claim_that_is_rejected_and_no_answer_end_the_bind(text, claims):

@@ -57,6 +57,7 @@ GIVEN = {
         ("--binding-namespace=klutch-bind",),
         replace(PLAIN, binding_namespace="klutch-bind"),
     ),
+    "a context of the kubeconfig": (("--context=app-1",), replace(PLAIN, context="app-1")),
     "how much at once": (
         ("--workers=7", "--qps", "0.5", "--burst=1"),
         replace(PLAIN, workers=7, qps=0.5, burst=1),
