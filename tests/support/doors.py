@@ -102,6 +102,24 @@ class Doors:
         self.resting = False
         return door
 
+    async def start_plain(self, flags: Mapping[str, str]) -> Door:
+        """Start a replica with the original's flags alone, and wait until it serves."""
+        (port,) = processes.free_ports(1)
+        own = {
+            "--oidc-issuer-url": self.provider.issuer,
+            "--oidc-issuer-client-id": WEB.id,
+            "--oidc-callback-url": CALLBACK,
+            "--namespace-prefix": self.prefix,
+            "--listen-address": f"127.0.0.1:{port}",
+            **flags,
+        }
+        replica = await self.processes.start(*(f"{name}={value}" for name, value in own.items()))
+        door = Door(replica, port)
+        self.started.append(door)
+        await eventually(lambda: self._serves(door))
+        self.resting = False
+        return door
+
     async def _serves(self, door: Door) -> bool:
         if door.replica.process.returncode is not None:
             raise HostError(door.replica.log.read_text())

@@ -1,0 +1,191 @@
+"""The walk of an original CLI's browser, as the captures have it, and of ours over two replicas.
+
+The captures are of the original backend; where ours differs on purpose, a comment says why.
+"""
+
+import base64
+import json
+import re
+import signal
+
+import pytest
+import yaml
+
+from reconciler.core import keys, names, refs
+from reconciler.core.manifest import annotations_of, get_map, get_text
+from reconciler.core.refs import Ref
+from tests.support.browsers import CALLBACK, PUBLIC, Cli
+from tests.support.doors import Door, wire
+from tests.support.issuer import WEB
+from tests.support.offers import MANAGER
+
+TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+NO_CACHE = {
+    "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
+    "Expires": "Thu, 01 Jan 1970 00:00:00 UTC",
+    "X-Accel-Expires": "0",
+}
+
+
+@pytest.fixture(scope="module")
+async def plain(backend, offer):
+    """A replica with the flags of protocol-bind.md B.1 alone."""
+    own = {
+        "--oidc-issuer-client-secret": WEB.secret,
+        "--cookie-signing-key": base64.b64encode(b"k" * 32).decode(),
+        "--pretty-name": "Shop Inc",
+    }
+    return await backend.start_plain(own)
+
+
+ROUTES = {
+    "discovery, but by GET alone": ("POST", "/export", 405, None, None),
+    "no HEAD": ("HEAD", "/export", 405, None, None),
+    "no slash at the end": ("GET", "/export/", 404, TEXT, None),
+    "parameters missing": ("GET", "/authorize", 400, TEXT, "missing redirect_url or session_id"),
+    "c missing": ("GET", "/authorize?p=1&s=abc", 400, TEXT, "missing redirect_url or session_id"),
+    "neither u nor p": (
+        *("GET", "/authorize?s=abc&c=def", 400, TEXT),
+        "missing redirect_url or session_id",
+    ),
+    # F4: the original redirects, and hands the kubeconfig to anybody in the end.
+    "u leads elsewhere": (
+        *("GET", "/authorize?u=https%3A%2F%2Fevil.example%2Fcb&s=abc&c=def", 400, TEXT),
+        None,
+    ),
+    "no code": ("GET", "/callback", 400, TEXT, None),
+    "an error of the provider": (
+        *("GET", "/callback?error=access_denied&state=abc", 400, TEXT),
+        None,
+    ),
+    "a state of nobody": ("GET", "/callback?code=abc&state=abc", 400, TEXT, None),
+    # F12: the original says 500.
+    "no session": (
+        *("GET", "/bind?s=abc&resource=databases&group=shop.example", 401, TEXT),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROUTES)
+async def test_a_route_without_a_flow(plain, browser, case):
+    method, path, status, content, body = ROUTES[case]
+    reply = await browser.send(method, plain.port, path, {})
+    assert reply.status == status, reply.body
+    if content is not None:
+        assert reply.headers["Content-Type"] == content
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    if body is not None:
+        assert reply.text == f"{body}\n"
+
+
+async def test_discovery_is_the_captured_document(plain, browser):
+    reply = await browser.get(plain.port, "/export")
+    assert (reply.status, reply.headers["Content-Type"]) == (200, "application/json")
+    assert reply.text == (
+        '{"kind":"BindingProvider","apiVersion":"v1alpha1","providerPrettyName":"Shop Inc",'
+        '"version":"v0.0.0","authenticationMethods":[{"method":"OAuth2CodeGrant",'
+        '"oauth2CodeGrant":{"authenticatedURL":"https://bind.example.org/authorize"}}]}'
+    )
+
+
+async def test_the_captured_walk(backend, plain, provider, browser, offer):
+    provider.sign_in_as(f"{backend.prefix}alice")
+    cli = Cli(s="h3Xk9a", c="4ceiSr")
+    reply = await browser.get(plain.port, "/authorize", {"c": cli.c, "p": "40123", "s": cli.s})
+    assert (reply.status, reply.headers["Content-Type"]) == (302, HTML)
+    asked = reply.query
+    assert (asked["client_id"], asked["redirect_uri"]) == (WEB.id, CALLBACK)
+    assert asked["response_type"] == "code"
+
+    reply = await browser.get(plain.port, "/callback", await browser.agreed(reply.location))
+    assert (reply.status, reply.location) == (302, f"/resources?s={cli.s}")
+    (cookie,) = [one for one in reply.lines("Set-Cookie") if one.startswith("klutch-bind-")]
+    name, _, rest = cookie.partition("=")
+    attributes = {one.strip().partition("=")[0] for one in rest.split(";")[1:]}
+    assert name == f"klutch-bind-{cli.s}"
+    assert {"Path", "HttpOnly"} <= attributes
+
+    reply = await browser.get(plain.port, reply.location)
+    assert (reply.status, reply.headers["Content-Type"]) == (200, "text/html")
+    assert {name: reply.headers[name] for name in NO_CACHE} == NO_CACHE
+    links = re.findall(r'<a href="(/bind\?[^"]*)" class="([^"]*)">', reply.text)
+    by_plural = {classes.split()[-1]: href for href, classes in links}
+    # As the e2e suite of the original clicks on it: `a.<plural>`.
+    href = by_plural[offer.resource.plural]
+    assert href == f"/bind?s={cli.s}&resource={offer.resource.plural}&group={offer.group}"
+
+    reply = await browser.get(plain.port, href)
+    assert (reply.status, reply.headers["Content-Type"]) == (302, HTML)
+    assert {name: reply.headers[name] for name in NO_CACHE} == NO_CACHE
+    assert reply.location.startswith(f"{cli.target}?response=")
+    response = json.loads(base64.b64decode(reply.query["response"], validate=True))
+    assert response["authentication"] == {
+        "oauth2CodeGrant": {"sid": cli.s, "id": f"{provider.issuer}/{backend.prefix}alice"}
+    }
+    await _leads_to_a_space(backend, response, f"{backend.prefix}alice#{cli.c}")
+    again = await browser.get(plain.port, href)
+    assert again.query["response"] == reply.query["response"]
+
+
+async def _leads_to_a_space(backend, response, identity):
+    kubeconfig = yaml.safe_load(base64.b64decode(response["kubeconfig"]))
+    (context,) = [one["context"] for one in kubeconfig["contexts"]]
+    space = context["namespace"]
+    plane = backend.plane
+
+    async def at(kind, namespace, name):
+        return await plane.cluster.get(Ref(plane.name, kind, namespace, name))
+
+    assert annotations_of(await at(refs.NAMESPACE, "", space))[keys.IDENTITY] == identity
+    held = get_map(await at(refs.SECRET, space, names.KUBECONFIG), "data")
+    assert list(held) == ["kubeconfig"]
+    assert held["kubeconfig"] == response["kubeconfig"]
+    token = get_text(await at(refs.SECRET, space, names.BINDER), "data", "token")
+    (user,) = kubeconfig["users"]
+    assert user["user"] == {"token": base64.b64decode(token).decode()}
+
+
+async def _killed(door: Door) -> None:
+    door.replica.send(signal.SIGKILL)
+    await door.replica.ended()
+
+
+async def test_each_step_at_a_replica_that_knows_nothing_of_the_one_before(
+    backend, provider, browser, offer, door
+):
+    cli = Cli.ours()
+    started = await backend.start()
+    back = await browser.agreed(await browser.begun(started.port, cli))
+    await _killed(started)
+    signed = await backend.start()
+    reply = await browser.get(signed.port, "/callback", back)
+    assert reply.status == 302, reply.body
+    await _killed(signed)
+    reply = await browser.binds(door.port, cli, wire(offer))
+    assert (reply.status, reply.query["iss"]) == (302, PUBLIC)
+    last = await backend.start()
+    document = {"code": reply.query["code"], "code_verifier": cli.verifier}
+    reply = await browser.post(last.port, "/api/v1/redeem", document=document)
+    assert reply.status == 200, reply.body
+    assert reply.document["consent"] is None
+    assert reply.document["bindingResponse"]["kubeconfig"]
+    await _killed(last)
+
+
+async def test_the_keys_are_renewed_between_two_steps(backend, provider, browser, offer, door):
+    """What was sealed with the key before is opened, by a replica that read neither."""
+    cli = Cli.ours()
+    assert (await browser.signed_in(door.port, cli)).status == 302
+    ref = Ref(backend.plane.name, refs.SECRET, backend.namespace, names.DOOR_KEYS)
+    long_ago = base64.b64encode(b"2026-01-01T00:00:00Z").decode()
+    before = get_text(await backend.plane.cluster.get(ref), "data", "present")
+    await backend.plane.cluster.merge_patch(ref, {"data": {"since": long_ago}}, manager=MANAGER)
+    fresh = await backend.start()
+    reply = await browser.binds(fresh.port, cli, wire(offer))
+    assert reply.status == 302, reply.body
+    held = get_map(await backend.plane.cluster.get(ref), "data")
+    assert held["former"] == before
+    assert held["present"] != before
+    await _killed(fresh)
