@@ -104,17 +104,32 @@ class DoorSettings:
 
 def add(parser: flags.Parser) -> None:
     """Add the flags of the front door to those of the backend."""
+    group = parser.add_argument_group("front door", "A flag of an identity provider opens it.")
     for name, (default, meaning) in _TEXTS.items():
         shown = f"{meaning} (default: {default})" if default else meaning
-        parser.add_argument(f"--{name}", default=default, help=shown)
+        group.add_argument(f"--{name}", default=default, metavar=_metavar(name), help=shown)
     for name, (metavar, meaning) in _LISTS.items():
-        parser.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
-    parser.add_argument("--pretty-name", default=None, help=f"yours (default: {PRETTY_NAME})")
-    parser.add_argument("--max-spaces-per-subject", type=int, default=50, metavar="NUMBER")
-    parser.switch("--ui", default=True, help="serve pages for people beside the sign-in of CLIs")
+        group.add_argument(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
+    group.add_argument(
+        "--pretty-name", default=None, metavar="TEXT", help=f"yours (default: {PRETTY_NAME})"
+    )
+    group.add_argument(
+        "--max-spaces-per-subject",
+        type=int,
+        default=50,
+        metavar="NUMBER",
+        help="app clusters of one identity (default: 50)",
+    )
+    parser.switch("--ui", default=True, help="of the front door: pages for people, too")
     for name in _HIDDEN:
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
     parser.add_argument("--listen-port", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def _metavar(name: str) -> str:
+    """Return what a flag takes: what its name ends in, where that says it."""
+    known = {"url": "URL", "file": "FILE", "id": "ID", "claim": "CLAIM", "address": "ADDR:PORT"}
+    return {"external-address": "URL"}.get(name) or known.get(name.rpartition("-")[2], "TEXT")
 
 
 def of(given: argparse.Namespace) -> DoorSettings | None:
