@@ -75,10 +75,9 @@ class Place:
         processes.stop(old, grace=startup.STOP_GRACE)
         self.serve_the_control_plane(door=True)
 
-    def serve_the_app_clusters(self, *, but: str = "") -> None:
+    def serve_the_app_clusters(self) -> None:
         """Start a konnector for each app cluster, and return once all have read theirs."""
-        apps = [one.context for one in self._members() if one.role is Role.APP_CLUSTER]
-        self.serve(*(one for one in apps if one != but))
+        self.serve(*(one.context for one in self._members() if one.role is Role.APP_CLUSTER))
 
     def serve(self, *contexts: str) -> None:
         """Start a konnector for each of these app clusters."""
@@ -142,7 +141,8 @@ class Place:
                 return int(one.arguments[-1].rpartition(":")[2])
         if name not in self._ports:
             within = processes.port_range(os.environ.get(processes.PORTS_VARIABLE, ""))
-            found = processes.free_ports(1, avoid=self._ports.values(), within=within)
+            avoid = (*self._ports.values(), *self._state().ports)  # also what waits for its server
+            found = processes.free_ports(1, avoid=avoid, within=within)
             (self._ports[name],) = found
         return self._ports[name]
 

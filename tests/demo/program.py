@@ -35,7 +35,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.demo import developer, front_door
 from tests.demo.developer import Developer
-from tests.demo.place import DIRECT, FLEET, NAME, OTHER, PIPELINE, SHOP, TEAM, Place, home_of
+from tests.demo.place import DIRECT, FLEET, NAME, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
 from tests.support.eventually import eventually
 
@@ -146,13 +146,17 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
         await klutchctl("apply", str(fleet), *approved)
 
 
-async def road(place: Place, story: Story) -> None:
-    """Walk the whole road with the clusters running."""
-    approved = ("--auto-approve", "--wait", *place.reach)
+def serve(place: Place, story: Story) -> None:
+    """Start our own programs beside the clusters."""
     with story.step("Run klutch-bind: it will serve what the next steps create"):
         place.serve_the_control_plane()
     with story.step("Run a konnector for each app cluster: they wait for bindings"):
-        place.serve_the_app_clusters(but=PIPELINE)
+        place.serve_the_app_clusters()
+
+
+async def road(place: Place, story: Story) -> None:
+    """Walk the whole road with the clusters running."""
+    approved = ("--auto-approve", "--wait", *place.reach)
     with story.step("Check the files"):
         await klutchctl("validate", FLEET)
     with story.step(
@@ -214,6 +218,7 @@ async def demo(place: Place) -> None:
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     with story.step("Start a control plane of services, and the app clusters of fleet-example"):
         await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
+    serve(place, story)
     async with front_door.prepared(place) as preparation:
         await road(place, story)
         await front_door.use_the_front_door(place, story, preparation)
