@@ -1,5 +1,6 @@
 """The keys of sealed texts, which all replicas share through a Secret."""
 
+import asyncio
 import base64
 import binascii
 import logging
@@ -16,7 +17,7 @@ from bind.door.sessions import KEY_BYTES, Keys
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest, names, times
-from reconciler.core.errors import AlreadyExists, ClusterError, Conflict
+from reconciler.core.errors import ClusterError, Conflict
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.kube.cluster import Cluster
@@ -29,6 +30,7 @@ _SINCE: Final = "since"
 _LIFE: Final = timedelta(days=30)
 _KEPT: Final = 60.0  # seconds without another look
 _AGAIN: Final = 5.0  # seconds between two looks because a text could not be opened
+_TRIES: Final = 5  # of replicas that make or renew the Secret at once
 
 T = TypeVar("T")
 
@@ -37,7 +39,8 @@ class KeyRing:
     """The keys of one installation.
 
     `given` comes from the original's flags, and no Secret is used then. Any replica makes the
-    Secret, and renews it after 30 days; the key before it still opens what it sealed.
+    Secret, and renews it after 30 days; the key before it still opens what it sealed. An operator
+    who deletes it revokes all that was sealed: within a minute, no replica opens it any more.
     """
 
     def __init__(
@@ -47,17 +50,18 @@ class KeyRing:
         self._ref = Ref(cluster.name, SECRET, namespace, names.DOOR_KEYS)
         self._keys: Keys | None = None
         self._fixed = bool(given)
-        self._read_at = 0.0
+        self._read_at = float("-inf")
+        self._turn = asyncio.Lock()
         if given:
             derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"door")
             self._keys = Keys(derived.derive(given))
 
     async def keys(self) -> Keys:
         """Return the keys. Raises Refused where there are none and none can be made."""
-        if self._keys is None or self._is_older_than(_KEPT):
-            await self._read()
-        assert self._keys is not None  # else _read has raised
-        return self._keys
+        held = self._keys
+        if held is not None and (self._turn.locked() or not self._is_older_than(_KEPT)):
+            return held  # nobody waits for the control plane but who needs it
+        return await self._looked(_KEPT)
 
     async def opened(self, look: Callable[[Keys], T | None]) -> T | None:
         """Return what `look` opens, after another look at the Secret where it opens nothing.
@@ -66,48 +70,59 @@ class KeyRing:
         """
         found = look(await self.keys())
         if found is None and self._is_older_than(_AGAIN):
-            await self._read()
-            found = look(await self.keys())
+            found = look(await self._looked(_AGAIN))
         return found
 
     def _is_older_than(self, seconds: float) -> bool:
         return not self._fixed and self._clock.monotonic() - self._read_at > seconds
 
+    async def _looked(self, seconds: float) -> Keys:
+        """Return the keys after a look at the Secret, which callers at one time share."""
+        async with self._turn:
+            if self._keys is None or self._is_older_than(seconds):
+                await self._read()
+        if self._keys is None:
+            raise Refused("unavailable", _NO_KEYS, reason="keys")
+        return self._keys
+
     async def _read(self) -> None:
+        # What was read before is as good as ever.
         try:
-            self._keys = await self._shared()
+            live = await self._shared()
         except ClusterError as error:
-            # What was read before is as good as ever.
             log.warning("the keys of the front door cannot be read", extra={"why": str(error)})
-            if self._keys is None:
-                raise Refused("unavailable", "The control plane is away. Try again") from None
+        else:
+            held = _held(live)
+            if held is None:
+                log.error(
+                    "a Secret holds no key of the front door: delete it",
+                    extra={"secret": f"{self._ref.namespace}/{self._ref.name}"},
+                )
+            self._keys = held or self._keys
         self._read_at = self._clock.monotonic()
 
-    async def _shared(self) -> Keys:
-        """Return what the Secret holds, once it is there and not too old. Raises ClusterErrors."""
-        while True:
+    async def _shared(self) -> Manifest:
+        """Return the Secret, once it is there and not too old. Raises ClusterErrors."""
+        for left in reversed(range(_TRIES)):
             live = await self._cluster.get(self._ref)
             try:
                 if live is None:
-                    live = await self._cluster.create(
-                        self._made(), SECRET, manager=keys.MANAGER_BACKEND
-                    )
-                elif self._is_old(live):
-                    live = await self._renewed(live)
-            except (AlreadyExists, Conflict):
-                continue  # another replica was first
-            return _held(live)
+                    made = self._made()
+                    return await self._cluster.create(made, SECRET, manager=keys.MANAGER_BACKEND)
+                return await self._renewed(live) if self._is_old(live) else live
+            except Conflict:
+                if not left:  # else another replica was first
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def _made(self) -> Manifest:
-        """Return the Secret; what others opened before it was deleted, they still can."""
-        present = os.urandom(KEY_BYTES) if self._keys is None else self._keys.present
         return build(
             SECRET,
             self._ref.name,
             namespace=self._ref.namespace,
             marks=UNMARKED,
             type="Opaque",
-            data={_PRESENT: _base64(present), _SINCE: self._now()},
+            data={_PRESENT: _base64(os.urandom(KEY_BYTES)), _SINCE: self._now()},
         )
 
     async def _renewed(self, live: Manifest) -> Manifest:
@@ -121,21 +136,24 @@ class KeyRing:
         return await self._cluster.merge_patch(self._ref, patch, manager=keys.MANAGER_BACKEND)
 
     def _is_old(self, live: Manifest) -> bool:
+        """Tell whether a key is due for renewal, as one is whose age nobody knows."""
+        if _held(live) is None:
+            return False
         since = times.moment((_bytes(live, _SINCE) or b"").decode("ascii", "replace"))
-        return since is not None and self._clock.now() - since > _LIFE
+        return since is None or abs(self._clock.now() - since) > _LIFE
 
     def _now(self) -> str:
         return _base64(times.format_time(self._clock.now()).encode())
 
 
-def _held(live: Manifest) -> Keys:
+_NO_KEYS: Final = "The front door has no keys. Try again; its operator finds why in its log"
+
+
+def _held(live: Manifest) -> Keys | None:
+    """Return the keys in a Secret; None where there are none."""
     present, former = _bytes(live, _PRESENT), _bytes(live, _FORMER)
     if present is None or len(present) != KEY_BYTES:
-        place = f"{manifest.namespace_of(live)}/{manifest.name_of(live)}"
-        log.error("a Secret holds no key of the front door: delete it", extra={"secret": place})
-        raise Refused(
-            "unavailable", "The front door has no keys. Its operator finds why in its log"
-        )
+        return None
     return Keys(present, (former,) if former and len(former) == KEY_BYTES else ())
 
 
