@@ -11,6 +11,7 @@ from bind.door.refusals import Refused
 _DIGITS: Final = 10  # of base32 in a space's name: 50 bits
 _MOST_GROUPS: Final = 200
 _LONGEST: Final = 255
+_EMAIL: Final = "email"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def identity_of(
     """
     if first and _looks_foreign(claims.subject):
         raise Refused("invalid_token", "the subject of the token holds a bar", reason="sub")
+    _require_verified(claims.raw, naming)
     user = claims.raw.get(naming.user_claim)
     if not isinstance(user, str) or not 0 < len(user) <= _LONGEST:
         sentence = f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters"
@@ -83,6 +85,13 @@ def identity_of(
         first,
         tuple((name, tuple(claim_texts(claims.raw.get(name)))) for name in sorted(keep)),
     )
+
+
+def _require_verified(raw: Mapping[str, object], naming: Naming) -> None:
+    """Refuse an address that its user may have made up, as Kubernetes does. Raises Refused."""
+    if naming.user_claim == _EMAIL and raw.get("email_verified", True) is not True:
+        sentence = "the provider did not verify the email address of the token"
+        raise Refused("invalid_token", sentence, reason="user")
 
 
 def _looks_foreign(subject: str) -> bool:

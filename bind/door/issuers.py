@@ -1,5 +1,6 @@
 """Bearer tokens of the issuers that are trusted, and the identities that they prove."""
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -12,12 +13,15 @@ from bind.door.access import Access, TrustedIssuer
 from bind.door.identity import Identity, identity_of
 from bind.door.refusals import Refused
 from reconciler.core.addresses import Address, is_loopback
+from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
 from reconciler.oidc.errors import ProviderFault, TokenRefused
 from reconciler.oidc.keys import KeySet
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.outbound.issuer import Issuer
+
+log = logging.getLogger(__name__)
 
 
 class Issuers:
@@ -35,7 +39,7 @@ class Issuers:
         now: Callable[[], float],
     ) -> None:
         self._first, self._access, self._now = first, access, now
-        self._known: dict[tuple[str, str, bytes | None], Issuer] = {}
+        self._known: dict[tuple[str, str, str], tuple[bytes | None, Issuer]] = {}
         self._https: dict[str, Http] = {}
         self._stack = AsyncExitStack()
 
@@ -81,8 +85,11 @@ class Issuers:
             claims, taken = await self._checked(token, trusted)
         except TokenRefused as error:
             raise Refused("invalid_token", str(error), reason=error.reason) from None
-        except (OutboundError, ProviderFault, OSError) as error:
-            raise Refused("unavailable", f"The issuer cannot be asked: {error}") from None
+        except (OutboundError, ProviderFault, OSError, ConfigError) as error:
+            # Where it is asked, and why that fails, is nothing for strangers.
+            log.warning("an issuer cannot be asked", extra={"issuer": issuer, "why": str(error)})
+            sentence = "The issuer of the token cannot be asked now. Try again"
+            raise Refused("unavailable", sentence, reason="issuer") from None
         is_first = taken.url == self._first.url
         return identity_of(claims, taken.naming, first=is_first, keep=access.claims)
 
@@ -106,11 +113,12 @@ class Issuers:
     async def _issuer(self, one: TrustedIssuer) -> Issuer:
         """Return what is known of an issuer. Raises ProviderFault, OSError, ConfigError."""
         jwks = _content(one.jwks_file) if one.jwks_file else None
-        key = (one.url, one.ca_file, jwks)
-        if key not in self._known:
-            http = await self.http(one.ca_file)
-            self._known[key] = Issuer(http, one.url, now=self._now, jwks=jwks)
-        return self._known[key]
+        place = (one.url, one.ca_file, one.jwks_file)
+        held = self._known.get(place)
+        if held is None or held[0] != jwks:
+            issuer = Issuer(await self.http(one.ca_file), one.url, now=self._now, jwks=jwks)
+            self._known[place] = jwks, issuer
+        return self._known[place][1]
 
 
 def _content(path: str) -> bytes:

@@ -127,7 +127,10 @@ class Login:
     def opened(cls, keys: Keys, text: str, now: float) -> Self | None:
         """Return what a cookie holds, or None."""
         held = keys.open(LOGIN, text, now)
-        return None if held is None else cls(**{**held, "wish": Wish(**held["wish"])})
+        try:
+            return None if held is None else cls(**{**held, "wish": Wish(**held["wish"])})
+        except (KeyError, TypeError):  # sealed by another version
+            return None
 
 
 def login_id(state: str) -> str:
@@ -151,7 +154,10 @@ class Session:
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie or a code holds, or None."""
         held = keys.open(purpose, text, now)
-        return None if held is None else cls(**_session_fields(held))
+        try:
+            return None if held is None else cls(**_session_fields(held))
+        except (KeyError, TypeError):  # sealed by another version
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +165,27 @@ class Code(Session):
     """What a CLI redeems: who signed in, for which offer, and what was agreed to.
 
     `consent` are the places of accepted permission claims of the offer; None leaves the question to
-    the CLI. `id` tells one code from another.
+    the CLI. `id` tells one code from another; `claims` is the digest of what was agreed to.
     """
 
     id: str = ""
     consent: tuple[int, ...] | None = None
+    claims: str = ""
 
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a code holds, or None."""
         held = keys.open(purpose, text, now)
-        if held is None:
+        try:
+            return None if held is None else cls(**_session_fields(held), **_code_fields(held))
+        except (KeyError, TypeError):  # sealed by another version
             return None
-        consent = held["consent"]
-        agreed = None if consent is None else tuple(consent)
-        return cls(**_session_fields(held), id=held["id"], consent=agreed)
+
+
+def _code_fields(held: dict[str, Any]) -> dict[str, Any]:
+    consent = held["consent"]
+    agreed = None if consent is None else tuple(consent)
+    return {"id": held["id"], "consent": agreed, "claims": held["claims"]}
 
 
 @dataclass(frozen=True, slots=True)

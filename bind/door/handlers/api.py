@@ -11,7 +11,7 @@ from bind.door import wire
 from bind.door.audit import Event, Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
-from bind.door.handlers.services import Services, resource_of
+from bind.door.handlers.services import Services, claims_digest, resource_of
 from bind.door.handlers.sign_in import is_id
 from bind.door.identity import Identity
 from bind.door.issuers import token_of
@@ -71,6 +71,9 @@ class Api:
             resource = GroupResource(code.wish.group, code.wish.resource)
             about = replace(about, resource=resource.name)
             offer = await self._services.chosen(code.identity, resource)
+            if code.consent is not None and code.claims != claims_digest(offer):
+                sentence = "The service asks for something else since you agreed. Run it again"
+                raise Refused("conflict", sentence, reason="claims")
             if not self._services.codes.take(code.id, self._services.now()):
                 raise Refused("invalid_request", "The code was used already", reason="replay")
             try:
@@ -115,6 +118,7 @@ class Api:
         """Answer `/api/v1/catalogue`: what is offered, and whether to this identity."""
         del parts
         identity = await self._bearer(request)
+        self._services.count_look(identity)
         rows: list[JSON] = []
         for offer in await self._services.views().offers():
             may_bind = await self._services.authorizer.may_bind(identity, offer)
@@ -165,12 +169,15 @@ def _wanted(body: Manifest) -> _Wanted:
     if not is_id(cid):
         sentence = "clusterID is not 1 to 64 letters, digits, - and _"
         raise Refused("invalid_request", sentence, reason="malformed")
-    listed = manifest.get_maps(body, "resources")
-    if not 0 < len(listed) <= _MOST_RESOURCES:
+    listed, given = manifest.get_maps(body, "resources"), manifest.get_list(body, "resources")
+    if len(listed) != len(given) or not 0 < len(listed) <= _MOST_RESOURCES:
         sentence = f"resources does not list 1 to {_MOST_RESOURCES} of group and resource"
         raise Refused("invalid_request", sentence, reason="malformed")
     resources = [
         resource_of({name: manifest.get_text(one, name) for name in ("group", "resource")})
         for one in listed
     ]
-    return _Wanted(cid, tuple(dict.fromkeys(resources)), manifest.get_bool(body, "dryRun") is True)
+    dry_run = body.get("dryRun", False)
+    if not isinstance(dry_run, bool):  # a client that writes "true" means no bind
+        raise Refused("invalid_request", "dryRun is neither true nor false", reason="malformed")
+    return _Wanted(cid, tuple(dict.fromkeys(resources)), dry_run)

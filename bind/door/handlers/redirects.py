@@ -14,6 +14,7 @@ _LOOPBACK: Final = re.compile(
 )
 _LONGEST: Final = 1_000
 _HIGHEST_PORT: Final = 65_535
+_USUAL_PORT: Final = {"http": ":80", "https": ":443"}  # which browsers leave out
 
 
 def target(*, url: str, port: str, allowed: Collection[str]) -> str:
@@ -52,4 +53,5 @@ def with_query(url: str, **parameters: str) -> str:
 def origin(url: str) -> str:
     """Return scheme, host and port of a URL, as a browser's Origin has them."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
+    host = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{host.removesuffix(_USUAL_PORT.get(parts.scheme, ':'))}"

@@ -1,5 +1,8 @@
 """What the handlers of the door work with."""
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,8 +30,11 @@ from reconciler.outbound.http import Http
 _SESSION: Final = "klutch-bind-"  # protocol-bind.md B.3
 UI_COOKIE: Final = "klutch-ui"
 _BINDS: Final = (1.0, 10)  # a second, and at once, of one subject
+_LOOKS: Final = (1.0, 10)  # and at the catalogue, which costs a review for each offer
 _BAD_TOKENS: Final = (5 / 60, 5)  # of one address
 _MOST_USED: Final = 100_000
+_SESSION_COOKIE: Final = re.compile(rf"{_SESSION}[A-Za-z0-9_-]{{1,64}}")
+_NAME: Final = re.compile(r"[a-z0-9.-]{0,253}")
 
 
 class UsedOnce:
@@ -69,6 +75,7 @@ class Services:
     audit: Audit
     now: Callable[[], float] = time.time
     binds: Buckets = field(default_factory=lambda: Buckets(*_BINDS))
+    looks: Buckets = field(default_factory=lambda: Buckets(*_LOOKS))
     bad_tokens: Buckets = field(default_factory=lambda: Buckets(*_BAD_TOKENS))
     states: UsedOnce = field(default_factory=lambda: UsedOnce(sessions.LOGIN.age))
     codes: UsedOnce = field(default_factory=lambda: UsedOnce(sessions.CODE.age))
@@ -91,11 +98,22 @@ class Services:
 
     def count_bind(self, identity: Identity) -> None:
         """Count one wish to bind. Raises Refused where there were too many."""
-        key = f"{identity.issuer}|{owner_key(identity)}"
-        wait = self.binds.take(key, self.now())
+        self._count(self.binds, identity)
+
+    def count_look(self, identity: Identity) -> None:
+        """Count one look at the catalogue. Raises Refused where there were too many."""
+        self._count(self.looks, identity)
+
+    def _count(self, buckets: Buckets, identity: Identity) -> None:
+        wait = buckets.take(f"{identity.issuer}|{owner_key(identity)}", self.now())
         if wait:
-            sentence = "Too many bindings at once. Try again in a moment"
+            sentence = "Too many requests of yours at once. Try again in a moment"
             raise Refused("too_many_requests", sentence, retry_after=wait)
+
+    async def is_form_token(self, given: str, subject: str) -> bool:
+        """Tell whether a form came from a page of ours, of whichever replica. Raises Refused."""
+        found = await self.ring.opened(lambda keys: keys.is_form_token(given, subject) or None)
+        return found is not None
 
     async def session(self, request: Request, sid: str) -> Session:
         """Return the session of a browser. Raises Refused where it is missing, or another's."""
@@ -148,9 +166,27 @@ class Services:
         return found
 
 
+def is_session_cookie(name: str) -> bool:
+    """Tell whether a cookie is called as those of sessions are."""
+    return _SESSION_COOKIE.fullmatch(name) is not None
+
+
+def claims_digest(offer: Offer) -> str:
+    """Return what tells whether an offer still asks for what somebody read and agreed to."""
+    text = json.dumps(list(offer.claims), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def resource_of(values: Mapping[str, str]) -> GroupResource:
     """Return the resource that a query or a document names. Raises Refused."""
-    plural = values.get("resource", "")
+    plural, group = values.get("resource", ""), values.get("group", "")
     if not plural:
-        raise Refused("invalid_request", "resource is missing")
-    return GroupResource(values.get("group", ""), plural)
+        raise Refused("invalid_request", "resource is missing", reason="missing")
+    if not is_name(plural) or not is_name(group):
+        raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
+    return GroupResource(group, plural)
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text could name a group or a resource; "" is the core group."""
+    return _NAME.fullmatch(text) is not None

@@ -4,14 +4,15 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
 from bind.door import sessions
 from bind.door.audit import NOBODY, Subject
-from bind.door.handlers import answers, redirects
-from bind.door.handlers.services import Services
+from bind.door.handlers import answers, redirects, services
+from bind.door.handlers.services import Services, is_name
 from bind.door.identity import Identity
 from bind.door.refusals import Refused
 from bind.door.sessions import Login, Session, Wish, login_id
@@ -27,10 +28,12 @@ log = logging.getLogger(__name__)
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHORTEST_OURS: Final = 20  # of a session id with a challenge
-_PLURAL: Final = re.compile(r"[a-z0-9.-]{0,253}")
 _ERROR: Final = re.compile(r"[a-z_]{1,64}")
 _LOGIN: Final = "klutch-login-"
-_LOGINS: Final = 5  # at once, of one browser
+_AT_ONCE: Final = 5  # sign-ins, and sessions, of one browser
+# Characters of cookies: a header of more than 8 KiB is refused.
+_MOST_OF_LOGINS: Final = 3_000
+_MOST_OF_SESSIONS: Final = 4_000
 _HOPPED: Final = "hop"
 
 
@@ -83,7 +86,7 @@ class SignIn:
         state = request.query.get("state", "")
         try:
             session = await self._signed_in(request, state)
-            answer = await self._welcome(session)
+            answer = await self._welcome(request, session)
         except Refused as error:
             self._services.audit.note("sign-in", request, NOBODY, reason=error.reason)
             answer = answers.refused(request, error, self._services.frame)
@@ -162,7 +165,7 @@ class SignIn:
             lambda keys: tokens.id_token(id_token, keys, check, now=now)
         )
 
-    async def _welcome(self, session: Session) -> Response:
+    async def _welcome(self, request: Request, session: Session) -> Response:
         """Return where a signed-in browser goes, with its cookie. Raises Refused."""
         keys, wish = await self._services.ring.keys(), session.wish
         if not wish.sid:
@@ -172,11 +175,12 @@ class SignIn:
         cookie = self._services.session_cookie(
             wish.sid, _fitting(session.sealed(keys, sessions.SESSION))
         )
+        crowded = self._crowded_sessions(request, keys, cookie)
         location = f"/resources?{urlencode({'s': wish.sid})}"
         if wish.challenge and wish.resource:
             chosen = {"s": wish.sid, "resource": wish.resource, "group": wish.group}
             location = f"/consent?{urlencode(chosen)}"
-        return answers.redirect(location, cookies=(cookie,))
+        return answers.redirect(location, cookies=(*crowded, cookie))
 
     def _login(self, wish: Wish) -> Login:
         state, nonce = (_text(self._random(16)) for _ in range(2))
@@ -202,14 +206,44 @@ class SignIn:
     def _crowded_out(self, request: Request, keys: sessions.Keys) -> tuple[Cookie, ...]:
         """Return the deletions of all sign-ins of a browser but the latest."""
         now = self._services.now()
-        held = {
-            name: Login.opened(keys, text, now)
-            for name, text in request.cookies.items()
-            if name.startswith(self._prefix)
+        name = re.compile(f"{self._prefix}[0-9a-f]{{16}}")
+        begun = {
+            one: login.at if (login := Login.opened(keys, text, now)) else 0.0
+            for one, text in request.cookies.items()
+            if name.fullmatch(one)
         }
-        by_age = sorted(held, key=lambda name: one.at if (one := held[name]) else 0.0)
-        surplus = by_age[: max(0, len(by_age) - _LOGINS + 1)]
-        return tuple(Cookie(name, "", 0, self._services.secure) for name in surplus)
+        return self._deleted(_surplus(begun, request.cookies, _MOST_OF_LOGINS))
+
+    def _crowded_sessions(
+        self, request: Request, keys: sessions.Keys, new: Cookie
+    ) -> tuple[Cookie, ...]:
+        """Return the deletions of a browser's oldest sessions, where it holds too many.
+
+        Beyond 8 KiB of cookies, its requests would be refused until they are gone.
+        """
+        now = self._services.now()
+        signed_in = {
+            one: held.at if (held := _session_of(keys, text, now)) else 0.0
+            for one, text in request.cookies.items()
+            if services.is_session_cookie(one) and one != new.name
+        }
+        left = _MOST_OF_SESSIONS - len(new.value)
+        return self._deleted(_surplus(signed_in, request.cookies, left))
+
+    def _deleted(self, names: Sequence[str]) -> tuple[Cookie, ...]:
+        return tuple(Cookie(name, "", 0, self._services.secure) for name in names)
+
+
+def _session_of(keys: sessions.Keys, text: str, now: float) -> Session | None:
+    return Session.opened(keys, sessions.SESSION, text, now)
+
+
+def _surplus(begun: Mapping[str, float], held: Mapping[str, str], most: int) -> list[str]:
+    """Return the names of the oldest cookies, so that five with the next one, and `most` stay."""
+    latest = sorted(begun, key=lambda name: begun[name], reverse=True)
+    sizes = accumulate(len(name) + len(held[name]) for name in latest)
+    kept = sum(size <= most for size in sizes)
+    return latest[min(kept, _AT_ONCE - 1) :]
 
 
 def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
@@ -222,14 +256,14 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
         raise Refused("invalid_request", sentence, reason="malformed")
     target = redirects.target(url=query.get("u", ""), port=query.get("p", ""), allowed=allowed)
     resource, group = query.get("resource", ""), query.get("group", "")
-    if not _PLURAL.fullmatch(resource) or not _PLURAL.fullmatch(group):
+    if not is_name(resource) or not is_name(group):
         raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
     return Wish(
         target,
         sid,
         cid,
         _challenge(query, sid),
-        query.get("dry_run") == "1",
+        _dry_run(query),
         resource,
         group,
     )
@@ -238,6 +272,14 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
 def is_id(text: str) -> bool:
     """Tell whether a text is one that names sessions and clusters, and that cookies may bear."""
     return _ID.fullmatch(text) is not None
+
+
+def _dry_run(query: Mapping[str, str]) -> bool:
+    """Tell whether nothing is to be made. Raises Refused for `true`, which means that, too."""
+    text = query.get("dry_run", "")
+    if text not in ("", "0", "1"):
+        raise Refused("invalid_request", "dry_run is neither 0 nor 1", reason="malformed")
+    return text == "1"
 
 
 def _challenge(query: Mapping[str, str], sid: str) -> str:

@@ -82,6 +82,7 @@ class Ui:
 
     async def _catalogue(self, visitor: _Visitor, parts: Parts) -> Response:
         del parts
+        self._services.count_look(visitor.visit.identity)
         query = visitor.request.query.get("q", "").strip()[:_LONGEST_QUERY]
         offers = await self._services.views().offers()
         rows = [await self._row(visitor, offer) for offer in offers if _matches(offer, query)]
@@ -190,9 +191,8 @@ class Ui:
     async def _form(self, visitor: _Visitor, page: str) -> Mapping[str, list[str]]:
         """Return the fields of a form of ours. Raises Refused for one of another page or site."""
         form = form_of(visitor.request)
-        keys = await self._services.ring.keys()
         given = form.get("csrf", [""])[0]
-        known = keys.is_form_token(given, _subject(visitor.visit, page))
+        known = await self._services.is_form_token(given, _subject(visitor.visit, page))
         if not known or not self._services.is_own(visitor.request):
             raise Refused("forbidden", "The form is not from this page", reason="csrf")
         return form

@@ -11,7 +11,7 @@ from bind.door import sessions as sealed
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers, redirects
-from bind.door.handlers.services import Services, resource_of
+from bind.door.handlers.services import Services, claims_digest, resource_of
 from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session
 from reconciler.blueprints import consent
@@ -35,21 +35,19 @@ class Walk:
         sid = request.query.get("s", "")
         try:
             session = await self._services.session(request, sid)
-        except Refused:
-            session = None
-        path = "/consent" if session is not None and session.wish.challenge else "/bind"
+        except Refused as error:
+            if error.code != "invalid_token":
+                raise
+            hint = "Run the command of your CLI again"
+            view = pages.ResourcesView([], "", "", False, hint, frame=self._frame(None))
+            return self._page(pages.resources_page(view))
+        wish = session.wish
+        path = "/consent" if wish.challenge else "/bind"
         cards = [_card(offer, path, sid) for offer in await self._services.views().offers()]
-        wish = session.wish if session is not None else None
         view = pages.ResourcesView(
-            cards=cards if session is not None else [],
-            cid=wish.cid if wish else "",
-            target=wish.target if wish else "",
-            signed_in=session is not None,
-            sign_in_hint="" if session is not None else "Run the command of your CLI again",
-            frame=self._frame(session),
+            cards, wish.cid, wish.target, signed_in=True, frame=self._frame(session)
         )
-        headers = pages.security_headers(secure=self._services.secure)
-        return _page(pages.resources_page(view), headers)
+        return self._page(pages.resources_page(view))
 
     async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
         """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
@@ -79,6 +77,7 @@ class Walk:
         """Answer GET `/consent`: what the service asks for. Raises Refused."""
         del parts
         session, offer = await self._chosen(request)
+        _require_challenge(session)
         return await self._asked(session, offer)
 
     async def agreed(self, request: Request, parts: Mapping[str, str]) -> Response:
@@ -86,11 +85,12 @@ class Walk:
         del parts
         form = form_of(request)
         session, offer = await self._chosen(request)
-        keys = await self._services.ring.keys()
-        if not self._services.is_own(request) or not keys.is_form_token(
+        _require_challenge(session)
+        if not self._services.is_own(request) or not await self._services.is_form_token(
             form.get("csrf", [""])[0], _page_id(session, offer)
         ):
-            raise Refused("forbidden", "The form is not from this page", reason="csrf")
+            sentence = "The form is not from this page, or the page is too old. Load it again"
+            raise Refused("forbidden", sentence, reason="csrf")
         chosen = places_of(form.get("claim", []), len(offer.claims))
         missing = consent.required_rejected(offer.claims, chosen)
         if missing:
@@ -142,17 +142,17 @@ class Walk:
             chosen=chosen,
             frame=self._frame(session),
         )
-        target = redirects.origin(session.wish.target)
-        headers = pages.security_headers(target, secure=self._services.secure)
-        return _page(pages.consent_page(view), headers)
+        return self._page(pages.consent_page(view), redirects.origin(session.wish.target))
+
+    def _page(self, text: str, form_action: str = "") -> Response:
+        headers = pages.security_headers(form_action, secure=self._services.secure)
+        kept = tuple(one for one in headers if one[0] != "Cache-Control")
+        return Response(200, text.encode(), answers.PAGE, (*kept, *answers.NO_CACHE))
 
     async def _back(
         self, session: Session, offer: Offer, agreed: Sequence[int] | None, *, status: int
     ) -> Response:
         """Return the way to the CLI, with a code that it redeems. Raises Refused."""
-        if not session.wish.challenge:
-            sentence = "This CLI takes no code; use /bind"
-            raise Refused("invalid_request", sentence, reason="challenge")
         keys = await self._services.ring.keys()
         wish = replace(
             session.wish, resource=offer.resource.plural, group=offer.resource.group, target=""
@@ -163,6 +163,7 @@ class Walk:
             self._services.now(),
             id=self._random(16).hex(),
             consent=None if agreed is None else tuple(agreed),
+            claims=claims_digest(offer),
         )
         location = redirects.with_query(
             session.wish.target,
@@ -204,7 +205,16 @@ def places_of(given: Sequence[str], count: int) -> list[int]:
 
 
 def _page_id(session: Session, offer: Offer) -> str:
-    return f"{session.wish.sid} {session.identity.subject} {offer.resource.name}"
+    """Return what a form is of: this session, and what its page says that the offer asks for."""
+    parts = session.wish.sid, offer.resource.name, claims_digest(offer), session.identity.subject
+    return " ".join(parts)
+
+
+def _require_challenge(session: Session) -> None:
+    """Refuse consent on a page to a CLI that asks itself. Raises Refused."""
+    if not session.wish.challenge:
+        sentence = "This CLI takes no code; use /bind"
+        raise Refused("invalid_request", sentence, reason="challenge")
 
 
 def _require_own_site(request: Request) -> None:
@@ -223,8 +233,3 @@ def _card(offer: Offer, path: str, sid: str) -> pages.Card:
         plural=offer.resource.plural,
         href=f"{path}?{urlencode(chosen)}",
     )
-
-
-def _page(text: str, headers: tuple[tuple[str, str], ...]) -> Response:
-    kept = tuple(one for one in headers if one[0] != "Cache-Control")
-    return Response(200, text.encode(), answers.PAGE, (*kept, *answers.NO_CACHE))
