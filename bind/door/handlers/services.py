@@ -44,6 +44,9 @@ class UsedOnce:
         self._age = age
         self._until: dict[str, float] = {}  # the oldest first
 
+    def __len__(self) -> int:
+        return len(self._until)
+
     def take(self, text: str, now: float) -> bool:
         """Use a text, and tell whether it was not used before."""
         while self._until:

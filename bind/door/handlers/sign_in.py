@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from bind.door import sessions
 from bind.door.audit import NOBODY, Subject
@@ -53,13 +53,13 @@ class SignIn:
 
     async def begin(self, request: Request, wish: Wish) -> Response:
         """Return the way to the provider. Raises Refused."""
-        callback = urlsplit(self._services.settings.callback)
         # A cookie of another host than the callback's would not come back. Once: behind a proxy
         # that changes Host, they differ for ever.
-        if request.headers.get("host", "") != callback.netloc and _HOPPED not in request.query:
+        own = redirects.origin(self._services.settings.callback)
+        asked = f"{own.partition('//')[0]}//{request.headers.get('host', '')}"
+        if redirects.origin(asked) != own and _HOPPED not in request.query:
             query = urlencode({**request.query, _HOPPED: "1"})
-            path = f"{callback.scheme}://{callback.netloc}{request.path}"
-            return answers.redirect(f"{path}?{query}")
+            return answers.redirect(f"{own}{request.path}?{query}")
         try:
             provider = await (await self._services.issuers.first()).provider()
             login = self._login(wish)

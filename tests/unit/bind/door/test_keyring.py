@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from bind.door.keyring import NAME, KeyRing
+from bind.door.keyring import KeyRing
 from bind.door.refusals import Refused
 from bind.door.sessions import SESSION, Keys
-from reconciler.core import manifest
+from reconciler.core import manifest, names
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, Ref
@@ -26,7 +26,7 @@ from tests.kit.wire import Wires
 from tests.support.fake_clock import FakeClock
 
 _SERVER: Final = "https://plane.example:6443"
-REF: Final = Ref("plane", SECRET, "default", NAME)
+REF: Final = Ref("plane", SECRET, "default", names.DOOR_KEYS)
 DAY: Final = 86_400.0
 
 
