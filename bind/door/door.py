@@ -1,5 +1,6 @@
 """The front door put together, and served beside the controllers of the backend."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,13 +28,14 @@ from bind.door.views import Views
 from bind.informers import Informers
 from reconciler.blueprints.export import Scope
 from reconciler.controller.tasks import Clock
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler, Router, Routes
 from reconciler.inbound.server import Listening, served
 from reconciler.inbound.tls import TlsFiles
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
+from reconciler.oidc.errors import ProviderFault
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,8 @@ class Door:
                     refusal_page=partial(answers.refusal, frame=services.frame),
                 )
             )
+            preparing = asyncio.create_task(_prepared(services))
+            stack.callback(preparing.cancel)
             host, port = address
             log.info("the front door is served", extra={"host": host, "port": port})
             print(f"Listening on {host}:{port}", flush=True)
@@ -175,6 +179,19 @@ def _routes(services: Services) -> Routes:
     }
 
 
+async def _prepared(services: Services) -> None:
+    """Make the keys before anybody asks, so that a dry run writes nothing, and ask the provider."""
+    try:
+        await services.ring.keys()
+        await (await services.issuers.first()).provider()
+    except Refused as error:
+        log.warning("the front door is not ready yet", extra={"why": str(error)})
+    except ProviderFault as error:
+        log.error("nobody can sign in at this provider", extra={"why": str(error)})
+    except KlutchError as error:
+        log.warning("the identity provider cannot be used", extra={"why": str(error)})
+
+
 def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandler:
     """Return a handler whose refusals are answers, and which is counted."""
 
@@ -187,6 +204,9 @@ def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandl
             log.error("a file of the front door cannot be used", extra={"why": str(error)})
             sentence = "The front door cannot do that now"
             answer = answers.refusal(request, 503, sentence, services.frame)
+        except Exception:
+            services.audit.requests.labels(path, "500").inc()
+            raise
         services.audit.requests.labels(path, str(answer.status)).inc()
         return answer
 

@@ -77,6 +77,8 @@ def identity_of(
         sentence = f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters"
         raise Refused("invalid_token", sentence, reason="user")
     groups = _texts(claims.raw.get(naming.groups_claim))
+    if not all(map(_is_unicode, (claims.subject, user, *groups))):
+        raise Refused("invalid_token", "the token holds a text that is no Unicode", reason="claims")
     return Identity(
         claims.issuer,
         claims.subject,
@@ -92,6 +94,11 @@ def _require_verified(raw: Mapping[str, object], naming: Naming) -> None:
     if naming.user_claim == _EMAIL and raw.get("email_verified", True) is not True:
         sentence = "the provider did not verify the email address of the token"
         raise Refused("invalid_token", sentence, reason="user")
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell a text that can be written: JSON can hold halves of characters."""
+    return not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def _looks_foreign(subject: str) -> bool:

@@ -2,7 +2,8 @@
 
 import argparse
 import base64
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -20,14 +21,6 @@ PRETTY_NAME: Final = "Example Backend"  # the original's
 _LISTEN: Final = "127.0.0.1:8080"
 _CALLBACK: Final = "/callback"
 _AUTHORIZATIONS: Final = ("Authenticated", "SubjectAccessReview", "Rules")
-_OIDC: Final = (
-    "oidc-issuer-client-id",
-    "oidc-issuer-client-secret",
-    "oidc-issuer-client-secret-file",
-    "oidc-issuer-url",
-    "oidc-callback-url",
-    "oidc-authorize-url",
-)
 _TEXTS: Final = {
     "namespace-prefix": ("cluster", "begins the name of each new binding space"),
     "external-address": ("", "of the API server, in kubeconfigs for konnectors: https://..."),
@@ -55,6 +48,8 @@ _LISTS: Final = {
     "allowed-redirect": ("URL", "where an answer may go beside the loopback of a CLI"),
     "trusted-proxies": ("CIDR[,CIDR]", "whose X-Forwarded-For is believed"),
 }
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_VISIBLE: Final = re.compile(r"[!-\[\]-~]+")  # and no backslash, which browsers read as a slash
 # Secrets in arguments can be read by others on the machine: the original's flags are taken, and no
 # more is said of them than where to put the secret instead.
 _HIDDEN: Final = (
@@ -138,31 +133,31 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
     Reads the files of secrets and CAs. Raises ConfigError.
     """
     held = vars(given)
-    if not any(held.get(name.replace("-", "_")) for name in _OIDC):
+    if not _is_opened(held):
         return None
     for name in ("oidc-issuer-client-id", "oidc-issuer-url", "oidc-callback-url"):
         if not held[name.replace("-", "_")]:
             raise ConfigError("is needed for the front door", where=f"--{name}")
     callback = _url(given.oidc_callback_url, "--oidc-callback-url")
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(callback))
-    public = _url(given.public_url, "--public-url").rstrip("/") if given.public_url else origin
+    public = _origin(given.public_url, "--public-url") if given.public_url else origin
     return DoorSettings(
         issuer=_url(given.oidc_issuer_url, "--oidc-issuer-url"),
         client_id=given.oidc_issuer_client_id,
         client_secret=_client_secret(given),
         callback=_routed(callback),
         public=public,
-        authorize=given.oidc_authorize_url or f"{origin}/authorize",
+        authorize=_url(given.oidc_authorize_url or f"{origin}/authorize", "--oidc-authorize-url"),
         ca_file=Path(given.oidc_ca_file) if given.oidc_ca_file else None,
         scopes=_scopes(given.oidc_scopes),
         username_claim=_filled(given.oidc_username_claim, "--oidc-username-claim"),
         groups_claim=given.oidc_groups_claim,
         prefix=given.oidc_prefix,
-        cli_client_id=given.cli_client_id,
+        cli_client_id=_public_client(given),
         konnector_image=given.konnector_image or "",
         authorization=_authorization(given),
         access_file=Path(given.access_file) if given.access_file else None,
-        allowed_redirects=tuple(given.allowed_redirect),
+        allowed_redirects=tuple(_redirect(one) for one in given.allowed_redirect),
         trusted_proxies=_networks(given.trusted_proxies),
         most_spaces=flags.at_least(1, given.max_spaces_per_subject, "--max-spaces-per-subject"),
         ui=given.ui,
@@ -171,6 +166,36 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
         listen=_listen(given),
         tls=_tls(given),
     )
+
+
+def _is_opened(held: Mapping[str, object]) -> bool:
+    """Tell whether a flag of a provider was given, whichever: without the others it is an error."""
+    usual = {name: text for name, (text, _) in _TEXTS.items() if name.startswith("oidc-")}
+    usual["oidc-issuer-client-secret"] = ""
+    return any(held.get(name.replace("-", "_")) != text for name, text in usual.items())
+
+
+def _public_client(given: argparse.Namespace) -> str:
+    """Return the client of CLIs. That of browsers is none: its tokens would be taken as theirs."""
+    if given.cli_client_id and given.cli_client_id == given.oidc_issuer_client_id:
+        hint = "make a public client for CLIs at the provider"
+        raise ConfigError(f"is that of --oidc-issuer-client-id: {hint}", where="--cli-client-id")
+    return str(given.cli_client_id)
+
+
+def _redirect(text: str) -> str:
+    url = _url(text, "--allowed-redirect")
+    if not url.startswith("https://") and urlsplit(url).hostname not in _LOOPBACK:
+        problem = "credentials go there, so it has to begin with https://"
+        raise ConfigError(f"{text!r}: {problem}", where="--allowed-redirect")
+    return url
+
+
+def _origin(text: str, where: str) -> str:
+    url = _url(text, where)
+    if urlsplit(url).path not in ("", "/") or urlsplit(url).query:
+        raise ConfigError(f"{text!r} has a path, and the door is at / of its host", where=where)
+    return url.rstrip("/")
 
 
 def _home(given: argparse.Namespace) -> dict[str, str]:
@@ -267,6 +292,7 @@ def _url(text: str, where: str) -> str:
     try:
         parts = urlsplit(text)
         good = parts.scheme in {"https", "http"} and bool(parts.hostname) and not parts.fragment
+        good = good and "@" not in parts.netloc and _VISIBLE.fullmatch(text) is not None
         _ = parts.port
     except ValueError:
         good = False

@@ -23,12 +23,14 @@ from bind.door.refusals import Refused
 from bind.door.settings import PRETTY_NAME, DoorSettings
 from bind.door.views import Views
 from reconciler.api import CLUSTER_BINDING
+from reconciler.controller.events import Source, event_of
+from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest, names
-from reconciler.core.decision import Create
+from reconciler.core.decision import Create, Note
 from reconciler.core.errors import ClusterError, Conflict, Rejected
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.refs import EVENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 DEADLINE: Final = 10.0  # seconds
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_EVENT_TIME: Final = 1.0  # seconds for an Event, which nobody waits for longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,9 @@ class Spaces:
         # One at a time for each owner: the number of its spaces is bounded.
         self._turns = WeakValueDictionary[str, asyncio.Lock]()
         self._made = dict[str, set[str]]()  # by owner, which no view may show yet
+        # Of spaces that were made or changed, until they are ready and an Event says so.
+        self._unreported = set[str]()
+        self._source = Source(f"{keys.OWN_PREFIX}klutch-bind", holder_here())
 
     async def provide(self, identity: Identity, cid: str, offer: Offer) -> Space:
         """Return the space of an identity's app cluster, made or mended first where it has to be.
@@ -110,7 +116,7 @@ class Spaces:
         Raises Refused: what is not offered or allowed any more, too many spaces, a space that is
         not the identity's, and `unavailable` where it is not ready in 10 s.
         """
-        progress = _Progress(Wanted(identity, cid, self._terms))
+        progress = _Progress(Wanted(identity, cid, self._terms), offer)
         owner = owner_key(identity)
         turn = self._turns.setdefault(owner, asyncio.Lock())
         try:
@@ -156,9 +162,11 @@ class Spaces:
     async def _provided(self, progress: "_Progress") -> Space:
         while True:
             try:
-                outcome = provisioning.decide(await self._look(progress.wanted), progress.wanted)
+                seen = await self._look(progress.wanted)
+                outcome = provisioning.decide(seen, progress.wanted)
                 match outcome:
                     case Ready():
+                        await self._report(progress, seen.content.cluster_binding)
                         return Space(outcome.space, outcome.kubeconfig)
                     case Refused():
                         raise outcome
@@ -229,7 +237,31 @@ class Spaces:
             self._made[owner] = new
         return provisioning.owned(mine) + len(new)
 
+    async def _report(self, progress: "_Progress", live: Manifest | None) -> None:
+        """Write Event `Bound` about a space that was made or changed, if that is quickly done."""
+        wanted = progress.wanted
+        if live is None or wanted.annotation not in self._unreported:
+            return
+        self._unreported.discard(wanted.annotation)
+        space, name = manifest.namespace_of(live), manifest.name_of(live)
+        about = Ref(self._cluster.name, CLUSTER_BINDING, space, name)
+        user = "".join(one if one.isprintable() else "?" for one in wanted.identity.user)
+        message = f"{user} bound {progress.offer.resource.name} to app cluster {wanted.cid}"
+        event = event_of(
+            about,
+            manifest.uid_of(live),
+            Note("Bound", message, action="Bind"),
+            source=self._source,
+            now=self._clock.now(),
+        )
+        try:
+            async with asyncio.timeout(_EVENT_TIME):
+                await self._cluster.create(event, EVENT, manager=keys.MANAGER_BACKEND)
+        except (ClusterError, TimeoutError) as error:
+            log.debug("an Event is lost", extra={"ref": str(about), "error": str(error)})
+
     async def _write(self, steps: tuple[Step, ...], wanted: Wanted) -> None:
+        self._unreported.add(wanted.annotation)
         for step in steps:
             if isinstance(step, Create):
                 answer = await self._cluster.create(
@@ -250,6 +282,7 @@ class _Progress:
     """How far one call came: why it waits, and how long it sleeps next."""
 
     wanted: Wanted
+    offer: Offer
     why: str = "another call makes it"
     _pause: float = _FIRST_PAUSE
 

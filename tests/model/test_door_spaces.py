@@ -39,7 +39,7 @@ from tests.support.door_spaces import (
     replica,
 )
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, Meanwhile, on, survives, writes
+from tests.support.faults import Faults, Meanwhile, faulty, forbidden, on, survives, writes
 from tests.support.offers import offered
 
 MANAGER: Final = "tests"
@@ -121,6 +121,28 @@ async def test_twenty_binds_of_one_identity_at_two_replicas_make_one_space(
     assert len(kubeconfigs) == 1
     assert [manifest.name_of(space) for space in await spaces_of(plane)] == [found[0]]
     assert await inside(plane, found[0]) == COMPLETE
+
+
+async def test_an_event_reports_a_bind_that_made_something_once(door: Door, leader: None) -> None:
+    space = await door.bind(replace(ALICE, user="oidc:al\x1b[2Jice"))
+    await door.bind()
+    events = (await door.plane.list(refs.EVENT, namespace=space)).items
+    bound = [one for one in events if manifest.get_text(one, "reason") == "Bound"]
+    assert [manifest.get_text(one, "note") for one in bound] == [
+        f"oidc:al?[2Jice bound {door.offer.resource.name} to app cluster 4ceiSr"
+    ]
+    live = await get(door.plane, api.CLUSTER_BINDING, space, "cluster")
+    regarding = {"apiVersion": "klutch.anynines.com/v1alpha1", "kind": "ClusterBinding"}
+    regarding |= {"name": "cluster", "namespace": space, "uid": manifest.uid_of(live)}
+    assert manifest.get_map(bound[0], "regarding") == regarding
+
+
+async def test_a_bind_needs_no_event(
+    control_plane: LiveCluster, service: str, leader: None
+) -> None:
+    faults = faulty(on("create", kind=refs.EVENT), forbidden())
+    async with replica(control_plane.cluster, service, faults=faults) as door:
+        assert await inside(door.plane, await door.bind()) == COMPLETE
 
 
 async def test_a_second_bind_writes_nothing(door: Door, control_plane: LiveCluster) -> None:

@@ -158,6 +158,40 @@ NOT_OPENED = {
         "--trusted-proxies: '10.0.0.1/8' is not a network",
     ),
     "no identity asked for": ((*OPEN, "--oidc-scopes=email"), "--oidc-scopes: lacks openid"),
+    "a CA alone": (("--oidc-ca-file=a",), "--oidc-issuer-client-id: is needed"),
+    "a secret alone": (("--oidc-client-secret-file=a",), "--oidc-issuer-client-id: is needed"),
+    "an original's secret alone": (
+        ("--oidc-issuer-client-secret=s3cr3t",),
+        "--oidc-issuer-client-id: is needed",
+    ),
+    "the client of browsers as that of CLIs": (
+        (*OPEN, "--cli-client-id=klutch"),
+        "--cli-client-id: is that of --oidc-issuer-client-id",
+    ),
+    "a path before the door": (
+        (*OPEN, "--public-url=https://a.example/bind"),
+        "--public-url: 'https://a.example/bind' has a path",
+    ),
+    "a start that is no URL": (
+        (*OPEN, "--oidc-authorize-url=javascript:alert(1)"),
+        "--oidc-authorize-url: 'javascript:alert(1)' is not a URL",
+    ),
+    "credentials over HTTP": (
+        (*OPEN, "--allowed-redirect=http://console.example/"),
+        "--allowed-redirect: 'http://console.example/': credentials go there",
+    ),
+    "a redirect that is no URL": (
+        (*OPEN, "--allowed-redirect=//evil.example"),
+        "--allowed-redirect: '//evil.example' is not a URL",
+    ),
+    "a user in a URL": (
+        (*OPEN[:3], "--oidc-callback-url=https://a@bind.example/callback"),
+        "--oidc-callback-url: 'https://a@bind.example/callback' is not a URL",
+    ),
+    "a backslash in a URL": (
+        (*OPEN, "--allowed-redirect=https://a.example\\@evil.example/"),
+        "is not a URL",
+    ),
     "no spaces": ((*OPEN, "--max-spaces-per-subject=0"), "0 is less than 1"),
     "a CA that is not there": (
         (*OPEN, "--external-ca-file=/nowhere"),

@@ -1,6 +1,6 @@
 """Identities that tokens prove, and their spaces."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pytest
@@ -44,6 +44,31 @@ def test_an_identity_has_the_claims_that_it_is_known_by() -> None:
 def test_groups_that_are_none_are_left_out(teams: object) -> None:
     found = identity_of(Said({"email": "a", "teams": teams}), OIDC, first=True)
     assert found.groups == ()
+
+
+@pytest.mark.parametrize("verified", [False, None, "true", 0])
+def test_an_address_that_nobody_verified_names_no_user(verified: object) -> None:
+    said = Said({"email": "a@example.org", "email_verified": verified})
+    with pytest.raises(Refused) as refused:
+        identity_of(said, OIDC, first=True)
+    assert refused.value.code == "invalid_token"
+    assert (
+        identity_of(replace(said, raw={"sub": "a", **said.raw}), Naming(), first=True).user == "a"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Said({"email": "\ud800"}),
+        Said({"email": "a", "teams": ["b", "\udfff"]}),
+        Said({"email": "a"}, subject="\udabc"),
+    ],
+)
+def test_halves_of_characters_name_nobody(said: Said) -> None:
+    with pytest.raises(Refused) as refused:
+        identity_of(said, OIDC, first=True)
+    assert refused.value.code == "invalid_token"
 
 
 @pytest.mark.parametrize("email", [None, "", 7, ["a"], "x" * 256])

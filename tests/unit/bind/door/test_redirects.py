@@ -90,6 +90,9 @@ def test_what_is_added_to_a_target_is_sorted_among_its_own(url, expected):
         ("https://Bind.Example.org/callback", "https://bind.example.org"),
         ("http://127.0.0.1:8080/a?b", "http://127.0.0.1:8080"),
         ("http://[::1]:8080/", "http://[::1]:8080"),
+        ("https://bind.example.org:443/callback", "https://bind.example.org"),
+        ("http://bind.example.org:80/", "http://bind.example.org"),
+        ("http://bind.example.org:443/", "http://bind.example.org:443"),
     ],
 )
 def test_the_origin_of_a_url(url, expected):
