@@ -92,6 +92,7 @@ def _bind_url(said: argparse.Namespace, progress: "Progress", flags: str) -> int
         scopes=tuple(said.scope),
         identity=said.identity,
         exchange=said.exchange,
+        issuer=said.issuer,
     )
     way = flags_of_way.way(browser() if said.open_browser else None)
     job = _job(said, progress, way, flags)
@@ -153,6 +154,7 @@ def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
     return Asked(
         url=said.url[0] if said.url else "",
         way=way,
+        issuer=getattr(said, "issuer", ""),
         resources=tuple(map(resource_of, getattr(said, "resource", ()))),
         skip_konnector=said.skip_konnector,
         konnector_image=said.konnector_image,

@@ -110,6 +110,7 @@ def _bind() -> _Parser:
     for name in ("secret", "key", "assertion"):
         parser.add_argument(f"--client-{name}-file", type=Path)
     parser.add_argument("--scope", action="append", default=[])
+    parser.add_argument("--issuer", default="", help="the only identity provider to sign in at")
     parser.add_argument("--identity", default="", help="file:F, env:NAME, github, kubernetes:NS/SA")
     return parser
 

@@ -15,11 +15,12 @@ from klutchctl.binding.consent import Answers
 from klutchctl.binding.decisions import CreateSecret, require_provider
 from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import Progress
-from klutchctl.binding.provider import Provider
+from klutchctl.binding.provider import FrontDoor, Provider
 from klutchctl.binding.response import Grant, Wanted, merged
 from klutchctl.binding.sign_in.identities import Identity, Sources
 from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
 from klutchctl.binding.sign_in.tokens import TokenSource
+from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import resource_name
 from reconciler.core.refs import GroupResource
@@ -68,6 +69,7 @@ Way: TypeAlias = Browser | DeviceCode | Machine | Vouched
 class Asked:
     """What a person wants. `resources` empty: what is chosen on the way. Times are in seconds.
 
+    `issuer`: the only identity provider that may get a credential; "": the one that is named.
     `ready`: how long a binding may take to be Ready; None: it is not waited for.
     """
 
@@ -80,6 +82,7 @@ class Asked:
     dry_run: bool = False
     wait: float = 120.0
     ready: bool = True
+    issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ class Bind:
     async def _provider(self) -> Provider:
         provider = await door.discovered(self.http, self.asked.url)
         if not isinstance(self.asked.way, Browser):
-            front_door(provider)
+            require_issuer(front_door(provider), self.asked)
         return provider
 
     async def _signed_in(self, provider: Provider, *, write: bool) -> SignedIn:
@@ -197,6 +200,24 @@ class Bind:
                 if exchange is None:
                     return token
                 return await source.by_exchange(own, exchange, token, scopes=scopes)
+
+
+def require_issuer(door: FrontDoor, asked: Asked) -> None:
+    """Refuse a front door that names another identity provider than was said.
+
+    It would get what proves a machine, and could sign in with that elsewhere. Raises ConfigError.
+    """
+    match asked.way:
+        case DeviceCode():
+            named = "" if door.device is None else door.device.issuer
+        case _:
+            named = door.machine_issuer
+    if asked.issuer and named and named != asked.issuer:
+        raise ConfigError(
+            f"the front door names the identity provider {named}, not {asked.issuer}",
+            where="--issuer",
+            hint="Nothing was sent there. Ask the provider which of them is its own",
+        )
 
 
 _MAKES_ALL_THE_SAME = (

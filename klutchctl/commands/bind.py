@@ -82,6 +82,15 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         bool,
         typer.Option("--exchange", help="Have the identity provider exchange it (RFC 8693)."),
     ] = False,
+    issuer: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The only identity provider that may get a credential of yours, or sign you in by"
+            " device code. Without it that is the one which the front door names: one that lies"
+            " could name its own.",
+        ),
+    ] = "",
     claims: Annotated[
         ClaimChoice, typer.Option(help="Permission claims that are accepted without a question.")
     ] = ClaimChoice.ASK,
@@ -139,10 +148,12 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         scopes=tuple(scope or ()),
         identity=identity,
         exchange=exchange,
+        issuer=issuer,
     )
     asked = Asked(
         url=url,
         way=flags.way(browser()),
+        issuer=issuer,
         resources=tuple(map(_resource, resource or [])),
         skip_konnector=skip_konnector,
         konnector_image=konnector_image,

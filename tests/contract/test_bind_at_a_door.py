@@ -1,16 +1,12 @@
 """`klutchctl bind` and `kubectl-bind` at a real front door of `klutch-bind`, in each way."""
 
-import asyncio
 import base64
 import html
 import json
-import os
 import re
-import secrets
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -19,73 +15,22 @@ import yaml
 
 from klutchctl.binding.checkup.visit import examined
 from klutchctl.sandbox import processes
-from reconciler import api
-from reconciler.blueprints.objects import namespace as namespace_of
-from reconciler.core import keys, names, refs
-from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of
+from reconciler.core import keys, refs
+from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.doctor.diagnosis import Level
-from tests.support import original_provider, removal
-from tests.support.bound_scenes import read, remove
+from tests.support.bind_doors import BIND, BindDoor, opened
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
 from tests.support.issuer import CLI, MACHINE, WEB, FakeProvider, issuing
-from tests.support.offers import CREDENTIALS, Offer, offered
 from tests.support.original_provider import Ended
-from tests.support.replicas import Replica, replicas
-from tests.support.watching import fetch
 
-BIND = names.KLUTCH_NAMESPACE
-CLAIMS: list[Manifest] = [
-    CREDENTIALS,
-    {**CREDENTIALS, "resource": "configmaps", "required": False, "selector": {"owner": "Consumer"}},
-]
 SECRETS_OF = (WEB.secret, MACHINE.secret)
 
 
 @dataclass
-class Door:
-    """A door with one offer, its provider, and the app cluster that is to be bound."""
+class Door(BindDoor):
+    """A door whose provider signs in at once."""
 
-    url: str
-    replica: Replica
     issuer: FakeProvider
-    app: LiveCluster
-    plane: LiveCluster
-    offer: Offer
-    home: Path
-
-    async def run(self, *arguments: str, program: str = "klutchctl", **more: Any) -> Ended:
-        module = {"klutchctl": "klutchctl.entry", "kubectl-bind": "klutchctl.kubectl_bind"}[program]
-        start = [sys.executable, "-c", f"from {module} import main; main()"]
-        if program == "klutchctl":
-            start.append("bind")
-        where = ["--kubeconfig", str(self.app.kubeconfig), "--context", self.app.context]
-        environ = {**os.environ, "HOME": str(self.home), **more.pop("environ", {})}
-        for name in ("DISPLAY", "BROWSER", "WAYLAND_DISPLAY"):
-            environ.pop(name, None)
-        usual = {"environ": environ, "visit": self.consented, **more}
-        return await original_provider.run(
-            *start, self.url, *arguments, *where, "--skip-konnector", **usual
-        )
-
-    async def consented(self, url: str, *, chosen: tuple[str, ...] = ("0",)) -> list[int]:
-        """Sign in, choose the offer and accept claims, as a person does on the pages."""
-        jar = aiohttp.CookieJar(unsafe=True)
-        async with aiohttp.ClientSession(cookie_jar=jar) as browser:
-            async with browser.get(url) as answer:
-                page = await answer.text()
-            link = re.search(r'href="(/consent\?[^"]*)"', page)
-            assert link is not None, page
-            place = html.unescape(link[1])
-            async with browser.get(f"{self.url}{place}") as answer:
-                page = await answer.text()
-            token = re.search(r'name="csrf" value="([^"]*)"', page)
-            assert token is not None, page
-            form = [("csrf", html.unescape(token[1])), *(("claim", one) for one in chosen)]
-            headers = {"Origin": self.url}
-            target = f"{self.url}{place}"
-            async with browser.post(target, data=form, headers=headers) as answer:
-                return [*(one.status for one in answer.history), answer.status]
 
     async def simply(self, url: str) -> list[int]:
         """Sign in and follow the offer's link, as the walk of the original does."""
@@ -101,29 +46,6 @@ class Door:
             async with browser.get(f"{self.url}{place}") as answer:
                 return [*(one.status for one in answer.history), answer.status]
 
-    async def binding(self) -> Any:
-        return await read(self.app, api.API_SERVICE_BINDING, BIND, self.offer.name)
-
-    async def states(self) -> list[str]:
-        claims = (await self.binding())["spec"]["permissionClaims"]
-        return [claim["state"] for claim in claims]
-
-    async def spaces(self) -> list[Any]:
-        listed = (await self.plane.cluster.list(refs.NAMESPACE)).items
-        return [one for one in listed if keys.IDENTITY in annotations_of(one)
-                and name_of(one).startswith(self.prefix)]  # fmt: skip
-
-    @property
-    def prefix(self) -> str:
-        return f"bind-{self.offer.group.partition('.')[0][:8]}-"
-
-    async def unbound(self) -> None:
-        """Take away what was made in the app cluster."""
-        await remove(self.app, api.API_SERVICE_BINDING, BIND, self.offer.name)
-        for one in (await self.app.cluster.list(refs.SECRET, namespace=BIND)).items:
-            if name_of(one).startswith("kubeconfig-"):
-                await remove(self.app, refs.SECRET, BIND, name_of(one))
-
 
 @pytest.fixture(scope="module")
 def issuer():
@@ -137,44 +59,24 @@ async def door(
     control_plane: LiveCluster, app_cluster: LiveCluster, issuer: Any, tmp_path_factory: Any
 ) -> Any:
     folder = tmp_path_factory.mktemp("door")
-    namespace, (port,) = f"test-bind-{secrets.token_hex(4)}", processes.free_ports(1)
+    (port,) = processes.free_ports(1)
     url = f"http://127.0.0.1:{port}"
     issuer.audience = url
-    plane = control_plane.cluster
-    await plane.create(namespace_of(namespace), refs.NAMESPACE, manager="tests")
     (folder / "client-secret").write_text(WEB.secret)
-    command = (sys.executable, "-m", "bind")
-    async with (
-        offered(plane, app_cluster.cluster, namespace=namespace, claims=CLAIMS) as offer,
-        replicas(control_plane, namespace, folder, command=command) as started,
-    ):
-        made = Door(url, None, issuer, app_cluster, control_plane, offer, folder)  # type: ignore[arg-type]
-        made.replica = await started.start(
-            f"--oidc-issuer-url={issuer.issuer}",
-            f"--oidc-issuer-client-id={WEB.id}",
-            f"--oidc-client-secret-file={folder / 'client-secret'}",
-            f"--oidc-callback-url={url}/callback",
-            f"--cli-client-id={CLI.id}",
-            f"--namespace-prefix={made.prefix}",
-            f"--template-namespace={namespace}",
-            f"--listen-address=127.0.0.1:{port}",
-            "--authorization=Authenticated",
-        )
-        await eventually(lambda: _serves(made))
-        yield made
-        await made.unbound()
-        for space in await made.spaces():
-            await removal.remove_manifest(plane, refs.NAMESPACE, space)
-    await remove(control_plane, refs.NAMESPACE, "", namespace)
-
-
-async def _serves(door: Door) -> bool:
-    assert door.replica.process.returncode is None, door.replica.log.read_text()
-    try:
-        status, _ = await asyncio.to_thread(fetch, f"{door.url}/healthz")
-    except OSError:
-        return False
-    return status == 200 and (await door.replica.ask("/readyz"))[0] == 200
+    flags = (
+        f"--oidc-issuer-url={issuer.issuer}",
+        f"--oidc-issuer-client-id={WEB.id}",
+        f"--oidc-client-secret-file={folder / 'client-secret'}",
+        f"--oidc-callback-url={url}/callback",
+        f"--cli-client-id={CLI.id}",
+        f"--listen-address=127.0.0.1:{port}",
+        "--authorization=Authenticated",
+    )
+    made = partial(Door, issuer=issuer)
+    async with opened(
+        made, control_plane, app_cluster, url=url, folder=folder, flags=flags
+    ) as opened_door:
+        yield opened_door
 
 
 @pytest.fixture(autouse=True)
@@ -260,6 +162,25 @@ async def test_who_is_not_known_is_denied_and_nothing_is_written(door, tmp_path)
     wrong = await door.run(*unknown, environ=good)
     assert wrong.code == 3, wrong.stderr
     assert door.app.audit.writes_since(mark, namespace=BIND) == []
+
+
+async def test_a_credential_goes_to_the_identity_provider_that_was_said_alone(door, tmp_path):
+    """A door that lies names one of its own, for the secret that is good elsewhere."""
+    secret = tmp_path / "secret"
+    secret.write_text(MACHINE.secret)
+    machine = ["--client-id", MACHINE.id, "--client-secret-file", str(secret), "--claims", "all"]
+    exchange = ["--client-id", CLI.id, "--identity", f"file:{secret}", "--exchange"]
+    mark, requests = door.app.audit.mark(), door.issuer.requests
+    asked = (requests["token"], requests["device"])
+    for way in (machine, exchange, ["--device-code"]):
+        refused = await door.run(*way, "--issuer", "https://id.example.org")
+        assert refused.code == 3, refused.stderr
+        assert door.issuer.issuer in refused.stderr
+        assert "not https://id.example.org" in refused.stderr
+    assert (requests["token"], requests["device"]) == asked
+    assert door.app.audit.writes_since(mark) == []
+    done = await door.run(*machine, "--issuer", door.issuer.issuer, "--no-wait")
+    assert done.code == 0, done.stderr
 
 
 async def test_a_dry_run_writes_on_neither_side(door):

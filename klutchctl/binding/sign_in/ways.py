@@ -26,6 +26,7 @@ class Flags:
     scopes: tuple[str, ...] = ()
     identity: str = ""
     exchange: bool = False
+    issuer: str = ""
 
     def way(self, show: Callable[[str], object] | None) -> Way:
         """Return the way to sign in; `show` opens a browser. Raises ConfigError."""
@@ -35,6 +36,9 @@ class Flags:
             self._require_one()
         elif self._credentials or self.scopes:
             raise ConfigError("a client's credential or scope needs --client-id")
+        if self.issuer and not (self.device_code or self.client_id):
+            needs = "needs --device-code, --client-id or --exchange: nothing else goes there"
+            raise ConfigError(needs, where="--issuer")
         if self.device_code:
             return DeviceCode()
         if self.identity:

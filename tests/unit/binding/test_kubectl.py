@@ -9,7 +9,15 @@ from klutchctl import kubectl_bind
 from klutchctl.binding import job, kubectl_flags
 from klutchctl.binding.consent import Claims
 from klutchctl.binding.progress import KLUTCHCTL, KUBECTL, Progress
-from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched
+from klutchctl.binding.provider import Device, FrontDoor
+from klutchctl.binding.run import (
+    Asked,
+    Browser,
+    DeviceCode,
+    Machine,
+    Vouched,
+    require_issuer,
+)
 from klutchctl.binding.sign_in import ways
 from klutchctl.binding.sign_in.identities import Identity
 from klutchctl.binding.sign_in.ways import Flags
@@ -19,6 +27,7 @@ from reconciler.oidc.grants import Client
 from tests.support import binding_objects as objects
 
 URL = "https://bind.example.org/export"
+SAID, OTHER = "https://id.example.org/realms/a", "https://id.example.net/realms/a"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +186,40 @@ def test_each_way_to_sign_in_has_its_flags(secret):
         {"identity": "file:"},
         {"identity": "kubernetes:a"},
         {"identity": "kubernetes:A/b"},
+        {"issuer": URL},  # a browser and a token as it is go to the front door alone
+        {"issuer": URL, "identity": "github"},
     ],
 )
 def test_flags_that_do_not_fit_are_refused(flags):
     with pytest.raises(ConfigError):
         Flags(**flags).way(None)
+
+
+def its_door(*, device=None, machines=""):
+    known = None if device is None else Device(device, "cli", (), "id_token")
+    return FrontDoor("", "", "", "", "", known, machines, ())
+
+
+@pytest.mark.parametrize("way", [DeviceCode(), Machine(Client("ci")), Vouched(Identity("github"))])
+def test_another_identity_provider_than_was_said_is_refused_with_both_names(way):
+    said = Asked(url=URL, way=way, issuer=SAID)
+    require_issuer(its_door(device=SAID, machines=SAID), said)
+    require_issuer(its_door(), said)  # which is refused later: it offers no such way
+    require_issuer(its_door(device=OTHER, machines=OTHER), Asked(url=URL, way=way))
+    mixed = {"device": OTHER, "machines": SAID}
+    if not isinstance(way, DeviceCode):
+        mixed = {"device": SAID, "machines": OTHER}
+    with pytest.raises(ConfigError) as caught:
+        require_issuer(its_door(**mixed), said)
+    assert SAID in str(caught.value)
+    assert OTHER in str(caught.value)
+
+
+@pytest.mark.parametrize("near", [SAID + "/", SAID.upper(), SAID + "#x", "http" + SAID[5:]])
+def test_an_issuer_is_the_same_to_the_letter(near):
+    way = Machine(Client("ci"))
+    with pytest.raises(ConfigError):
+        require_issuer(its_door(machines=near), Asked(url=URL, way=way, issuer=SAID))
 
 
 def test_a_credential_is_one_file_with_text(secret, tmp_path):
