@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
@@ -170,10 +170,12 @@ class _Bench:
 
     async def _first_binds(self, browsers: Browsers, subjects: Sequence[str]) -> None:
         await browsers.sign_in("first")  # makes the keys
-        mark = self._live.audit.mark()
+        mark, before = self._live.audit.mark(), await self._requests()
         await browsers.each(subjects, RATE / 2)
+        after = await self._requests()
         await asyncio.sleep(_SETTLING)
-        print(f"\nwrites of a first bind (of {len(subjects)})")
+        print(f"\nfirst binds (of {len(subjects)})")
+        _print_requests(before, after, len(subjects))
         self._print_writes(mark, len(subjects), _FEWEST)
 
     async def _load(self, process: psutil.Process, browsers: Browsers, known: Sequence[str]) -> int:
@@ -199,9 +201,7 @@ class _Bench:
         await asyncio.sleep(_SETTLING)
         print(f"\nbinds of those that are bound already (of {len(known)})")
         print(f"  {'CPU time':34}{each * 1e3:8.1f} ms for each")
-        for resource in _READ:
-            requests = (after[resource] - before[resource]) / len(known)
-            print(f"  {f'requests for {resource}':34}{requests:8.2f}")
+        _print_requests(before, after, len(known))
         self._print_writes(mark, len(known), 0)
 
     def _print_writes(self, mark: int, count: int, fewest: int) -> None:
@@ -295,6 +295,12 @@ def _report_routes(browsers: Browsers) -> None:
         middle, last = statistics.median(seconds), statistics.quantiles(seconds, n=100)[-1]
         within = verdict(last, _LATENCY)
         print(f"  {route:34}{middle * 1e3:8.1f}{last * 1e3:8.1f} {within} {_LATENCY * 1e3:.0f}")
+
+
+def _print_requests(before: Mapping[str, int], after: Mapping[str, int], count: int) -> None:
+    print(f"  {'requests, with the controllers':34}")
+    for resource in _READ:
+        print(f"    {resource:34}{(after[resource] - before[resource]) / count:6.2f}")
 
 
 def _print_memory(what: str, memory: float, base: float) -> None:

@@ -101,6 +101,8 @@ class Browsers:
             await self.sign_in(subject)
         except Refused as refused:
             self.refused[str(refused)] += 1
+        except aiohttp.ClientConnectionError as error:
+            self.refused[type(error).__name__] += 1
 
     async def sign_in(self, subject: str) -> None:
         """Walk from `/authorize` to the answer that the CLI gets. Raises Refused."""
