@@ -223,8 +223,13 @@ async def live_clusters(
 
 
 @pytest.fixture(scope="session")
-def keycloak(request: pytest.FixtureRequest) -> "Iterator[Keycloak]":
-    """A real Keycloak; each worker of a run has its own, so that few files should use it."""
+def keycloak(
+    request: pytest.FixtureRequest, live_clusters: "Mapping[Role, LiveCluster]"
+) -> "Iterator[Keycloak]":
+    """A real Keycloak; each worker of a run has its own, so that one file should use it.
+
+    It is started after the clusters, which could take the port that it keeps for a front door.
+    """
     from tests.support.keycloak import served
 
     with served(request.config.stash[_HOME]) as running:

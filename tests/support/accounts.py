@@ -28,14 +28,20 @@ _MANAGER: Final = "tests"
 
 
 async def token_of(
-    cluster: Writer, namespace: str, account: str = ROBOT, *, seconds: int = 3600
+    cluster: Writer,
+    namespace: str,
+    account: str = ROBOT,
+    *,
+    seconds: int = 3600,
+    audience: str = "",
 ) -> str:
-    """Return a new token of a ServiceAccount, valid for so long."""
+    """Return a new token of a ServiceAccount, valid for so long; "": for the API server."""
+    audiences = {"audiences": [audience]} if audience else {}
     request: Manifest = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": _TOKEN_REQUEST.kind,
         "metadata": {"name": account, "namespace": namespace},
-        "spec": {"expirationSeconds": seconds},
+        "spec": {"expirationSeconds": seconds, **audiences},
     }
     answer = await cluster.create(request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token")
     return get_text(answer, "status", "token")

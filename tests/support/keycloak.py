@@ -28,6 +28,7 @@ from reconciler.oidc.grants import Client
 from tests.support.quiet import Quiet
 
 _MOST_PAGES: Final = 20
+_FEDERATED: Final = "machine-in-cluster"
 _FORM: Final = re.compile(r'<form[^>]*\baction="([^"]+)"[^>]*>(.*?)</form>', re.DOTALL)
 _HIDDEN: Final = re.compile(r'<input[^>]*type="hidden"[^>]*>')
 _ATTRIBUTE: Final = re.compile(r'\b(name|value)="([^"]*)"')
@@ -64,6 +65,10 @@ class Keycloak:
     def keyed_machine(self) -> Client:
         key = (self.layout.keycloak / KEY_FILE).read_text()
         return Client(realm.KEYED_MACHINE, key=Secret(key))
+
+    def subject(self, name: str) -> str:
+        """Return the subject of a person's tokens."""
+        return realm.subject(str(self.layout.root), name)
 
     def secret(self, purpose: Purpose) -> Secret:
         """Return a secret of the realm, such as the password of a person."""
@@ -102,34 +107,106 @@ def _found() -> KeycloakKit:
 
 
 async def signs_in(keycloak: Keycloak, url: str, name: str, password: Purpose) -> str:
+    """Do as `signs_in_with`, with a new browser."""
+    async with browsing(keycloak) as browser:
+        return await signs_in_with(browser, keycloak, url, name, password)
+
+
+def browsing(keycloak: Keycloak) -> aiohttp.ClientSession:
+    """Return a browser with its cookies: of IP addresses, secure ones of loopback without TLS."""
+    origin = URL(keycloak.issuer).origin()
+    jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=origin)
+    limit = 1 << 17  # of what comes back to a CLI
+    return aiohttp.ClientSession(cookie_jar=jar, max_line_size=limit, max_field_size=limit)
+
+
+async def signs_in_with(
+    browser: aiohttp.ClientSession, keycloak: Keycloak, url: str, name: str, password: Purpose
+) -> str:
     """Open a page as a browser does, sign in, agree to all, and return where that ends.
 
     That is the first address that is not Keycloak's, which is not opened, or a last page.
     """
     origin = URL(keycloak.issuer).origin()
-    # As browsers do: cookies of an IP address, and secure ones of loopback without TLS.
-    jar = aiohttp.CookieJar(unsafe=True, treat_as_secure_origin=origin)
-    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
-        page = await browser.get(url)
-        for _ in range(_MOST_PAGES):
-            if 300 <= page.status < 400:
-                target = str(page.url.join(URL(page.headers["Location"])))
-                if URL(target).origin() != origin:
-                    return target
-                page = await browser.get(target, allow_redirects=False)
-                continue
-            text = await page.text()
-            form = _FORM.search(text)
-            if form is None:
-                return str(page.url)
-            fields = _fields(form[2])
-            if 'name="password"' in form[2]:
-                fields |= {"username": name, "password": keycloak.secret(password).reveal()}
-            if 'name="accept"' in form[2]:
-                fields["accept"] = "Yes"
-            action = str(page.url.join(URL(html.unescape(form[1]), encoded=True)))
-            page = await browser.post(action, data=fields, allow_redirects=False)
+    page = await browser.get(url)
+    for _ in range(_MOST_PAGES):
+        if 300 <= page.status < 400:
+            target = str(page.url.join(URL(page.headers["Location"])))
+            if URL(target).origin() != origin:
+                return target
+            page = await browser.get(target, allow_redirects=False)
+            continue
+        text = await page.text()
+        form = _FORM.search(text)
+        if form is None:
+            return str(page.url)
+        fields = _fields(form[2])
+        if 'name="password"' in form[2]:
+            fields |= {"username": name, "password": keycloak.secret(password).reveal()}
+        if 'name="accept"' in form[2]:
+            fields["accept"] = "Yes"
+        action = str(page.url.join(URL(html.unescape(form[1]), encoded=True)))
+        page = await browser.post(action, data=fields, allow_redirects=False)
     raise AssertionError(f"after {_MOST_PAGES} pages there is another one: {page.url}")
+
+
+async def federate(keycloak: Keycloak, *, issuer: str, key: str, subject: str) -> str:
+    """Let a machine that `issuer` calls `subject` sign in, and return the id of its client.
+
+    `key` is the public key of the issuer, as PEM, so that Keycloak need not reach it. This is done
+    as the realm's administrator does it.
+    """
+    provider = {
+        "alias": _FEDERATED,
+        "providerId": "oidc",
+        "enabled": True,
+        "hideOnLogin": True,
+        "config": {
+            "issuer": issuer,
+            "clientId": "not-used",
+            "authorizationUrl": f"{issuer}/authorize",
+            "tokenUrl": f"{issuer}/token",
+            "validateSignature": "true",
+            "useJwksUrl": "false",
+            "publicKeySignatureVerifier": key,
+            "supportsClientAssertions": "true",
+            "federatedClientAssertionMaxExpiration": "3600",  # the API server's least is 600
+        },
+    }
+    audience = {"included.client.audience": keycloak.door, "access.token.claim": "true"}
+    mapper = {
+        "name": "door",
+        "protocol": "openid-connect",
+        "protocolMapper": "oidc-audience-mapper",
+        "config": audience,
+    }
+    client = {
+        "clientId": _FEDERATED,
+        "serviceAccountsEnabled": True,
+        "standardFlowEnabled": False,
+        "clientAuthenticatorType": "federated-jwt",
+        "attributes": {"jwt.credential.issuer": _FEDERATED, "jwt.credential.sub": subject},
+        "protocolMappers": [mapper],
+    }
+    async with aiohttp.ClientSession(raise_for_status=True) as http:
+        token = await _administration(http, keycloak)
+        base = keycloak.issuer.replace("/realms/", "/admin/realms/")
+        headers = {"Authorization": f"Bearer {token}"}
+        for path, body in (("identity-provider/instances", provider), ("clients", client)):
+            await http.post(f"{base}/{path}", json=body, headers=headers)
+    return _FEDERATED
+
+
+async def _administration(http: aiohttp.ClientSession, keycloak: Keycloak) -> str:
+    form = {
+        "grant_type": "password",
+        "client_id": "admin-cli",
+        "username": realm.ADMINISTRATOR,
+        "password": keycloak.secret(Purpose.ADMIN).reveal(),
+    }
+    url = f"{keycloak.issuer}/protocol/openid-connect/token"
+    async with http.post(url, data=form) as answer:
+        return str((await answer.json())["access_token"])
 
 
 def _fields(form: str) -> dict[str, str]:

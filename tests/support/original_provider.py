@@ -95,8 +95,9 @@ async def run(
     answers: str = "",
     environ: Mapping[str, str],
     visit: Callable[[str], Awaitable[list[int]]] = visited,
+    field: str = "s",
 ) -> Ended:
-    """Run a CLI, visit the URL that it prints, and give it the answers at once."""
+    """Run a CLI, visit the URL with this field that it prints, and give it the answers at once."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environ)
@@ -111,8 +112,8 @@ async def run(
     reading = asyncio.create_task(process.stdout.read())
     async for line in process.stderr:
         said.append(line.decode())
-        url = said[-1].strip()
-        if urlsplit(url).query and "s" in parse_qs(urlsplit(url).query):
+        url = said[-1].strip().rpartition(" ")[2]
+        if field in parse_qs(urlsplit(url).query):
             pages += await visit(url)
     code = await process.wait()
     return Ended(code, (await reading).decode(), "".join(said), tuple(pages))

@@ -18,15 +18,17 @@ from klutchctl.binding.provider import Device, FrontDoor
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, pkce
-from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault
+from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
 from reconciler.oidc.provider import Provider
+from reconciler.oidc.tokens import issuer_of
 from reconciler.outbound.http import Answer, Http, OutboundError
 from reconciler.outbound.issuer import Issuer
 
 T = TypeVar("T")
 
 _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
+_ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What somebody decided, or who is not known (RFC 6749 5.2); other errors are what was asked for.
 _NO: Final = frozenset({"access_denied", "invalid_client", "invalid_grant", "unauthorized_client"})
 _LONGEST_PAUSE: Final = 60.0
@@ -110,7 +112,7 @@ class TokenSource:
             issuer,
             client,
             subject_token=subject,
-            subject_token_type=_JWT,
+            subject_token_type=subject_type(subject, issuer.issuer),
             audience=door.audience,
             scopes=scopes or door.machine_scopes,
             now=time.time(),
@@ -133,6 +135,19 @@ class TokenSource:
             return await self.http.send(form)
         except OutboundError as error:
             raise BindEnded(str(error)) from None
+
+
+def subject_type(subject: Secret, issuer: str) -> str:
+    """Return the type of a token that an issuer is to exchange (RFC 8693 3).
+
+    What the issuer made itself is an access token, which some take as nothing else (Keycloak);
+    what another made is a JWT.
+    """
+    try:
+        own = issuer_of(subject) == issuer
+    except TokenRefused:  # opaque: whatever made it has to be asked what it is
+        own = True
+    return _ACCESS_TOKEN if own else _JWT
 
 
 def _machine_issuer(door: FrontDoor) -> str:

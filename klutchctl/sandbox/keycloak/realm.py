@@ -69,6 +69,11 @@ def issuer(port: int) -> str:
     return f"http://127.0.0.1:{port}/realms/{NAME}"
 
 
+def subject(seed: str, name: str) -> str:
+    """Return the subject of a person's tokens, for a realm of this seed."""
+    return str(uuid.uuid5(_IDS, f"{seed}/{name}"))
+
+
 def document(realm: Realm) -> bytes:
     """Return the realm as Keycloak imports it, with its secrets."""
     content = {
@@ -89,7 +94,7 @@ def document(realm: Realm) -> bytes:
 def _person(realm: Realm, person: Person) -> _Json:
     """Return a user; without e-mail and names, a page would ask for them at the first sign-in."""
     return {
-        "id": str(uuid.uuid5(_IDS, f"{realm.seed}/{person.name}")),
+        "id": subject(realm.seed, person.name),
         "username": person.name,
         "enabled": True,
         "email": f"{person.name}@example.org",
