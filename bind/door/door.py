@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Final
 
 from prometheus_client.registry import Collector
 
@@ -36,12 +37,16 @@ from reconciler.inbound.tls import TlsFiles
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.oidc.errors import ProviderFault
+from reconciler.oidc.provider import is_secure
 
 log = logging.getLogger(__name__)
 
 _ANYBODY = (
     "who signs in at the provider may bind everything that is offered; "
     "--authorization=SubjectAccessReview asks for the right"
+)
+_IN_THE_CLEAR: Final = (
+    "--oidc-callback-url begins with http://, so browsers send sessions for all on the way to read"
 )
 
 
@@ -86,6 +91,8 @@ class Door:
         settings = self._settings
         if settings.authorization == "Authenticated":
             log.warning("the front door is open", extra={"why": _ANYBODY})
+        if not is_secure(settings.callback):
+            log.warning("the front door is not safe", extra={"why": _IN_THE_CLEAR})
         listening = Listening(
             settings.listen,
             tls=None if settings.tls is None else TlsFiles(*settings.tls),

@@ -198,10 +198,12 @@ class Visit(Session):
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie holds; None also where it was not used for an hour."""
         held = keys.open(purpose, text, now)
-        if held is None:
+        try:
+            if held is None or now - (used := held.get("used", held["at"])) > _IDLE:
+                return None
+            return cls(**_session_fields(held), used=used)
+        except (KeyError, TypeError):  # sealed by another version
             return None
-        used = held.get("used", held["at"])
-        return cls(**_session_fields(held), used=used) if now - used <= _IDLE else None
 
 
 def _session_fields(held: dict[str, Any]) -> dict[str, Any]:

@@ -104,3 +104,15 @@ def test_forty_groups_fit_into_a_cookie():
     groups = tuple(f"oidc:team-{number}-of-some-department" for number in range(40))
     text = replace(SIGNED_IN, identity=replace(ALICE, groups=groups)).sealed(KEYS, SESSION)
     assert len(text) < sessions.MOST
+
+
+@pytest.mark.parametrize(
+    ("kind", "purpose"),
+    [(Session, SESSION), (Code, CODE), (Visit, UI), (Login, LOGIN)],
+    ids=["session", "code", "visit", "login"],
+)
+@pytest.mark.parametrize("value", [{}, {"at": NOW, "new": 1}, {"at": NOW, "identity": {}}])
+def test_what_another_version_sealed_is_nothing_and_no_defect(kind, purpose, value):
+    text = KEYS.seal(purpose, value, NOW)
+    given = (KEYS, text, NOW) if kind is Login else (KEYS, purpose, text, NOW)
+    assert kind.opened(*given) is None
