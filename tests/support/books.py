@@ -35,7 +35,13 @@ def blocks(book: str, language: str) -> list[str]:
 
 def commands(book: str) -> Iterator[tuple[str, int]]:
     """Yield command and expected exit code for each line of a console that begins with "$ "."""
-    for line in "".join(blocks(book, "console")).splitlines():
+    for block in blocks(book, "console"):
+        yield from commands_of(block)
+
+
+def commands_of(console: str) -> Iterator[tuple[str, int]]:
+    """Yield those of one console."""
+    for line in console.splitlines():
         if line.startswith("$ "):
             command, _, comment = line.removeprefix("$ ").partition("   #")
             code = re.search(r"exit code (\d+)", comment)

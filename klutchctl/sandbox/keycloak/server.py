@@ -136,4 +136,6 @@ def door_flags(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
         f"--oidc-client-secret-file={layout.keycloak / Purpose.DOOR}",
         f"--oidc-callback-url={door}/callback",
         f"--cli-client-id={realm.CLI_CLIENT}",
+        "--oidc-username-claim=preferred_username",
+        "--pretty-name=Sandbox",
     )
