@@ -99,7 +99,8 @@ def test_what_the_demo_is_said_to_print_is_what_it_does():
     shown = (
         books.text("README.md").split("## Five minutes")[1].split("```text\n")[1].split("```")[0]
     )
-    demo = (books.ROOT / "tests" / "demo" / "program.py").read_text("utf-8")
+    files = sorted((books.ROOT / "tests" / "demo").glob("*.py"))
+    demo = "".join(file.read_text("utf-8") for file in files)
     titles = re.findall(r"^== (.*)$", shown, re.MULTILINE)
     assert titles
     assert [title for title in titles if title not in demo] == []
