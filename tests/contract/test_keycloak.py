@@ -357,6 +357,13 @@ async def test_a_service_account_binds_as_a_federated_client(
     file = await kept(tmp_path, token)
     done = await unbound.binds("--client-id", client, "--client-assertion-file", file)
     assert token not in done.stdout + done.stderr
+    await unbound.unbound()
+    elsewhere = await token_of(unbound.app.cluster, namespace, name, audience=unbound.url)
+    file = await kept(tmp_path, elsewhere)
+    machine = ("--client-id", client, "--client-assertion-file", file, "--claims", "all")
+    refused = await unbound.run(*machine)
+    assert refused.code == 4, refused.stderr
+    assert await unbound.binding() is None
 
 
 async def test_a_machine_binds_with_the_exchanged_token_of_another(unbound, visitor, tmp_path):
