@@ -17,6 +17,7 @@ from klutchctl.binding.checkup.visit import examined
 from klutchctl.sandbox import processes
 from reconciler.core import keys, refs
 from reconciler.core.manifest import annotations_of, get_text, name_of
+from reconciler.core.refs import Ref
 from reconciler.doctor.diagnosis import Level
 from tests.support.bind_doors import BIND, BindDoor, opened
 from tests.support.clusters import LiveCluster
@@ -93,9 +94,9 @@ def leaks(door: Door, end: Ended, *more: str) -> list[str]:
 
 
 async def token_in(door: Door) -> str:
-    """Return the token of the space, from the one Secret that holds it."""
-    found = (await door.app.cluster.list(refs.SECRET, namespace=BIND)).items
-    [secret] = [one for one in found if name_of(one).startswith("kubeconfig-")]
+    """Return the token of the space, from the Secret that the binding names."""
+    name = get_text(await door.binding(), "spec", "kubeconfigSecretRef", "name")
+    secret = await door.app.cluster.get(Ref(door.app.name, refs.SECRET, BIND, name))
     content = yaml.safe_load(base64.b64decode(get_text(secret, "data", "kubeconfig")))
     return get_text(content, "users", 0, "user", "token")
 
