@@ -29,15 +29,16 @@ from bind.door.views import Views
 from bind.informers import Informers
 from reconciler.blueprints.export import Scope
 from reconciler.controller.tasks import Clock
-from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.errors import ConfigError
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler, Router, Routes
 from reconciler.inbound.server import Listening, served
 from reconciler.inbound.tls import TlsFiles
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.oidc.errors import ProviderFault
+from reconciler.oidc.errors import ProviderFault, UnmetDemand
 from reconciler.oidc.provider import is_secure
+from reconciler.outbound.http import OutboundError
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,8 @@ class Door:
     async def served(self) -> AsyncIterator[tuple[str, int]]:
         """Serve for as long as the block lasts, and yield where.
 
-        Raises HostError, and ConfigError for a CA that cannot be used.
+        Raises HostError, and ConfigError for a CA that cannot be used, and for a provider that
+        demands what the door does not do.
         """
         settings = self._settings
         if settings.authorization == "Authenticated":
@@ -100,11 +102,14 @@ class Door:
         )
         async with AsyncExitStack() as stack:
             services = await self._services(stack)
+            await _require_usable(services.issuers)
             address = await stack.enter_async_context(
                 served(
                     listening,
                     Router(_routes(services)),
-                    refusal_page=partial(answers.refusal, frame=services.frame),
+                    refusal_page=partial(
+                        answers.refusal, frame=services.frame, secure=services.secure
+                    ),
                 )
             )
             preparing = asyncio.create_task(_prepared(services))
@@ -186,17 +191,27 @@ def _routes(services: Services) -> Routes:
     }
 
 
-async def _prepared(services: Services) -> None:
-    """Make the keys before anybody asks, so that a dry run writes nothing, and ask the provider."""
+async def _require_usable(issuers: Issuers) -> None:
+    """Ask the provider once, so that its operator learns early what is wrong with it.
+
+    Nothing else waits for one that is away. Raises ConfigError for demands that cannot be met.
+    """
     try:
-        await services.ring.keys()
-        await (await services.issuers.first()).provider()
-    except Refused as error:
-        log.warning("the front door is not ready yet", extra={"why": str(error)})
+        await (await issuers.first()).provider()
+    except UnmetDemand as error:
+        raise ConfigError(str(error), where="--oidc-issuer-url") from None
     except ProviderFault as error:
         log.error("nobody can sign in at this provider", extra={"why": str(error)})
-    except KlutchError as error:
+    except OutboundError as error:
         log.warning("the identity provider cannot be used", extra={"why": str(error)})
+
+
+async def _prepared(services: Services) -> None:
+    """Make the keys before anybody asks, so that a dry run writes nothing."""
+    try:
+        await services.ring.keys()
+    except Refused as error:
+        log.warning("the front door is not ready yet", extra={"why": str(error)})
 
 
 def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandler:
@@ -206,11 +221,11 @@ def _guarded(services: Services, path: str, handler: RouteHandler) -> RouteHandl
         try:
             answer = await handler(request, parts)
         except Refused as error:
-            answer = answers.refused(request, error, services.frame)
+            answer = answers.refused(request, error, services.frame, secure=services.secure)
         except ConfigError as error:
             log.error("a file of the front door cannot be used", extra={"why": str(error)})
             sentence = "The front door cannot do that now"
-            answer = answers.refusal(request, 503, sentence, services.frame)
+            answer = answers.refusal(request, 503, sentence, services.frame, secure=services.secure)
         except Exception:
             services.audit.requests.labels(path, "500").inc()
             raise

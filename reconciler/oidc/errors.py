@@ -7,6 +7,10 @@ class ProviderFault(KlutchError):
     """What a provider says of itself cannot be used; its operator or its URL is at fault."""
 
 
+class UnmetDemand(ProviderFault):
+    """A provider demands what none of our clients does. That does not pass by itself."""
+
+
 class GrantRefused(KlutchError):
     """A provider refused a grant (RFC 6749 5.2). `error` is its code, such as `access_denied`."""
 

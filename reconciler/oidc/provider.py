@@ -10,7 +10,7 @@ from authlib.oidc.discovery import get_well_known_url
 
 from reconciler.core.addresses import is_host, is_loopback, is_visible
 from reconciler.oidc.algorithms import ALGORITHMS
-from reconciler.oidc.errors import ProviderFault
+from reconciler.oidc.errors import ProviderFault, UnmetDemand
 
 # What a provider means that does not say which algorithms it signs with (OpenID Core 2).
 _UNSAID_ALGORITHMS: Final = ("RS256",)
@@ -65,15 +65,15 @@ def discovery_url(issuer: str) -> str:
 def provider_of(document: bytes, *, issuer: str) -> Provider:
     """Read the document of a provider.
 
-    Raises ProviderFault: no JSON object, another issuer, pushed requests demanded, an endpoint
-    missing or insecure, no algorithm in common.
+    Raises ProviderFault: no JSON object, another issuer, an endpoint missing or insecure, no
+    algorithm in common; UnmetDemand: pushed requests.
     """
     metadata = _object(document, issuer)
     if metadata.get("issuer") != issuer:
         named = _text(metadata, "issuer")
         raise ProviderFault(f"provider {issuer}: its document is of issuer {named[:200]!r}")
     if metadata.get("require_pushed_authorization_requests") is True:
-        raise ProviderFault(f"provider {issuer}: demands pushed requests (RFC 9126): turn that off")
+        raise UnmetDemand(f"provider {issuer}: demands pushed requests (RFC 9126): turn that off")
     authorization = _endpoint(metadata, "authorization_endpoint", issuer)
     device = _endpoint(metadata, "device_authorization_endpoint", issuer)
     grants = bool(authorization or device)

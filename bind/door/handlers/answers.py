@@ -63,9 +63,17 @@ def document(value: JSON, *, status: int = 200) -> Response:
 
 
 def refusal(
-    request: Request, status: int, sentence: str, frame: pages.Frame = NO_FRAME
+    request: Request,
+    status: int,
+    sentence: str,
+    frame: pages.Frame = NO_FRAME,
+    *,
+    secure: bool = False,
 ) -> Response:
-    """Return a refusal in the form that its client reads: JSON below /api, a page, or text."""
+    """Return a refusal in the form that its client reads: JSON below /api, a page, or text.
+
+    `secure` tells that the door is reached over HTTPS.
+    """
     if request.path.startswith(API):
         code = _CODES.get(status, "invalid_request" if status < 500 else "unavailable")
         return document(wire.failure(code, sentence), status=status)
@@ -73,13 +81,16 @@ def refusal(
         known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
         title, advice = HTTPStatus(status).phrase, known.get(status, "")
         view = pages.ErrorView(status, title, sentence, advice, request.id, frame)
-        return Response(status, pages.error_page(view).encode(), _HTML, pages.security_headers())
+        headers = pages.security_headers(secure=secure)
+        return Response(status, pages.error_page(view).encode(), _HTML, headers)
     return Response(status, f"{sentence}\n".encode())
 
 
-def refused(request: Request, error: Refused, frame: pages.Frame = NO_FRAME) -> Response:
+def refused(
+    request: Request, error: Refused, frame: pages.Frame = NO_FRAME, *, secure: bool = False
+) -> Response:
     """Return what a client gets for a Refused."""
-    answer = refusal(request, error.status, str(error), frame)
+    answer = refusal(request, error.status, str(error), frame, secure=secure)
     if error.retry_after is None:
         return answer
     seconds = str(max(1, math.ceil(error.retry_after)))

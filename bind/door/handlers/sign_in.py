@@ -89,7 +89,9 @@ class SignIn:
             answer = await self._welcome(request, session)
         except Refused as error:
             self._services.audit.note("sign-in", request, NOBODY, reason=error.reason)
-            answer = answers.refused(request, error, self._services.frame)
+            answer = answers.refused(
+                request, error, self._services.frame, secure=self._services.secure
+            )
         else:
             about = Subject(session.identity, session.wish.cid)
             self._services.audit.note("sign-in", request, about)

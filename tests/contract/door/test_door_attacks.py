@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bind.door import sessions
+from reconciler.core.errors import HostError
 from tests.support import issuer_lies
 from tests.support.browsers import HOST, PUBLIC, Cli
 from tests.support.doors import wire
@@ -363,6 +364,12 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 
 
 class TestDiscovery:
+    async def test_pushed_requests_demanded_are_an_error_at_the_start(self, backend):
+        with issuing() as strict:
+            strict.lies.discovery = UNUSABLE["a request pushed before"]
+            with pytest.raises(HostError, match=r"--oidc-issuer-url: .* demands pushed requests"):
+                await backend.start(issuer=strict.issuer)
+
     async def test_lies(self, backend, browser):
         """One replica sees them all, as it keeps nothing of a provider that lies."""
         with issuing() as liar:
