@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity, Naming, claim_texts
+from bind.door.identity import Identity, Naming
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import Fields
@@ -108,11 +108,6 @@ class Access:
 
 
 NO_ACCESS: Final = Access()
-
-
-def meets(claims: Mapping[str, object], required: Mapping[str, tuple[str, ...]]) -> bool:
-    """Tell whether the claims of a token have one of the required values each."""
-    return _holds(required, {name: tuple(claim_texts(claims.get(name))) for name in required})
 
 
 def _holds(required: Mapping[str, tuple[str, ...]], held: Mapping[str, Collection[str]]) -> bool:

@@ -3,7 +3,7 @@
 Of two templates for one CRD, the first by namespace and name counts, as it does for requests.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,25 +86,6 @@ def offer_of(offers: Iterable[Offer], group: str, resource: str) -> Offer | None
     """Return the offer of one resource, or None."""
     wanted = GroupResource(group, resource)
     return next((offer for offer in offers if offer.resource == wanted), None)
-
-
-def document(offers: Iterable[Offer], may_bind: Callable[[Offer], bool]) -> list[Manifest]:
-    """Return the body of `/api/v1/catalogue`."""
-    return [_entry(offer, may_bind=may_bind(offer)) for offer in offers]
-
-
-def _entry(offer: Offer, *, may_bind: bool) -> dict[str, JSON]:
-    return {
-        "namespace": offer.namespace,
-        "name": offer.name,
-        "group": offer.resource.group,
-        "resource": offer.resource.plural,
-        "scope": offer.scope,
-        "title": offer.title,
-        "description": offer.description,
-        "permissionClaims": list(offer.claims),
-        "mayBind": may_bind,
-    }
 
 
 def _every(templates: Iterable[Manifest], crds: Iterable[Manifest]) -> list[Offer]:

@@ -101,11 +101,6 @@ def issuer_of(token: Secret) -> str:
     return issuer
 
 
-def key_id_of(token: Secret) -> str:
-    """Return the id of the key that a token names, or nothing. Raises TokenRefused."""
-    return opened(token).header_text("kid")
-
-
 def _require_kind(token: Opened, types: tuple[str, ...], others: tuple[str, ...]) -> None:
     """Raises TokenRefused for a token that was made for something else (RFC 8725 3.11)."""
     claim = token.claims.get("typ")

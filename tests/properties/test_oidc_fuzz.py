@@ -81,9 +81,8 @@ PARTS = st.binary(max_size=40).map(b64) | changed(HEADER).map(lambda h: b64(json
 
 @given(st.text(max_size=40) | st.tuples(PARTS, PARTS, PARTS).map(".".join))
 def test_texts_of_tokens(text):
-    for read in (tokens.issuer_of, tokens.key_id_of):
-        with contextlib.suppress(TokenRefused):
-            read(Secret(text))
+    with contextlib.suppress(TokenRefused):
+        tokens.issuer_of(Secret(text))
     for check in (sign_in, access):
         with pytest.raises(TokenRefused):
             check(Secret(text), KNOWN)

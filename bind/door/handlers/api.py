@@ -11,8 +11,7 @@ from bind.door import wire
 from bind.door.audit import Event, Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
-from bind.door.handlers.services import Services, claims_digest, resource_of
-from bind.door.handlers.sign_in import is_id
+from bind.door.handlers.services import Services, claims_digest, is_id, resource_of
 from bind.door.identity import Identity
 from bind.door.issuers import token_of
 from bind.door.refusals import Refused

@@ -33,7 +33,7 @@ _BINDS: Final = (1.0, 10)  # a second, and at once, of one subject
 _LOOKS: Final = (1.0, 10)  # and at the catalogue, which costs a review for each offer
 _BAD_TOKENS: Final = (5 / 60, 5)  # of one address
 _MOST_USED: Final = 100_000
-_SESSION_COOKIE: Final = re.compile(rf"{_SESSION}[A-Za-z0-9_-]{{1,64}}")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME: Final = re.compile(r"[a-z0-9.-]{0,253}")
 
 
@@ -171,7 +171,7 @@ class Services:
 
 def is_session_cookie(name: str) -> bool:
     """Tell whether a cookie is called as those of sessions are."""
-    return _SESSION_COOKIE.fullmatch(name) is not None
+    return name.startswith(_SESSION) and is_id(name.removeprefix(_SESSION))
 
 
 def claims_digest(offer: Offer) -> str:
@@ -193,3 +193,8 @@ def resource_of(values: Mapping[str, str]) -> GroupResource:
 def is_name(text: str) -> bool:
     """Tell whether a text could name a group or a resource; "" is the core group."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text is one that names sessions and clusters, and that cookies may bear."""
+    return _ID.fullmatch(text) is not None

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from bind.door import sessions
 from bind.door.audit import NOBODY, Subject
 from bind.door.handlers import answers, redirects, services
-from bind.door.handlers.services import Services, is_name
+from bind.door.handlers.services import Services, is_id, is_name
 from bind.door.identity import Identity
 from bind.door.refusals import Refused
 from bind.door.sessions import Login, Session, Wish, login_id
@@ -26,7 +26,6 @@ from reconciler.oidc.provider import Provider
 
 log = logging.getLogger(__name__)
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHORTEST_OURS: Final = 20  # of a session id with a challenge
 _ERROR: Final = re.compile(r"[a-z_]{1,64}")
 _LOGIN: Final = "klutch-login-"
@@ -157,9 +156,7 @@ class SignIn:
         )
         answer = await self._services.http.send(form)
         given = grants.tokens_of(answer.status, answer.body)
-        if given.id_token is None:
-            raise TokenRefused("missing", "the provider gave no ID token")
-        id_token = given.id_token
+        id_token = given.required_id_token()
         check = tokens.IdTokenCheck(
             provider.issuer, self._client.id, login.nonce, provider.algorithms, given.access_token
         )
@@ -269,11 +266,6 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
         resource,
         group,
     )
-
-
-def is_id(text: str) -> bool:
-    """Tell whether a text is one that names sessions and clusters, and that cookies may bear."""
-    return _ID.fullmatch(text) is not None
 
 
 def _dry_run(query: Mapping[str, str]) -> bool:

@@ -93,7 +93,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("text", "reason"), TEXTS.values(), ids=TEXTS.keys())
 def test_text(text, reason):
-    for read in (sign_in, access, tokens.issuer_of, tokens.key_id_of):
+    for read in (sign_in, access, tokens.issuer_of):
         with pytest.raises(TokenRefused) as refused:
             read(Secret(text))
         assert refused.value.reason == reason
@@ -170,8 +170,6 @@ def test_a_key_of_1024_bits_proves_nothing():
 def test_what_a_token_names_is_read_before_it_is_proven():
     given = token(of_access(), by=tampered)
     assert tokens.issuer_of(given) == "https://id.example"
-    assert tokens.key_id_of(given) == "key-1"
-    assert tokens.key_id_of(token(of_access(), {"kid": None})) == ""
     for issuer in ("", None, 7, ["https://id.example"]):
         with pytest.raises(TokenRefused):
             tokens.issuer_of(token(of_access(iss=issuer)))

@@ -106,20 +106,6 @@ def test_the_claims_that_rules_ask_for_are_known() -> None:
     assert found.claims == {"plan", "org"}
 
 
-@pytest.mark.parametrize(
-    ("claims", "met"),
-    [
-        ({"owner": "example", "ref": "main"}, True),
-        ({"owner": ["x", "example"], "ref": "main"}, True),
-        ({"owner": "example"}, False),
-        ({"owner": "Example", "ref": "main"}, False),
-        ({"owner": {"example": 1}, "ref": "main"}, False),
-    ],
-)
-def test_a_token_has_all_that_its_issuer_requires(claims: dict[str, object], met: bool) -> None:
-    assert access.meets(claims, {"owner": ("example",), "ref": ("main", "next")}) == met
-
-
 ISSUER: Final = "issuers:\n- {alias: ci, url: https://ci.example.org, audiences: [x]"
 
 

@@ -122,20 +122,3 @@ def test_what_cannot_be_bound_is_refused_with_its_reason(
             consumer_scope="Namespaced",
         )
     assert (refused.value.code, refused.value.reason) == (code, reason)
-
-
-def test_the_document_says_what_may_be_bound() -> None:
-    found = offers([template("caches"), template("queues")], [crd("caches"), crd("queues")])
-    entries = catalogue.document(found, lambda offer: offer.resource.plural == "queues")
-    assert [entry["mayBind"] for entry in entries] == [False, True]
-    assert entries[0] == {
-        "namespace": "shop",
-        "name": "one",
-        "group": GROUP,
-        "resource": "caches",
-        "scope": "Namespaced",
-        "title": "Caches",
-        "description": "v1",
-        "permissionClaims": [CLAIM],
-        "mayBind": False,
-    }

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,21 @@ def test_what_was_agreed_to_is_said_for_each_claim(agreed, states):
 
 def test_where_nobody_was_asked_nothing_is_agreed_to():
     assert wire.consent_of(DATABASES, None) is None
+
+
+def test_an_offer_of_the_catalogue_says_what_it_asks_for():
+    offered = replace(DATABASES, title="Databases", description="A database", claims=(SECRETS,))
+    without_group = {name: value for name, value in SECRETS.items() if name != "group"}
+    assert wire.offer(offered) == {
+        "namespace": "klutch-bind",
+        "name": "databases",
+        "group": "shop.example",
+        "resource": "databases",
+        "scope": "Namespaced",
+        "title": "Databases",
+        "description": "A database",
+        "permissionClaims": [without_group],
+    }
 
 
 def test_a_refusal_is_a_document_with_its_code():
