@@ -1,6 +1,5 @@
 """The front door as real `klutch-bind` processes on a real control plane, and what they did."""
 
-import asyncio
 import base64
 import json
 import secrets
@@ -35,7 +34,7 @@ MOST_SPACES: Final = 3  # of a subject
 TEAM: Final = "team-a"  # may bind what is offered
 _COMMAND: Final = (sys.executable, "-m", "bind")
 _KEYS: Final = "klutch-bind-door"
-_QUIET: Final = 0.4  # seconds without a write, after which a backend is at rest
+_SETTLED: Final = "/settled?within=4"  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +153,19 @@ class Doors:
     @asynccontextmanager
     async def nothing_written(self) -> AsyncIterator[None]:
         """Prove by the API server's audit log that the block has the backend write nothing."""
-        while not self.resting:
-            mark = self.plane.audit.mark()
-            await asyncio.sleep(_QUIET)
-            self.resting = not self._written_since(mark)
+        if not self.resting:
+            await eventually(self._is_settled)
+            self.resting = True
         mark = self.plane.audit.mark()
         yield
         assert self._written_since(mark) == []
+
+    async def _is_settled(self) -> bool:
+        """Tell whether the replica that leads has nothing left to do; no other writes unasked."""
+        for replica in self.processes.started:
+            if replica.process.returncode is None and await replica.leads():
+                return (await replica.ask(_SETTLED))[0] == 200
+        return False
 
     def _written_since(self, mark: int) -> list[Any]:
         return [write for one in self.processes.started for write in one.writes_since(mark)]
