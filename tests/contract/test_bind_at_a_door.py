@@ -21,8 +21,10 @@ from reconciler.core.refs import Ref
 from reconciler.doctor.diagnosis import Level
 from tests.support.bind_doors import BIND, BindDoor, opened
 from tests.support.clusters import LiveCluster
+from tests.support.fleet_texts import cluster, control_plane, document, one_file
 from tests.support.issuer import CLI, MACHINE, WEB, FakeProvider, issuing
 from tests.support.original_provider import Ended
+from tests.support.programs import klutchctl_beside
 
 SECRETS_OF = (WEB.secret, MACHINE.secret)
 
@@ -198,6 +200,35 @@ async def test_a_dry_run_writes_on_neither_side(door):
     assert not [one for one in written if one.resource == "namespaces" and one.name not in spaces]
     owners = [annotations_of(one)[keys.IDENTITY] for one in await door.spaces()]
     assert not [one for one in owners if one.startswith("nobody-before")]
+
+
+async def test_a_file_for_a_fleet_is_valid_and_its_plan_is_that_unit_alone(door, tmp_path):
+    fleet = document("Fleet", "acme", "{include: [{glob: 'bindings/*.yaml', optional: true}]}")
+    plane, shop = control_plane(at=door.plane.context), cluster(at=door.app.context)
+    (tmp_path / "fleet.yaml").write_text(one_file(fleet, plane, shop))
+    (tmp_path / "bindings").mkdir()
+    file = tmp_path / "bindings/databases.yaml"
+    marks = [(live.audit, live.audit.mark()) for live in (door.app, door.plane)]
+    wanted = ("--claims", "required", "--write", str(file), "--cluster", "shop")
+    robot = {"TOKEN": door.issuer.bearer(sub="writes-a-file")}
+    done = await door.run("--identity", "env:TOKEN", *wanted, environ=robot)
+    assert done.code == 0, done.stderr
+    assert [one for audit, mark in marks for one in audit.writes_since(mark, namespace=BIND)] == []
+    assert not [s for s in await door.spaces() if "writes-a-file" in str(annotations_of(s))]
+
+    checked = await klutchctl_beside("validate", str(tmp_path))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    found = await klutchctl_beside(
+        "--kubeconfig", str(door.plane.kubeconfig), "plan", str(tmp_path), "-o", "json"
+    )
+    changes = json.loads(found.stdout)["changes"]
+    unit = {"cluster": "shop", **door.offer.resource.wire}
+    lines = [(one["action"], one["ref"]["kind"]) for one in changes if "unit" in one]
+    assert all(one["unit"] == unit for one in changes if "unit" in one)
+    assert lines == [("create", "APIServiceExportRequest"), ("create", "APIServiceBinding")]
+    claims = changes[-1]["after"]["spec"]["permissionClaims"]
+    states = {claim["resource"]: claim["state"] for claim in claims}
+    assert states == {"configmaps": "Rejected", "secrets": "Accepted"}
 
 
 async def test_the_doctor_finds_the_door_well(door):
