@@ -1,0 +1,1 @@
+"""Service brokers over HTTP: bounded, one turn after another, and never trusted."""
