@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from reconciler.core.documents import weight
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import JSON, get, get_int
 from reconciler.kube.answers import failure
@@ -170,14 +171,6 @@ async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
 _DEEPEST: Final = 300
 # A text without its end goes to the end of all. Brackets come in runs, as there may be millions.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
-# Octets that CPython allots at most, with the text or number that stands there.
-_LIST: Final = 96
-_EMPTY: Final = 72
-_OBJECT: Final = 200
-_ITEM: Final = 56
-_ENTRY: Final = 40
-_WIDE: Final = 3  # more for each octet of a text with an emoji in it
-_WIDE_ITEM: Final = 24  # and more for each text that is not ASCII
 _QUICK: Final = 256 * 2**10  # octets that take a millisecond or two
 
 
@@ -221,24 +214,6 @@ def loads(text: bytes) -> JSON:
             raise
         value = orjson.loads(cut)
     return value
-
-
-def weight(text: bytes, *, most: int) -> int:
-    """Return about how much memory the value takes, at most; or any number above `most`.
-
-    That a cluster may send as a few octets what takes a hundred is judged before it is read.
-    Brackets inside of texts count too: that is what makes it quick.
-    """
-    wide = not text.isascii()
-    octets = (1 + _WIDE * wide) * len(text)
-    if octets <= most:
-        octets += _LIST * text.count(b"[")
-    if octets <= most:
-        empty = text.count(b"{}")
-        octets += _EMPTY * empty + _OBJECT * (text.count(b"{") - empty)
-    if octets <= most:
-        octets += (_ITEM + _WIDE_ITEM * wide) * text.count(b",") + _ENTRY * text.count(b":")
-    return octets
 
 
 def _shallow(text: bytes) -> Iterator[bytes]:

@@ -7,11 +7,12 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from reconciler import api
 from reconciler.core import field_set, keys
 from reconciler.core import manifest as m
+from reconciler.core.documents import MAX_DEPTH, is_within
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, SECRET, Kind
@@ -27,7 +28,6 @@ MANAGERS: Final = frozenset(
         keys.MANAGER_ORIGINAL_KONNECTOR,
     }
 )
-MAX_DEPTH: Final = 64
 # Of a kubeconfig. Anybody may call a Secret so, and YAML takes a second for 700 kB (trust.md T10).
 MOST_BYTES: Final = 64 * 1024
 TOO_DEEP: Final = "(nested too deeply)"
@@ -39,7 +39,6 @@ _MOST_KNOWN: Final = 4096
 _OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _OF_OWNERS: Final = ("kind", "name", "uid")
 _DROPPED: Final = ("resourceVersion", "selfLink")
-_NESTED: Final = frozenset({dict, list})
 
 
 def observed(kind: Kind, manifest: Manifest) -> Manifest:
@@ -69,7 +68,7 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
     if LAST_APPLIED in m.get_map(metadata, "annotations"):
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
     whole: Manifest = {**kept, **typed, "metadata": slim}
-    if _fits(whole, MAX_DEPTH):
+    if is_within(whole, MAX_DEPTH):
         return whole
     bounded = _bounded(whole, MAX_DEPTH)
     return bounded if isinstance(bounded, Mapping) else {}
@@ -157,26 +156,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return text.encode()
-
-
-def _fits(manifest: Manifest, depth: int) -> bool:
-    """Tell whether an object is nested no deeper than `depth`; nearly all are, and stay as read.
-
-    Goes level by level, because a call for each value was a quarter of the time of all reading.
-    """
-    level: list[Any] = [manifest]
-    for _ in range(depth - 1):
-        # Empty ones hold nothing that is deeper, and most of managedFields is empty.
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if type(outer) is dict else outer)
-            if inner and type(inner) in _NESTED
-        ]
-        if not level:
-            return True
-    values = (outer.values() if isinstance(outer, dict) else outer for outer in level)
-    return not any(type(inner) in _NESTED for inners in values for inner in inners)
 
 
 def _bounded(value: JSON, depth: int) -> JSON:

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from reconciler import api
 from reconciler.core import keys
+from reconciler.core.documents import MAX_DEPTH
 from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
 from reconciler.core.secret import LAST_APPLIED
 from reconciler.observe import objects
-from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
+from reconciler.observe.objects import TOO_DEEP, export_body, kubeconfig_facts, observed
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary.c2lnbmF0dXJl"
 CA = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"

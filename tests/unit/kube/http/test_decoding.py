@@ -5,8 +5,9 @@ import tracemalloc
 import orjson
 import pytest
 
+from reconciler.core.documents import weight
 from reconciler.core.manifest import JSON
-from reconciler.kube.answer_stream import loads, weight
+from reconciler.kube.answer_stream import loads
 
 
 def nested(levels: int, inside: str = "1") -> str:

@@ -1,0 +1,220 @@
+"""A broker's catalogue as values, tolerant of all that does not tell its parts apart.
+
+An optional field that is not what it should be reads as absent. Refuses to know files and CRDs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from reconciler.core import manifest as m
+from reconciler.core.documents import object_of
+from reconciler.core.errors import KlutchError
+from reconciler.core.manifest import Manifest
+
+_MIB: Final = 2**20
+MOST_OCTETS: Final = 8 * _MIB
+_MOST_MEMORY: Final = 128 * _MIB
+_LONGEST_NAME: Final = 255
+_LONGEST_DURATION: Final = 366 * 24 * 60 * 60
+_MOST_PROBLEMS: Final = 20  # that are worth a sentence each
+
+
+class CatalogueFault(KlutchError):
+    """A catalogue that cannot be used. `problems` are sentences."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("the broker's catalogue: " + "; ".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceInfo:
+    """Which version of a plan's upkeep instances get that are made now."""
+
+    version: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What parameters may be, as JSON schemas; None where the broker does not say."""
+
+    create: Mapping[str, m.JSON] | None = None
+    update: Mapping[str, m.JSON] | None = None
+    bind: Mapping[str, m.JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan of an offering; what it does not say itself, its offering says."""
+
+    id: str
+    name: str
+    description: str = ""
+    free: bool = True
+    bindable: bool = False
+    plan_updateable: bool = False
+    binding_rotatable: bool = False
+    maximum_polling_duration: timedelta | None = None
+    maintenance: MaintenanceInfo | None = None
+    schemas: Schemas = Schemas()
+    metadata: Manifest = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """A service that a broker offers, in plans."""
+
+    id: str
+    name: str
+    description: str = ""
+    bindable: bool = False
+    plan_updateable: bool = False
+    instances_retrievable: bool = False
+    bindings_retrievable: bool = False
+    allow_context_updates: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: Manifest = field(default_factory=dict)
+    plans: tuple[Plan, ...] = ()
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """Return the plan with this id."""
+        return next((plan for plan in self.plans if plan.id == plan_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All that a broker offers. Equal digests are of equal content."""
+
+    offerings: tuple[Offering, ...]
+    digest: str
+
+    def offering(self, service_id: str) -> Offering | None:
+        """Return the offering with this id."""
+        return next((one for one in self.offerings if one.id == service_id), None)
+
+
+def catalogue_of(document: bytes) -> Catalogue:
+    """Read the answer to GET /v2/catalog.
+
+    Raises CatalogueFault: it is too large or no JSON object, has no list of services, or its
+    parts cannot be told apart.
+    """
+    if len(document) > MOST_OCTETS:
+        raise CatalogueFault([f"it is larger than {MOST_OCTETS // _MIB} MiB"])
+    read = object_of(document, most_memory=_MOST_MEMORY)
+    if read is None:
+        raise CatalogueFault(["it is no JSON object, or one that is too wide or too deep"])
+    if not isinstance(read.get("services"), list):
+        raise CatalogueFault(["it has no list `services`"])
+    services = m.get_maps(read, "services")
+    if problems := [*_shape_problems(read, services), *_alike(services)]:
+        raise CatalogueFault(problems[:_MOST_PROBLEMS])
+    offerings = tuple(map(_offering, services))
+    return Catalogue(offerings, digest=m.digest(m.get_list(read, "services")))
+
+
+def _shape_problems(read: Manifest, services: list[Manifest]) -> Iterable[str]:
+    if len(services) != len(m.get_list(read, "services")):
+        yield "a service is no object"
+    for number, service in enumerate(services, 1):
+        named = _named("service", number, service)
+        yield from _identity_problems(named, service)
+        plans = m.get_maps(service, "plans")
+        if not plans or len(plans) != len(m.get_list(service, "plans")):
+            yield f"{named} has no list of plans, or a plan is no object"
+        for place, plan in enumerate(plans, 1):
+            yield from _identity_problems(f"{_named('plan', place, plan)} of {named}", plan)
+
+
+def _identity_problems(named: str, part: Manifest) -> Iterable[str]:
+    for key in ("id", "name"):
+        text = m.get_text(part, key)
+        if not text:
+            yield f"{named} has no {key}"
+        elif not text.isprintable() or len(text) > _LONGEST_NAME:
+            yield f"the {key} of {named} is longer than {_LONGEST_NAME}, or cannot be printed"
+
+
+def _named(what: str, number: int, part: Manifest) -> str:
+    name = m.get_text(part, "name")
+    return f"{what} {name[:60]!a}" if name else f"{what} {number}"
+
+
+def _alike(services: list[Manifest]) -> Iterable[str]:
+    """Say what is there twice: ids within the catalogue, names beside each other."""
+    plans = [plan for service in services for plan in m.get_maps(service, "plans")]
+    yield from _twice("service", "id", services)
+    yield from _twice("service", "name", services)
+    yield from _twice("plan", "id", plans)
+    for number, service in enumerate(services, 1):
+        found = _twice("plan", "name", m.get_maps(service, "plans"))
+        yield from (f"{problem} in {_named('service', number, service)}" for problem in found)
+
+
+def _twice(what: str, key: str, parts: list[Manifest]) -> Iterable[str]:
+    counted = Counter(m.get_text(part, key) for part in parts)
+    for text, count in counted.items():
+        if text and count > 1:
+            yield f"{count} {what}s have the {key} {text[:60]!a}"
+
+
+def _offering(service: Manifest) -> Offering:
+    return Offering(
+        id=m.get_text(service, "id"),
+        name=m.get_text(service, "name"),
+        description=m.get_text(service, "description"),
+        bindable=m.get_bool(service, "bindable"),
+        plan_updateable=m.get_bool(service, "plan_updateable"),
+        instances_retrievable=m.get_bool(service, "instances_retrievable"),
+        bindings_retrievable=m.get_bool(service, "bindings_retrievable"),
+        allow_context_updates=m.get_bool(service, "allow_context_updates"),
+        tags=tuple(m.get_texts(service, "tags")),
+        metadata=m.get_map(service, "metadata"),
+        plans=tuple(_plan(plan, service) for plan in m.get_maps(service, "plans")),
+    )
+
+
+def _plan(plan: Manifest, service: Manifest) -> Plan:
+    return Plan(
+        id=m.get_text(plan, "id"),
+        name=m.get_text(plan, "name"),
+        description=m.get_text(plan, "description"),
+        free=m.get(plan, "free") is not False,
+        bindable=_own_or_offerings("bindable", plan, service),
+        plan_updateable=_own_or_offerings("plan_updateable", plan, service),
+        binding_rotatable=m.get_bool(plan, "binding_rotatable"),
+        maximum_polling_duration=_duration(m.get_int(plan, "maximum_polling_duration")),
+        maintenance=_maintenance(plan),
+        schemas=Schemas(
+            create=_schema(plan, "service_instance", "create"),
+            update=_schema(plan, "service_instance", "update"),
+            bind=_schema(plan, "service_binding", "create"),
+        ),
+        metadata=m.get_map(plan, "metadata"),
+    )
+
+
+def _own_or_offerings(key: str, plan: Manifest, service: Manifest) -> bool:
+    own = m.get(plan, key)
+    return own if isinstance(own, bool) else m.get_bool(service, key)
+
+
+def _duration(seconds: int | None) -> timedelta | None:
+    if seconds is None or seconds <= 0:
+        return None
+    return timedelta(seconds=min(seconds, _LONGEST_DURATION))
+
+
+def _maintenance(plan: Manifest) -> MaintenanceInfo | None:
+    version = m.get_text(plan, "maintenance_info", "version")
+    description = m.get_text(plan, "maintenance_info", "description")
+    return MaintenanceInfo(version, description) if version else None
+
+
+def _schema(plan: Manifest, *path: str) -> Mapping[str, m.JSON] | None:
+    found = m.get(plan, "schemas", *path, "parameters")
+    return found if isinstance(found, Mapping) else None

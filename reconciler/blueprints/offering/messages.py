@@ -1,0 +1,273 @@
+"""Requests to a broker as values, and how each looks on the wire (OSB API 2.17).
+
+Nothing is sent here. A field that is newer than the version that a broker is spoken to in is left
+out. Refuses to know what an answer means.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+from urllib.parse import quote, urlencode
+
+from reconciler.core import manifest as m
+from reconciler.core.manifest import JSON
+from reconciler.core.secret import Secret
+
+PLATFORM: Final = "kubernetes"
+_NO_SEGMENTS: Final = ("", ".", "..")
+_CONTEXT: Final = (2, 12)
+_BIND_CONTEXT: Final = (2, 13)
+_MAINTENANCE: Final = (2, 15)
+_FETCH_HINTS: Final = (2, 16)
+_ROTATION: Final = (2, 17)
+_ACCEPTS: Final = {"accepts_incomplete": "true"}
+
+Version: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OriginatingIdentity:
+    """On whose behalf a call is made."""
+
+    value: Mapping[str, JSON]
+
+    def header(self) -> str:
+        """Return the value of X-Broker-API-Originating-Identity."""
+        return f"{PLATFORM} {base64.b64encode(m.canonical(self.value)).decode()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """Makes an instance."""
+
+    instance: str
+    service: str
+    plan: str
+    organization: str
+    space: str
+    context: Mapping[str, JSON] = field(default_factory=dict)
+    parameters: Mapping[str, JSON] | None = None
+    maintenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """What an instance was before an update."""
+
+    plan: str
+    organization: str = ""
+    space: str = ""
+    maintenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Changes an instance. Without `plan`, `parameters` or `maintenance` those stay."""
+
+    instance: str
+    service: str
+    previous: Previous
+    plan: str = ""
+    parameters: Mapping[str, JSON] | None = None
+    context: Mapping[str, JSON] = field(default_factory=dict)
+    maintenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deprovision:
+    """Deletes an instance."""
+
+    instance: str
+    service: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastOperation:
+    """Asks how far an operation is: the instance's, or where one is named the binding's."""
+
+    instance: str
+    service: str
+    plan: str
+    operation: Secret | None = None
+    binding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchInstance:
+    """Reads an instance."""
+
+    instance: str
+    service: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchBinding:
+    """Reads a binding, with its credentials."""
+
+    instance: str
+    binding: str
+    service: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Makes a binding; with `predecessor`, one that takes the place of that one."""
+
+    instance: str
+    binding: str
+    service: str
+    plan: str
+    app: str = ""
+    context: Mapping[str, JSON] = field(default_factory=dict)
+    parameters: Mapping[str, JSON] | None = None
+    organization: str = ""
+    space: str = ""
+    predecessor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind:
+    """Deletes a binding."""
+
+    instance: str
+    binding: str
+    service: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCatalogue:
+    """Reads what the broker offers."""
+
+
+Call: TypeAlias = (
+    Provision
+    | Update
+    | Deprovision
+    | LastOperation
+    | FetchInstance
+    | FetchBinding
+    | Bind
+    | Unbind
+    | ReadCatalogue
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A call on the wire. The path is below the broker's URL, percent-encoded, with its query.
+
+    Operation keys are in queries, and parameters in bodies: neither is shown.
+    """
+
+    method: str
+    path: str = field(repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+
+def is_mutating(call: Call) -> bool:
+    """Tell whether a call changes something at the broker."""
+    return isinstance(call, Provision | Update | Deprovision | Bind | Unbind)
+
+
+def version_of(api_version: str) -> Version:
+    """Return a version as numbers. Raises ValueError for what is no version 2 of the API."""
+    major, _, minor = api_version.partition(".")
+    if major != "2" or not (minor.isascii() and minor.isdigit() and len(minor) < 4):
+        raise ValueError("no version of the Open Service Broker API such as 2.17")
+    return 2, int(minor)
+
+
+def http_request(call: Call, *, api_version: str) -> HttpRequest:
+    """Return a call as it goes over the wire.
+
+    Raises ValueError: an id can be no part of a path, or the version is none.
+    """
+    version = version_of(api_version)
+    path = _path(call)
+    match call:
+        case ReadCatalogue():
+            return HttpRequest("GET", path)
+        case LastOperation():
+            operation = "" if call.operation is None else call.operation.reveal()
+            return HttpRequest("GET", path + _query(_ids(call), {"operation": operation}))
+        case FetchInstance() | FetchBinding():
+            hints = _ids(call) if version >= _FETCH_HINTS else {}
+            return HttpRequest("GET", path + _query(hints))
+        case Provision() | Bind():
+            return HttpRequest("PUT", path + _query(_ACCEPTS), m.canonical(_body(call, version)))
+        case Update():
+            return HttpRequest("PATCH", path + _query(_ACCEPTS), m.canonical(_body(call, version)))
+        case Deprovision() | Unbind():
+            return HttpRequest("DELETE", path + _query(_ids(call), _ACCEPTS))
+        case _:
+            assert_never(call)
+
+
+def _path(call: Call) -> str:
+    if isinstance(call, ReadCatalogue):
+        return "/v2/catalog"
+    path = f"/v2/service_instances/{_segment(call.instance)}"
+    match call:
+        case Bind() | Unbind() | FetchBinding():
+            return f"{path}/service_bindings/{_segment(call.binding)}"
+        case LastOperation(binding=""):
+            return f"{path}/last_operation"
+        case LastOperation():
+            return f"{path}/service_bindings/{_segment(call.binding)}/last_operation"
+    return path
+
+
+def _segment(identity: str) -> str:
+    if identity in _NO_SEGMENTS:
+        raise ValueError("an id at a broker is empty, or one that leads out of its path")
+    return quote(identity, safe="")
+
+
+def _query(*parts: Mapping[str, str]) -> str:
+    stated = {name: value for part in parts for name, value in part.items() if value}
+    return f"?{urlencode(stated, quote_via=quote)}" if stated else ""
+
+
+def _ids(
+    call: LastOperation | FetchInstance | FetchBinding | Deprovision | Unbind,
+) -> dict[str, str]:
+    return {"service_id": call.service, "plan_id": call.plan}
+
+
+def _body(call: Provision | Update | Bind, version: Version) -> dict[str, JSON]:
+    body: dict[str, JSON] = {"service_id": call.service, "plan_id": call.plan}
+    match call:
+        case Provision():
+            body |= {"organization_guid": call.organization, "space_guid": call.space}
+            body |= _maintenance(call.maintenance, version)
+        case Update():
+            body["previous_values"] = _previous(call, version)
+            body |= _maintenance(call.maintenance, version)
+        case Bind():
+            body["bind_resource"] = {"app_guid": call.app} if call.app else None
+            body["predecessor_binding_id"] = call.predecessor if version >= _ROTATION else None
+    if version >= (_BIND_CONTEXT if isinstance(call, Bind) else _CONTEXT):
+        body["context"] = call.context or None
+    body["parameters"] = call.parameters
+    return {key: value for key, value in body.items() if value is not None and value != ""}
+
+
+def _maintenance(stated: str, version: Version) -> dict[str, JSON]:
+    return {"maintenance_info": {"version": stated}} if stated and version >= _MAINTENANCE else {}
+
+
+def _previous(call: Update, version: Version) -> dict[str, JSON]:
+    previous = call.previous
+    values: dict[str, JSON] = {
+        "service_id": call.service,
+        "plan_id": previous.plan,
+        "organization_id": previous.organization,
+        "space_id": previous.space,
+    }
+    values |= _maintenance(previous.maintenance, version)
+    return {key: value for key, value in values.items() if value}

@@ -1,0 +1,235 @@
+"""What a broker offers, as values: tolerant, but for what does not tell its parts apart."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from reconciler.blueprints.offering.catalogue import (
+    MOST_OCTETS,
+    CatalogueFault,
+    MaintenanceInfo,
+    catalogue_of,
+)
+
+PLAN = {"id": "p1", "name": "small", "description": "A small one"}
+SERVICE = {"id": "s1", "name": "db", "description": "A database", "bindable": True, "plans": [PLAN]}
+
+
+def document(*services, **more):
+    return json.dumps({"services": services, **more}).encode()
+
+
+def service(**changes):
+    return {**SERVICE, **changes}
+
+
+def plan(**changes):
+    return {**PLAN, **changes}
+
+
+def offering_of(text):
+    catalogue = catalogue_of(text)
+    (offering,) = catalogue.offerings
+    assert catalogue.offering("s1") is offering
+    return offering
+
+
+def only_plan(of, **offering):
+    return offering_of(document(service(plans=[of], **offering))).plans[0]
+
+
+def test_a_catalogue_with_everything():
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    whole = plan(
+        free=False,
+        bindable=False,
+        plan_updateable=True,
+        binding_rotatable=True,
+        maximum_polling_duration=3600,
+        maintenance_info={"version": "2.1.1", "description": "a patch"},
+        metadata={"bullets": ["x"]},
+        schemas={
+            "service_instance": {"create": {"parameters": schema}, "update": {"parameters": {}}},
+            "service_binding": {"create": {"parameters": {"type": "object"}}},
+        },
+    )
+    offered = service(
+        plans=[whole],
+        tags=["sql"],
+        instances_retrievable=True,
+        bindings_retrievable=True,
+        allow_context_updates=True,
+        metadata={"displayName": "DB"},
+    )
+    found = offering_of(document(offered))
+    assert (found.name, found.description, found.tags) == ("db", "A database", ("sql",))
+    assert found.instances_retrievable
+    assert found.bindings_retrievable
+    assert found.bindable
+    assert found.allow_context_updates
+    assert not found.plan_updateable
+    assert found.metadata == {"displayName": "DB"}
+    (read,) = found.plans
+    assert found.plan("p1") is read
+    assert (read.free, read.bindable, read.plan_updateable) == (False, False, True)
+    assert read.binding_rotatable
+    assert read.maximum_polling_duration == timedelta(hours=1)
+    assert read.maintenance == MaintenanceInfo("2.1.1", "a patch")
+    assert (read.schemas.create, read.schemas.update) == (schema, {})
+    assert read.schemas.bind == {"type": "object"}
+    assert read.metadata == {"bullets": ["x"]}
+
+
+def test_what_is_not_there_is_not_found():
+    assert catalogue_of(document(SERVICE)).offering("s2") is None
+    assert offering_of(document(SERVICE)).plan("p2") is None
+
+
+# Sentence: (offering, plan), the plan's (free, bindable, plan_updateable, binding_rotatable).
+DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]]] = {
+    "a plan says nothing": ({}, {}, (True, True, False, False)),
+    "the offering is not bindable": ({"bindable": False}, {}, (True, False, False, False)),
+    "the offering's bindable is missing": ({"bindable": None}, {}, (True, False, False, False)),
+    "the plan alone is bindable": (
+        {"bindable": False},
+        {"bindable": True},
+        (True, True, False, False),
+    ),
+    "the plan alone is not bindable": ({}, {"bindable": False}, (True, False, False, False)),
+    "the offering's plans can change": ({"plan_updateable": True}, {}, (True, True, True, False)),
+    "but not this one": (
+        {"plan_updateable": True},
+        {"plan_updateable": False},
+        (True, True, False, False),
+    ),
+    "texts in place of flags": (
+        {"plan_updateable": "yes"},
+        {"free": "no", "bindable": "no", "plan_updateable": 1, "binding_rotatable": "true"},
+        (True, True, False, False),
+    ),
+}
+
+
+@pytest.mark.parametrize(("offering", "own", "flags"), DEFAULTS.values(), ids=DEFAULTS)
+def test_flags_of_a_plan_where(offering, own, flags):
+    read = only_plan(plan(**own), **offering)
+    assert (read.free, read.bindable, read.plan_updateable, read.binding_rotatable) == flags
+
+
+# Sentence: what of a plan, its value, what of the plan is read, as what.
+TOLERATED: dict[str, tuple[str, object, object]] = {
+    "a duration that is negative": ("maximum_polling_duration", -1, None),
+    "a duration that is nothing": ("maximum_polling_duration", 0, None),
+    "a duration that is a text": ("maximum_polling_duration", "60", None),
+    "a duration that is true": ("maximum_polling_duration", True, None),
+    "a duration beyond all times": ("maximum_polling_duration", 2**62, timedelta(days=366)),
+    "metadata that are a text": ("metadata", "x", {}),
+    "a description that is a number": ("description", 7, ""),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "read"), TOLERATED.values(), ids=TOLERATED)
+def test_a_plan_is_read_with(key, value, read):
+    assert getattr(only_plan(plan(**{key: value})), key) == read
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {}, {"service_instance": 7}, {"service_instance": {"create": []}}]
+)
+def test_schemas_that_are_none(value):
+    assert only_plan(plan(schemas=value)).schemas.create is None
+
+
+@pytest.mark.parametrize("value", [None, "2.1", {}, {"version": 2}, {"version": ""}])
+def test_maintenance_without_a_version(value):
+    assert only_plan(plan(maintenance_info=value)).maintenance is None
+
+
+def test_unknown_fields_do_not_matter():
+    read = catalogue_of(document(service(new=1, plans=[plan(new=2)]), new=[3]))
+    assert read.offerings == catalogue_of(document(SERVICE)).offerings
+
+
+def test_an_empty_catalogue_is_one():
+    assert catalogue_of(document()).offerings == ()
+
+
+def test_equal_content_has_an_equal_digest():
+    one = catalogue_of(b'{"services": []}')
+    assert one.digest == catalogue_of(b'\xef\xbb\xbf{ "services" : [ ] , "x": 1}').digest
+    assert one.digest != catalogue_of(document(SERVICE)).digest
+
+
+DEEP = b'{"services": ' + b"[" * 70 + b"]" * 70 + b"}"
+FAULTS = {
+    "no JSON": (b"<html>", "no JSON object"),
+    "a cut text": (document(SERVICE)[:-1], "no JSON object"),
+    "not UTF-8": (b'{"services": ["\xff"]}', "no JSON object"),
+    "a list": (b"[]", "no JSON object"),
+    "nothing": (b"", "no JSON object"),
+    "too deep a document": (DEEP, "too deep"),
+    "far too deep a document": (b"[" * 10**6, "no JSON object"),
+    "millions of empty objects": (b'{"services": [' + b"{}," * 2 * 10**6 + b"{}]}", "too wide"),
+    "more than 8 MiB": (b" " * MOST_OCTETS + b"{}", "larger than 8 MiB"),
+    "no services": (b"{}", "no list `services`"),
+    "services that are an object": (b'{"services": {}}', "no list `services`"),
+    "a service that is a text": (document("db"), "a service is no object"),
+    "a service without id": (document(service(id=None)), "service 'db' has no id"),
+    "a service without name": (document(service(name="")), "service 1 has no name"),
+    "an id that is a number": (document(service(id=7)), "service 'db' has no id"),
+    "a name with a line break": (document(service(name="a\nb")), r"'a\nb' is longer than 255, or"),
+    "a name that is too long": (document(service(name="a" * 256)), "is longer than 255"),
+    "a service without plans": (document(service(plans=[])), "'db' has no list of plans"),
+    "plans that are a text": (document(service(plans="p")), "'db' has no list of plans"),
+    "a plan that is a text": (document(service(plans=[PLAN, "p"])), "or a plan is no object"),
+    "a plan without id": (
+        document(service(plans=[plan(id=None)])),
+        "plan 'small' of service 'db' has no id",
+    ),
+    "a plan without name": (
+        document(service(plans=[plan(name=None)])),
+        "plan 1 of service 'db' has no name",
+    ),
+    "two services of one id": (
+        document(SERVICE, service(name="kv", plans=[plan(id="p2")])),
+        "2 services have the id 's1'",
+    ),
+    "two services of one name": (
+        document(SERVICE, service(id="s2", plans=[plan(id="p2")])),
+        "2 services have the name 'db'",
+    ),
+    "two plans of one id": (
+        document(SERVICE, service(id="s2", name="kv", plans=[plan(name="big")])),
+        "2 plans have the id 'p1'",
+    ),
+    "two plans of one name": (
+        document(service(plans=[PLAN, plan(id="p2")])),
+        "2 plans have the name 'small' in service 'db'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), FAULTS.values(), ids=FAULTS)
+def test_a_catalogue_cannot_be_used_with(text, problem):
+    with pytest.raises(CatalogueFault) as fault:
+        catalogue_of(text)
+    (found,) = fault.value.problems
+    assert problem in found
+    assert len(str(fault.value)) < 500
+
+
+def test_two_plans_of_one_name_in_two_services_are_no_fault():
+    read = catalogue_of(document(SERVICE, service(id="s2", name="kv", plans=[plan(id="p2")])))
+    assert [one.plans[0].name for one in read.offerings] == ["small", "small"]
+
+
+def test_all_faults_are_named_but_not_without_end():
+    with pytest.raises(CatalogueFault) as fault:
+        catalogue_of(document(*[{"plans": []}] * 50))
+    assert len(fault.value.problems) == 20
+
+
+def test_the_last_of_a_key_counts():
+    text = b'{"services": 7, "services": []}'
+    assert catalogue_of(text).offerings == ()
