@@ -9,17 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
-from urllib.parse import quote
 
-from postgresql_operator import scram
 from postgresql_operator.instance import RESYNC, is_ready
 from postgresql_operator.outcome import (
     PENDING,
     READY,
-    LetIn,
     Outcome,
-    Place,
-    ShutOut,
     Work,
     hold,
     holds,
@@ -36,6 +31,8 @@ from postgresql_operator.wire import (
     phase_of,
     secret_of,
 )
+from postgresql_server import scram
+from postgresql_server.works import LetIn, Place, Role, ShutOut, credentials
 from reconciler.core.conditions import ERROR, Cause, false, true
 from reconciler.core.decision import Apply, Create, Decision, Note, Task, deletion
 from reconciler.core.manifest import (
@@ -56,14 +53,6 @@ from reconciler.core.secret import Secret
 
 BOUND: Final = "Bound"
 _SOON: Final = timedelta(seconds=30)  # nothing tells when a Secret of somebody else goes
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """A role as the server has it: whose databases it gets into, and what proves its password."""
-
-    member_of: frozenset[str]
-    verifier: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +147,7 @@ def _secret_tasks(seen: Seen, database: str, password: Secret) -> tuple[Task, ..
 
 
 def _manifest(seen: Seen, database: str, password: Secret) -> dict[str, JSON]:
-    user, host, port = login_of(seen.binding), seen.place.host, str(seen.place.port)
-    values = {
-        "host": host,
-        "hosts": host,
-        "port": port,
-        "database": database,
-        "name": database,
-        "username": user,
-        "password": password.reveal(),
-        "uri": f"postgresql://{user}:{quote(password.reveal(), safe='')}@{host}:{port}/{database}",
-    }
+    values = credentials(seen.place, LetIn(login_of(seen.binding), database, password))
     return {
         "apiVersion": SECRET.api_version,
         "kind": SECRET.kind,

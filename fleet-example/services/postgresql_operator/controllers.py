@@ -7,21 +7,8 @@ from datetime import timedelta
 from typing import TypeAlias, assert_never
 
 from postgresql_operator import binding, instance, job
-from postgresql_operator.dumps import Dumps, password
-from postgresql_operator.outcome import (
-    Deprovision,
-    Discard,
-    Dump,
-    LetIn,
-    Load,
-    Outcome,
-    Provision,
-    ShutOut,
-    Work,
-    holds,
-)
-from postgresql_operator.postgres import Postgres
-from postgresql_operator.troubles import JobFailed, ServerTrouble
+from postgresql_operator.dumps import Dumps
+from postgresql_operator.outcome import Discard, Dump, Load, Outcome, Work, holds
 from postgresql_operator.wire import (
     BACKUP,
     BINDING,
@@ -34,6 +21,9 @@ from postgresql_operator.wire import (
     secret_of,
 )
 from postgresql_operator.world import World
+from postgresql_server.postgres import Postgres, new_password
+from postgresql_server.troubles import JobFailed, ServerTrouble
+from postgresql_server.works import Deprovision, LetIn, Provision, ShutOut
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core.conditions import ERROR, Cause, false
 from reconciler.core.decision import Decision
@@ -178,7 +168,7 @@ async def _binding(context: Context, live: Manifest) -> Outcome:
         place=context.postgres.address().place,
         role=await context.postgres.role(login_of(live)),
         secret=await cluster.get(Ref(cluster.name, SECRET, namespace_of(live), secret_of(live))),
-        fresh=password(),
+        fresh=new_password(),
     )
     return binding.decide(seen)
 

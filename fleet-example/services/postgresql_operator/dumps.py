@@ -14,21 +14,17 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from postgresql_operator.outcome import Dump, LetIn, Load, ShutOut
-from postgresql_operator.postgres import Postgres
-from postgresql_operator.troubles import JobFailed, ServerTrouble
-from reconciler.core.secret import Secret, scrub
+from postgresql_operator.outcome import Dump, Load
+from postgresql_server.postgres import Postgres, new_password
+from postgresql_server.troubles import JobFailed, ServerTrouble
+from postgresql_server.works import LetIn, ShutOut
+from reconciler.core.secret import scrub
 
 TOOLS: Final = ("pg_dump", "pg_restore")
 _NOT_LET_IN: Final = "connection to server "  # libpq; it may be full or starting, and passes
 _LONGEST: Final = 300  # characters of what a tool said
 _LOCKS: Final = "-c lock_timeout=30s"  # of a restore, behind sessions that keep tables locked
 _PARTIAL: Final = ".part"
-
-
-def password() -> Secret:
-    """Return a new password."""
-    return Secret(secrets.token_urlsafe(24))
 
 
 class Dumps:
@@ -97,7 +93,7 @@ class Dumps:
         async with self._busy[database]:
             # Also ends a run that was left behind.
             await self._postgres.shut_out(ShutOut(job))
-            secret = password()
+            secret = new_password()
             await self._postgres.let_in(LetIn(job, database, secret), reads_all=reads_all)
             place = self._postgres.address().place
             try:

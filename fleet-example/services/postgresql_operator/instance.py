@@ -9,10 +9,7 @@ from postgresql_operator.outcome import (
     DELETING,
     FAILED,
     READY,
-    Deprovision,
     Outcome,
-    Place,
-    Provision,
     hold,
     holds,
     release,
@@ -20,6 +17,7 @@ from postgresql_operator.outcome import (
     waiting,
 )
 from postgresql_operator.wire import POSTGRESQL, database_of, key_of, phase_of
+from postgresql_server.works import Deprovision, Place, Provision
 from reconciler.core.conditions import ERROR, Cause, false, true
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import Manifest, get_int, get_text, is_deleting

@@ -18,7 +18,6 @@ from postgresql_operator.outcome import (
     Dump,
     Load,
     Outcome,
-    ShutOut,
     Work,
     hold,
     holds,
@@ -27,6 +26,7 @@ from postgresql_operator.outcome import (
     waiting,
 )
 from postgresql_operator.wire import BACKUP, RESTORE, database_of, job_of, phase_of
+from postgresql_server.works import ShutOut
 from reconciler.core.conditions import ERROR, Cause, false, true
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, uid_of

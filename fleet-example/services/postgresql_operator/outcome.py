@@ -1,18 +1,15 @@
-"""What follows from one look at one object: work in PostgreSQL, then writes in the cluster. Pure.
-
-Work can be done again: each kind of it ends in a state, whatever was there before.
-"""
+"""What follows from one look at one object: work in PostgreSQL, then writes. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from postgresql_operator.wire import FINALIZER
+from postgresql_server.works import Deprovision, LetIn, Provision, ShutOut
 from reconciler.core.conditions import INFO, Cause, Condition, false
 from reconciler.core.decision import NOTHING, Decision, Task, modification
 from reconciler.core.manifest import JSON, Manifest, finalizers_of
 from reconciler.core.refs import Kind
-from reconciler.core.secret import Secret
 
 PENDING: Final = "Pending"
 READY: Final = "Ready"
@@ -20,43 +17,6 @@ DELETING: Final = "Deleting"
 RUNNING: Final = "Running"
 COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Provision:
-    """There is this database, with an owner of the same name; nobody else gets in.
-
-    Only a `new` one is made; one that was there and is lost meanwhile is not made again empty.
-    `connections` is how many sessions it takes, `about` what it is to a person who finds it.
-    """
-
-    database: str
-    connections: int
-    about: str
-    new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Deprovision:
-    """There is neither the database nor its owner, whoever is connected."""
-
-    database: str
-
-
-@dataclass(frozen=True, slots=True)
-class LetIn:
-    """The role logs in with this password, acts as the owner of the database, and may no more."""
-
-    role: str
-    database: str
-    password: Secret
-
-
-@dataclass(frozen=True, slots=True)
-class ShutOut:
-    """There is no such role and no session of it; what it made belongs to the owner."""
-
-    role: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +46,6 @@ class Discard:
 
 
 Work: TypeAlias = Provision | Deprovision | LetIn | ShutOut | Dump | Load | Discard
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where clients find the server."""
-
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)

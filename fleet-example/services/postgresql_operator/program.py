@@ -12,9 +12,9 @@ from typing import Final
 
 from postgresql_operator.controllers import Context, reconcilers
 from postgresql_operator.dumps import TOOLS, Dumps
-from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
 from postgresql_operator.world import World
+from postgresql_server.postgres import Postgres
 from reconciler.controller import flags, process
 from reconciler.controller.controller import Controller
 from reconciler.controller.lease import holder_here
@@ -77,7 +77,7 @@ def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     runtime = Runtime(
         cluster, manager=MANAGER, reporter=_REPORTER, holder=holder_here(), clock=clock
     )
-    world, postgres = World(cluster), Postgres(settings.postgresql)
+    world, postgres = World(cluster), Postgres(settings.postgresql, MANAGER)
     dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
     context = Context(world, postgres, dumps, runtime.executor(cluster))
     controllers = {

@@ -6,6 +6,7 @@ another namespace or made anew, never finds what was another's.
 
 from typing import Final
 
+from postgresql_server.works import database_name
 from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, uid_of
 from reconciler.core.refs import Kind, ObjectKey
 
@@ -20,17 +21,11 @@ MANAGER: Final = "postgresql-operator"
 FINALIZER: Final = "postgresql.anynines.com/operator"
 ROTATE: Final = "postgresql.anynines.com/rotate"
 CREDENTIALS: Final = "postgresql.anynines.com/credentials"  # a label, on our Secrets only
-_INSTANCE: Final = "instance_"
 
 
 def database_of(instance: Manifest) -> str:
     """Return the name of the database of a Postgresql, which is also that of its owner."""
-    return _INSTANCE + _hex(instance)
-
-
-def is_database(name: str) -> bool:
-    """Tell whether this is the name of a Postgresql's database."""
-    return name.startswith(_INSTANCE)
+    return database_name(_hex(instance))
 
 
 def login_of(binding: Manifest) -> str:

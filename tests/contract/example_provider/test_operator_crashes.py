@@ -14,8 +14,8 @@ import psycopg
 import pytest
 import yaml
 
-from postgresql_operator import postgres
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
+from postgresql_server import postgres
 from reconciler.core.manifest import annotations_of, get_text
 from reconciler.core.refs import SECRET
 from tests.support import operated

@@ -6,7 +6,7 @@ import hmac
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from postgresql_operator.outcome import Outcome, Place
+from postgresql_operator.outcome import Outcome
 from postgresql_operator.wire import (
     BACKUP,
     BINDING,
@@ -15,6 +15,7 @@ from postgresql_operator.wire import (
     POSTGRESQL,
     RESTORE,
 )
+from postgresql_server.works import Place
 from reconciler.core.decision import Apply, Create, Delete, Patch
 from reconciler.core.manifest import finalizers_of, get_text
 from reconciler.core.refs import Kind

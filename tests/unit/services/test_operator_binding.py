@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from postgresql_operator.binding import Role, Seen, decide
-from postgresql_operator.outcome import LetIn, Place, ShutOut
+from postgresql_operator.binding import Seen, decide
 from postgresql_operator.wire import ROTATE
+from postgresql_server.works import LetIn, Place, Role, ShutOut
 from reconciler.core.decision import Apply, Create
 from reconciler.core.manifest import annotations_of, get_text, get_text_map, uid_of
 from tests.unit.services.objects import (

@@ -3,8 +3,8 @@
 import pytest
 
 from postgresql_operator.instance import Seen, decide, is_ready
-from postgresql_operator.outcome import Deprovision, Provision
 from postgresql_operator.wire import database_of
+from postgresql_server.works import Deprovision, Provision
 from reconciler.core.manifest import get_map
 from tests.unit.services.objects import CLUSTER, DATABASE, PLACE, Gist, gist, instance
 

@@ -9,7 +9,8 @@ from postgresql_operator.job import (
     decide_restore,
     failed,
 )
-from postgresql_operator.outcome import Discard, Dump, Load, ShutOut
+from postgresql_operator.outcome import Discard, Dump, Load
+from postgresql_server.works import ShutOut
 from tests.unit.services.objects import (
     CLUSTER,
     DATABASE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from postgresql_operator.scram import fits
+from postgresql_server.scram import fits
 from reconciler.core.secret import Secret
 from tests.unit.services.objects import verifier_of
 

@@ -7,6 +7,7 @@ pg_stat_activity can tell them.
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,13 +19,18 @@ from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from postgresql_operator.binding import Role
-from postgresql_operator.outcome import Deprovision, LetIn, Place, Provision, ShutOut
-from postgresql_operator.troubles import ServerTrouble
-from postgresql_operator.wire import is_database
+from postgresql_server.troubles import ServerTrouble
+from postgresql_server.works import (
+    Deprovision,
+    LetIn,
+    Place,
+    Provision,
+    Role,
+    ShutOut,
+    is_database,
+)
 from reconciler.core.secret import Secret, scrub
 
-_NAME: Final = "postgresql-operator"
 _TIMEOUT: Final = 10  # seconds to connect
 # The owner of a database may give it settings for all who come in. What is said here goes first.
 _OPTIONS: Final = (
@@ -61,11 +67,19 @@ class Address:
     database: str
 
 
-class Postgres:
-    """One server, whose address is read from a file at each use: it may move while we run."""
+def new_password() -> Secret:
+    """Return a new password."""
+    return Secret(secrets.token_urlsafe(24))
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+
+class Postgres:
+    """One server, whose address is read from a file at each use: it may move while we run.
+
+    `name` is what the server knows us by.
+    """
+
+    def __init__(self, file: Path, name: str) -> None:
+        self._file, self._name = file, name
         self._shared = asyncio.Lock()  # PostgreSQL refuses two changes of one right at a time
 
     def address(self) -> Address:
@@ -81,12 +95,12 @@ class Postgres:
 
     async def has_database(self, name: str) -> bool:
         """Tell whether there is such a database. Raises ServerTrouble."""
-        async with self._session() as session:
+        async with self.session() as session:
             return await _has(session, _DATABASE, name)
 
     async def role(self, name: str) -> Role | None:
         """Return a role, None where there is none. Raises ServerTrouble."""
-        async with self._session() as session:
+        async with self.session() as session:
             found = await _row(
                 session, "SELECT oid, rolpassword FROM pg_authid WHERE rolname = %s", name
             )
@@ -99,7 +113,7 @@ class Postgres:
     async def provision(self, work: Provision) -> None:
         """Have the database. Raises ServerTrouble."""
         name = sql.Identifier(work.database)
-        async with self._shared, self._session() as session:
+        async with self._shared, self.session() as session:
             if not await _has(session, "SELECT 1 FROM pg_roles WHERE rolname = %s", work.database):
                 await _run(session, "CREATE ROLE {} NOLOGIN", name)
             if work.new and not await _has(session, _DATABASE, work.database):
@@ -120,7 +134,7 @@ class Postgres:
     async def deprovision(self, work: Deprovision) -> None:
         """Have no such database, and no owner of it. Raises ServerTrouble."""
         name = sql.Identifier(work.database)
-        async with self._session() as session:
+        async with self.session() as session:
             # One whose drop was cut off is a template no more, and cannot be altered.
             if await _has(session, _DATABASE + " AND datistemplate", work.database):
                 await _run(session, "ALTER DATABASE {} IS_TEMPLATE false", name)
@@ -136,7 +150,7 @@ class Postgres:
         Raises ServerTrouble.
         """
         role, owner = sql.Identifier(work.role), sql.Identifier(work.database)
-        async with self._session() as session, session.transaction():
+        async with self.session() as session, session.transaction():
             if not await _has(session, "SELECT 1 FROM pg_roles WHERE rolname = %s", work.role):
                 await _run(session, "CREATE ROLE {} NOLOGIN", role)
             verifier = session.pgconn.encrypt_password(
@@ -154,7 +168,7 @@ class Postgres:
     async def shut_out(self, work: ShutOut) -> None:
         """Have no such role; sessions of it end. Raises ServerTrouble."""
         role = sql.Identifier(work.role)
-        async with self._session() as session:
+        async with self.session() as session:
             found = await _row(session, "SELECT oid FROM pg_roles WHERE rolname = %s", work.role)
             if found is None:
                 return
@@ -162,7 +176,7 @@ class Postgres:
             await session.execute(_TERMINATE, found)
             rows = await session.execute(_TRACES, found)
             for database, owner in await rows.fetchall():
-                async with self._session(str(database)) as inside:
+                async with self.session(str(database)) as inside:
                     # Never to an administrator, who would then run what a tenant wrote.
                     if is_database(str(owner)) and owner != work.role:
                         heir = sql.Identifier(str(owner))
@@ -172,8 +186,8 @@ class Postgres:
             await _run(session, "DROP ROLE {}", role)
 
     @asynccontextmanager
-    async def _session(self, database: str = "") -> AsyncIterator[_Connection]:
-        """Connect as the administrator for the length of the block."""
+    async def session(self, database: str = "") -> AsyncIterator[_Connection]:
+        """Connect as the administrator for the length of the block. Raises ServerTrouble."""
         way = self.address()
         where = f"PostgreSQL at {way.place.host}:{way.place.port}"
         try:
@@ -185,7 +199,7 @@ class Postgres:
                     password=way.password.reveal(),
                     dbname=database or way.database,
                     connect_timeout=_TIMEOUT,
-                    application_name=_NAME,
+                    application_name=self._name,
                     options=_OPTIONS,
                     autocommit=True,
                 )
