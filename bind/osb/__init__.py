@@ -1,0 +1,1 @@
+"""The program that serves kinds of service brokers."""

@@ -1,0 +1,1 @@
+"""The kinds of provider-anynines, for compositions that go on without it."""
