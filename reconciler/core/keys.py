@@ -18,6 +18,7 @@ MANAGER_NOTES: Final = "klutchctl-notes"
 # `kubectl bind`, also the original's: either goes on with what the other wrote.
 MANAGER_BIND: Final = "kubectl-bind"
 MANAGER_BACKEND: Final = "klutch-bind"
+MANAGER_OSB: Final = "klutch-osb"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
 MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update
 KONNECTORS: Final = frozenset({MANAGER_KONNECTOR, MANAGER_ORIGINAL_KONNECTOR})
@@ -98,8 +99,24 @@ CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
 RECREATE: Final = f"{OWN_PREFIX}recreate"  # on an APIServiceBinding
 RECREATE_ALWAYS: Final = "Always"
 
+# Of service brokers: on generated CRDs, on claims, on Secrets with credentials, on BrokerRecords.
+OSB_BROKER: Final = f"{OWN_PREFIX}osb-broker"  # label: name of the ServiceBroker
+OSB_SERVICE: Final = f"{OWN_PREFIX}osb-service"  # label: `broker.stem`
+OSB_OFFERING: Final = f"{OWN_PREFIX}osb-offering"  # id of the service
+OSB_PLANS: Final = f"{OWN_PREFIX}osb-plans"  # JSON: name of a plan -> its id
+OSB_INSTANCES: Final = f"{OWN_PREFIX}osb-instances"  # plural of the kind that is bound
+OSB_BINDING: Final = f"{OWN_PREFIX}osb-binding"  # id of the binding that a Secret is of
+OSB_RETRY: Final = f"{OWN_PREFIX}osb-retry"  # another text: what was refused is tried again
+OSB_ROTATE: Final = f"{OWN_PREFIX}osb-rotate"  # another text: new credentials
+OSB_AFTER: Final = f"{OWN_PREFIX}osb-after"  # highest id of a backup that was there before
+OSB_ORPHAN: Final = f"{OWN_PREFIX}osb-orphan"  # what becomes of a record without claim
+ORPHAN_DEPROVISION: Final = "Deprovision"
+ORPHAN_FORGET: Final = "Forget"
+ORPHAN_ADOPT: Final = "Adopt"
+
 # Ours: finalizers.
 DRAIN: Final = f"{OWN_PREFIX}drain"
+OSB: Final = f"{OWN_PREFIX}osb"  # on claims that a service broker serves
 
 
 def app_cluster_binding_labels(namespace: str, name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Final
 import yaml
 
 from reconciler import api
+from reconciler.api import osb
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest
 
@@ -22,6 +23,8 @@ CONTROL_PLANE: Final = (
     api.APP_CLUSTER_BINDING.resource,
     api.CLUSTER_BINDING.resource,
 )
+# Where `klutch-osb` runs.
+BROKERS: Final = (osb.SERVICE_BROKER.resource, osb.BROKER_RECORD.resource)
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _IN_WHEEL: Final = _PACKAGE / "schemas" / "crds"

@@ -1,0 +1,152 @@
+"""The kinds of service brokers: ServiceBroker, BrokerRecord, and what a catalogue becomes.
+
+Accessors are tolerant, like the readers of `core.manifest`: an absent field reads as its default.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind
+from reconciler.core.times import parse_duration
+
+OSB_GROUP: Final = "osb.klutchctl.dev"
+SERVICE_BROKER: Final = Kind(OSB_GROUP, "v1alpha1", "ServiceBroker", "servicebrokers")
+BROKER_RECORD: Final = Kind(OSB_GROUP, "v1alpha1", "BrokerRecord", "brokerrecords")
+NEWEST_API: Final = "2.17"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a broker is waited for, and how often it is asked."""
+
+    request: timedelta = timedelta(seconds=60)
+    poll: timedelta = timedelta(seconds=10)
+    max_polling: timedelta = timedelta(hours=24)
+    catalog: timedelta = timedelta(minutes=5)
+    resync: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferingChoice:
+    """An offering that becomes kinds; its name decides without `kind`, and no `plans` are all."""
+
+    name: str
+    kind: str = ""
+    plans: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSpec:
+    """A ServiceBroker. `url` is "" where the Secret has it; no `offerings`: all of them."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    url: str = ""
+    secret: str = ""
+    api_version: str = NEWEST_API
+    group: str = ""
+    offerings: tuple[OfferingChoice, ...] = ()
+    timing: Timing = Timing()
+
+
+def broker_spec(live: Manifest) -> BrokerSpec:
+    """Return what a ServiceBroker says."""
+    namespace, name = manifest.identity_of(live)
+    return BrokerSpec(
+        name=name,
+        namespace=namespace,
+        uid=manifest.uid_of(live),
+        generation=manifest.get_int(live, "metadata", "generation") or 0,
+        url=manifest.get_text(live, "spec", "url"),
+        secret=manifest.get_text(live, "spec", "secretRef", "name"),
+        api_version=manifest.get_text(live, "spec", "apiVersion") or NEWEST_API,
+        group=manifest.get_text(live, "spec", "group"),
+        offerings=tuple(map(_choice, manifest.get_maps(live, "spec", "offerings"))),
+        timing=_timing(live),
+    )
+
+
+def _choice(offering: Manifest) -> OfferingChoice:
+    return OfferingChoice(
+        manifest.get_text(offering, "name"),
+        manifest.get_text(offering, "kind"),
+        tuple(manifest.get_texts(offering, "plans")),
+    )
+
+
+def _timing(live: Manifest) -> Timing:
+    default = Timing()
+
+    def given(name: str, otherwise: timedelta) -> timedelta:
+        try:
+            duration = parse_duration(manifest.get_text(live, "spec", "timing", name))
+        except ValueError:
+            return otherwise
+        return duration if duration > timedelta() else otherwise
+
+    return Timing(
+        request=given("request", default.request),
+        poll=given("poll", default.poll),
+        max_polling=given("maxPolling", default.max_polling),
+        catalog=given("catalog", default.catalog),
+        resync=given("resync", default.resync),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedKind:
+    """A kind that `klutchctl catalog` made of an offering, as its CRD says.
+
+    `offering` is the id of the service, `plans` has the id of each plan by its name; `instances` is
+    the plural of the kind that a binding kind binds, "" for instances.
+    """
+
+    kind: Kind
+    broker: str
+    offering: str
+    plans: Mapping[str, str]
+    instances: str = ""
+
+    @property
+    def is_binding(self) -> bool:
+        """Whether its objects are bindings."""
+        return bool(self.instances)
+
+    @property
+    def stem(self) -> str:
+        """The kind without `Instance` or `Binding`, in lower case: the type of its services."""
+        suffix = "Binding" if self.is_binding else "Instance"
+        return self.kind.kind.removesuffix(suffix).lower()
+
+
+def generated_kind(crd: Manifest) -> GeneratedKind | None:
+    """Return the kind that a CRD was generated for; None where no catalogue made it."""
+    broker = manifest.labels_of(crd).get(keys.OSB_BROKER, "")
+    noted = manifest.annotations_of(crd)
+    offering, plans = noted.get(keys.OSB_OFFERING, ""), _plans(noted.get(keys.OSB_PLANS, ""))
+    version = next(
+        (one for one in manifest.get_maps(crd, "spec", "versions") if one.get("storage")), {}
+    )
+    kind = Kind(
+        manifest.get_text(crd, "spec", "group"),
+        manifest.get_text(version, "name"),
+        manifest.get_text(crd, "spec", "names", "kind"),
+        manifest.get_text(crd, "spec", "names", "plural"),
+    )
+    if not (broker and offering and kind.version and kind.plural):
+        return None
+    return GeneratedKind(kind, broker, offering, plans, noted.get(keys.OSB_INSTANCES, ""))
+
+
+def _plans(text: str) -> dict[str, str]:
+    try:
+        return manifest.get_text_map(json.loads(text))
+    except (ValueError, RecursionError):
+        return {}
