@@ -1,0 +1,279 @@
+"""What a broker's answer means: table 5 of the design, as one function of values.
+
+A broker may lie, and a gateway may answer in its place: what is no JSON object proves nothing was
+done, and nothing was not. Refuses to know what is done about an outcome.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from reconciler.blueprints.offering.messages import (
+    Bind,
+    Call,
+    Deprovision,
+    LastOperation,
+    Provision,
+    Unbind,
+    Update,
+    is_mutating,
+)
+from reconciler.blueprints.offering.outcomes import (
+    Absent,
+    Accepted,
+    Busy,
+    Conflict,
+    Denied,
+    Done,
+    Gone,
+    MaintenanceConflict,
+    Outcome,
+    Progress,
+    Refused,
+    Unknown,
+    Unsent,
+    Unsupported,
+)
+from reconciler.blueprints.offering.wording import scrub, texts_in
+from reconciler.core import manifest as m
+from reconciler.core.addresses import is_visible
+from reconciler.core.documents import object_of
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.secret import Secret
+from reconciler.core.times import moment
+
+__all__ = [
+    "MOST_OCTETS",
+    "Absent",
+    "Accepted",
+    "Busy",
+    "Conflict",
+    "Denied",
+    "Done",
+    "Gone",
+    "MaintenanceConflict",
+    "Outcome",
+    "Progress",
+    "Refused",
+    "Unknown",
+    "Unsent",
+    "Unsupported",
+    "outcome",
+    "retry_after",
+    "scrub",
+    "unreadable",
+]
+
+MOST_OCTETS: Final = 2**20
+_MOST_MEMORY: Final = 16 * 2**20
+_LONGEST_OPERATION: Final = 10_000  # as OSB API 2.15 bounds it: it goes into a query, and a Record
+_LONGEST_URL: Final = 2_048
+_LONGEST_CODE: Final = 64
+_LONGEST_HOST: Final = 255
+_MOST_ENDPOINTS: Final = 64
+_PAUSES: Final = (1, 600)  # seconds that a broker may ask to be left alone
+_STATES: Final = ("in progress", "succeeded", "failed")
+_NOT_PROJECTED: Final = ("volume_mounts", "syslog_drain_url", "route_service_url")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    call: Call
+    status: int
+    document: Manifest | None
+    problem: str
+    retry_after: timedelta | None
+
+
+def outcome(
+    call: Call,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    secrets: Sequence[Secret] = (),
+) -> Outcome:
+    """Return what an answer means. `headers` have lower-case names; `secrets` are never repeated.
+
+    Broker's words become a `problem`: one line of 512 characters at most.
+    """
+    document = object_of(body, most_memory=_MOST_MEMORY)
+    problem = _problem(call, status, document, secrets)
+    answer = _Answer(call, status, document, problem, retry_after(headers))
+    match status:
+        case 200 | 201 | 202 if document is None:
+            return unreadable(call, status, "the answer is no JSON object that can be read")
+        case 200 | 201 | 202:
+            return _success(answer, document or {})
+        case 401 | 403:
+            return Denied(status, problem)
+        case 408 | 429 | 503 if status != 503 or answer.retry_after is not None:
+            return Unsent(problem, answer.retry_after)
+        case _ if 400 <= status < 500:
+            return _refusal(answer)
+        case _:
+            return Unknown(problem, status)
+
+
+def unreadable(call: Call, status: int, problem: str) -> Unknown:
+    """Return the outcome of an answer that cannot be read, or of none (status 0)."""
+    return Unknown(problem, status, malformed=status in (201, 202) and is_mutating(call))
+
+
+def retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """Return for how long the broker wants no call: seconds, or a date beside that of its clock."""
+    said = headers.get("retry-after", "").strip()
+    if said.isascii() and said.isdigit():
+        seconds = int(said[:9])
+    else:
+        date, clock = _http_date(said), _http_date(headers.get("date", ""))
+        if date is None or clock is None:
+            return None
+        seconds = int((date - clock).total_seconds())
+    least, most = _PAUSES
+    return timedelta(seconds=min(max(seconds, least), most))
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError, IndexError, TypeError):
+        return None
+    return date if date.tzinfo is not None else None
+
+
+def _success(answer: _Answer, document: Manifest) -> Outcome:
+    match answer.status, answer.call:
+        case 200, Deprovision() | Unbind():
+            return Gone()
+        case 200, LastOperation():
+            return _progress(answer, document)
+        case 200, _:
+            return _done(document, created=False)
+        case 201, Provision() | Bind():
+            return _done(document, created=True)
+        case 202, call if is_mutating(call):
+            return _accepted(answer, document)
+    return Unknown(f"HTTP {answer.status} is no answer to this call", answer.status)
+
+
+def _refusal(answer: _Answer) -> Outcome:
+    is_made = isinstance(answer.call, Provision | Bind)
+    match answer.status:
+        case 404 if not is_made and not isinstance(answer.call, Update):
+            return Absent(is_json=answer.document is not None)
+        case 409 if is_made:
+            return Conflict(answer.problem)
+        case 410 if not is_made:
+            return Gone()
+        case 412:
+            return Unsupported(answer.problem)
+        case 422:
+            return _unprocessable(answer)
+    return _refused(answer)
+
+
+def _unprocessable(answer: _Answer) -> Outcome:
+    code = _code(answer)
+    if code == "ConcurrencyError":
+        return Busy(answer.problem)
+    if code == "MaintenanceInfoConflict" and isinstance(answer.call, Provision | Update):
+        return MaintenanceConflict(answer.problem)
+    return _refused(answer)
+
+
+def _refused(answer: _Answer) -> Refused:
+    usable, repeatable = _flags(answer.document or {})
+    return Refused(answer.status, _code(answer), answer.problem, usable, repeatable)
+
+
+def _progress(answer: _Answer, document: Manifest) -> Progress:
+    said = m.get_text(document, "state")
+    usable, repeatable = _flags(document)
+    state = said if said in _STATES else ""
+    words = answer.problem if m.get_text(document, "description") else ""
+    return Progress(state, words, answer.retry_after, usable, repeatable)
+
+
+def _done(document: Manifest, *, created: bool) -> Done:
+    credentials, parameters = m.get(document, "credentials"), m.get(document, "parameters")
+    return Done(
+        dashboard_url=_url(document),
+        credentials=_as_text(credentials) if isinstance(credentials, Mapping) else None,
+        parameters=parameters if isinstance(parameters, Mapping) else None,
+        plan=m.get_text(document, "plan_id"),
+        maintenance=m.get_text(document, "maintenance_info", "version"),
+        endpoints=_endpoints(document),
+        expires_at=moment(m.get_text(document, "metadata", "expires_at")),
+        renew_before=moment(m.get_text(document, "metadata", "renew_before")),
+        ignored=tuple(key for key in _NOT_PROJECTED if m.get(document, key)),
+        created=created,
+    )
+
+
+def _accepted(answer: _Answer, document: Manifest) -> Outcome:
+    operation = m.get_text(document, "operation")
+    if len(operation) > _LONGEST_OPERATION:
+        return unreadable(answer.call, answer.status, "the key of its operation is too long")
+    key = Secret(operation) if operation else None
+    return Accepted(key, _url(document), answer.retry_after)
+
+
+def _as_text(credentials: Mapping[str, JSON]) -> Secret:
+    return Secret(m.canonical(credentials).decode())
+
+
+def _flags(document: Manifest) -> tuple[bool | None, bool | None]:
+    usable, repeatable = document.get("instance_usable"), document.get("update_repeatable")
+    return (
+        usable if isinstance(usable, bool) else None,
+        repeatable if isinstance(repeatable, bool) else None,
+    )
+
+
+def _code(answer: _Answer) -> str:
+    code = m.get_text(answer.document, "error")
+    is_word = code.isascii() and code.isalnum() and len(code) <= _LONGEST_CODE
+    return code if is_word else ""
+
+
+def _problem(call: Call, status: int, document: Manifest | None, secrets: Sequence[Secret]) -> str:
+    """Return the broker's words, without what is secret: ours, and what stands beside them."""
+    read: Manifest = document or {}
+    known = [*secrets, *map(Secret, texts_in(read.get("credentials")))]
+    known += [Secret(m.get_text(read, "operation"))]
+    if isinstance(call, LastOperation) and call.operation is not None:
+        known.append(call.operation)
+    words = scrub(m.get_text(read, "description") or m.get_text(read, "error"), known)
+    return words or f"HTTP {status}, without a word"
+
+
+def _url(document: Manifest) -> str:
+    """Return where the dashboard is, if that can be shown: neither a script nor a password."""
+    url = m.get_text(document, "dashboard_url")
+    if not is_visible(url) or len(url) > _LONGEST_URL:
+        return ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    is_shown = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    return url if is_shown else ""
+
+
+def _endpoints(document: Manifest) -> tuple[Manifest, ...]:
+    found = map(_endpoint, m.get_maps(document, "endpoints")[:_MOST_ENDPOINTS])
+    return tuple(endpoint for endpoint in found if endpoint["host"] and endpoint["ports"])
+
+
+def _endpoint(said: Manifest) -> Manifest:
+    host, protocol = m.get_text(said, "host"), m.get_text(said, "protocol")
+    ports = [port for port in m.get_texts(said, "ports") if port.isascii() and len(port) <= 11]
+    endpoint: dict[str, JSON] = {
+        "host": host if is_visible(host) and len(host) <= _LONGEST_HOST else "",
+        "ports": [port for port in ports if port.replace("-", "", 1).isdigit()],
+    }
+    return {**endpoint, "protocol": protocol} if protocol in ("tcp", "udp", "all") else endpoint

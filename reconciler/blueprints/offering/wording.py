@@ -1,0 +1,53 @@
+"""Texts of a broker, fit for a condition, an Event and a log."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from reconciler.core.manifest import JSON
+from reconciler.core.secret import HIDDEN, Secret
+from reconciler.core.secret import scrub as hide
+
+_LONGEST: Final = 512
+_LONGEST_READ: Final = 8 * 1024  # of a text that may have a megabyte
+_SHORTEST: Final = 4  # of a text in credentials that is taken for a secret
+_MOST_TEXTS: Final = 200
+# A broker may repeat in its words what it was given, or gave.
+_SECRET_LIKE: Final = (
+    re.compile(r"(://)[^\s/@]+(?=@)"),
+    re.compile(r"\b((?:[Bb]asic|[Bb]earer|BASIC|BEARER) )(?=\S*[0-9A-Z=])[A-Za-z0-9_\-.~+/=]{8,}"),
+    re.compile(r"\b()eyJ[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]*)*"),
+    re.compile(
+        r"(?i)((?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|access[_-]?key"
+        r"|private[_-]?key|authorization)s?[\"']? ?[:=] ?)(?:\"[^\"]*\"?|'[^']*'?|[^\s,;]+)"
+    ),
+)
+
+
+def scrub(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """Return a broker's text as one line of 512 characters at most, without what looks secret."""
+    hidden = tuple(secret.reveal() for secret in secrets)
+    # Before blanks and control characters go, and after that: either may be part of a secret.
+    line = hide(_line(hide(text[:_LONGEST_READ], hidden)), hidden)
+    for pattern in _SECRET_LIKE:
+        line = pattern.sub(rf"\1{HIDDEN}", line)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def texts_in(value: JSON) -> list[str]:
+    """Return the texts inside a value, as far as one could tell something by them."""
+    found, pending = list[str](), [value]
+    while pending and len(found) < _MOST_TEXTS:
+        inner = pending.pop()
+        if isinstance(inner, str):
+            found += [inner] if len(inner) >= _SHORTEST else []
+        elif isinstance(inner, Mapping):
+            pending += inner.values()
+        elif isinstance(inner, Sequence):
+            pending += inner
+    return found
+
+
+def _line(text: str) -> str:
+    printable = (character if character.isprintable() else " " for character in text)
+    return " ".join("".join(printable).split())
