@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Final, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -34,6 +34,7 @@ from reconciler.core.secret import Secret
 from reconciler.core.system_errors import system_text
 from reconciler.oidc.grants import Form
 from reconciler.oidc.provider import is_secure
+from reconciler.tls import client_context, show_certificate
 
 Headers: TypeAlias = Mapping[str, str | Secret] | Iterable[tuple[str, str | Secret]]
 Judge: TypeAlias = Callable[[Address], str]  # says why nothing is connected to it, or ""
@@ -67,13 +68,14 @@ _SENTENCES: Final[tuple[tuple[type[Exception], str], ...]] = (
 class OutboundError(KlutchError):
     """A server gave no answer that can be used. `status` is that of HTTP, 0 without an answer.
 
-    The message names scheme, host and path, never a query, a fragment or what was sent.
+    `sent`: there was a connection, and the request may have reached the server. The message names
+    scheme, host and path, never a query, a fragment or what was sent.
     """
 
     retry = Retry.LATER
 
-    def __init__(self, url: str, problem: str, *, status: int = 0) -> None:
-        self.problem, self.status = problem, status
+    def __init__(self, url: str, problem: str, *, status: int = 0, sent: bool = False) -> None:
+        self.problem, self.status, self.sent = problem, status, sent
         super().__init__(f"{shown(url)}: {problem}")
 
 
@@ -98,8 +100,38 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path}"[:_LONGEST_NAME]
 
 
-def url_fault(url: str) -> str:
-    """Say why a URL is not asked; "" where it is."""
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What is trusted, and shown, in place of the system's authorities and nothing. PEM texts.
+
+    `insecure`: whoever answers is trusted.
+    """
+
+    ca: str | None = None
+    certificate: str = ""
+    key: Secret | None = None
+    insecure: bool = False
+
+    def context(self, *, where: str) -> ssl.SSLContext:
+        """Return these as OpenSSL wants them. Raises ConfigError for texts that are no PEM."""
+        try:
+            context = client_context(self.ca, insecure=self.insecure)
+        except ssl.SSLError:
+            raise ConfigError("the authority's certificate is no usable PEM", where=where) from None
+        if self.key is not None:
+            show_certificate(context, self.certificate, self.key, where=where)
+        return context
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a request came."""
+
+    connected: bool = False
+
+
+def url_fault(url: str, *, plain_http: bool = False) -> str:
+    """Say why a URL is not asked; "" where it is. With `plain_http` that may lead anywhere."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -109,6 +141,8 @@ def url_fault(url: str) -> str:
         return "the URL is not valid"
     if parts.username is not None or parts.password is not None:
         return "the URL holds credentials"
+    if plain_http and parts.scheme == "http":
+        return ""
     return "" if is_secure(url) else "only https is asked, or http on this machine"
 
 
@@ -118,27 +152,33 @@ class Http:
     No address that `no_server` names is ever connected to, nor one that `forbids` is true for;
     judged is what a name came to when the connection is made, so that no name server changes it
     after. With `trust_env` the proxies of the environment are used, which judge names themselves.
-    `ca_file` replaces the system's authorities. `timeout` is for an exchange as a whole, `most` the
-    octets of an answer's body.
+    `ca_file` or `tls` replaces the system's authorities. `timeout` is for an exchange as a whole,
+    `most` the octets of an answer's body. With `plain_http` there may be no TLS on the way to other
+    machines. With `once` nothing is sent again that a kept connection lost.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a bound that some caller sets
         self,
         *,
         ca_file: Path | None = None,
+        tls: Tls | None = None,
         timeout: float = 5.0,
         most: int = 64 * 1024,
         forbids: Callable[[Address], bool] | None = None,
         trust_env: bool = False,
+        plain_http: bool = False,
+        once: bool = False,
     ) -> None:
-        self._ca_file, self._timeout, self._most = ca_file, timeout, most
+        self._ca_file, self._tls, self._timeout, self._most = ca_file, tls, timeout, most
         self._forbids, self._trust_env = forbids, trust_env
+        self._plain_http, self._once = plain_http, once
         self._context: ssl.SSLContext | None = None
         self._sessions: dict[Judge, aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:
-        """Read the authorities. Raises ConfigError for a `ca_file` that cannot be used."""
-        self._context = _context(self._ca_file)
+        """Read the authorities. Raises ConfigError for a `ca_file` or `tls` that is no use."""
+        tls = self._tls
+        self._context = _context(self._ca_file) if tls is None else tls.context(where="TLS")
         return self
 
     async def __aexit__(
@@ -157,14 +197,14 @@ class Http:
 
         Raises OutboundError, and ConfigError for a proxy that cannot be used.
         """
-        return await self._asked("GET", url, headers, None)
+        return await self.request("GET", url, headers=headers)
 
     async def post(self, url: str, *, body: bytes, headers: Headers) -> Answer:
         """Return the answer to a POST, whatever its status; it is sent once.
 
         Raises OutboundError, and ConfigError for a proxy that cannot be used.
         """
-        return await self._asked("POST", url, headers, body)
+        return await self.request("POST", url, body=body, headers=headers)
 
     async def send(self, form: Form) -> Answer:
         """Return the answer to a form, whatever its status; it is sent once.
@@ -173,53 +213,63 @@ class Http:
         """
         return await self.post(form.url, body=form.body(), headers=form.headers())
 
-    async def _asked(self, method: str, url: str, headers: Headers, body: bytes | None) -> Answer:
-        if fault := url_fault(url) or self._literal_fault(url):
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers = (),
+        most: int | None = None,
+    ) -> Answer:
+        """Return the answer to a request, whatever its status, of `most` octets where given.
+
+        Raises OutboundError, and ConfigError for a proxy that cannot be used.
+        """
+        if fault := url_fault(url, plain_http=self._plain_http) or self._literal_fault(url):
             raise OutboundError(url, fault)
         proxy = proxy_from_environment(url, os.environ) if self._trust_env else None
+        progress = _Progress()
         try:
             async with asyncio.timeout(self._timeout):
-                call = self._call(method, url, headers=headers, body=body, proxy=proxy)
+                session = self._session(urlsplit(url), proxied=proxy is not None)
+                call = session.request(
+                    method,
+                    URL(url, encoded=True),
+                    data=body,
+                    headers={name: _revealed(value) for name, value in dict(headers).items()},
+                    proxy=None if proxy is None else proxy.reveal(),
+                    allow_redirects=False,
+                    trace_request_ctx=progress,
+                )
                 async with call as response:
-                    return await self._read(url, response)
+                    return await self._read(url, response, self._most if most is None else most)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             problem = self._problem(error)
-        raise OutboundError(url, problem)
+        raise OutboundError(url, problem, sent=progress.connected)
 
-    def _call(
-        self, method: str, url: str, *, headers: Headers, body: bytes | None, proxy: Secret | None
-    ) -> aiohttp.client._RequestContextManager:
-        return self._session(urlsplit(url), proxied=proxy is not None).request(
-            method,
-            URL(url, encoded=True),
-            data=body,
-            headers={name: _revealed(value) for name, value in dict(headers).items()},
-            proxy=None if proxy is None else proxy.reveal(),
-            allow_redirects=False,
-        )
-
-    async def _read(self, url: str, response: aiohttp.ClientResponse) -> Answer:
+    async def _read(self, url: str, response: aiohttp.ClientResponse, most: int) -> Answer:
         fault = ""
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             fault = "the answer is compressed, which was not asked for"
         body = bytearray()
         while not fault and (part := await response.content.readany()):
             body += part
-            if len(body) > self._most:
-                fault = f"the answer is larger than {self._most // 1024} KiB"
+            if len(body) > most:
+                fault = f"the answer is larger than {most // 1024} KiB"
         if fault:
-            raise OutboundError(url, fault, status=response.status)
+            raise OutboundError(url, fault, status=response.status, sent=True)
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, bytes(body), headers, headers.get("location", ""))
 
     def _session(self, url: SplitResult, *, proxied: bool) -> aiohttp.ClientSession:
         """Return the connections that are judged as those to this URL have to be."""
-        plain = url.scheme == "http"
+        plain = url.scheme == "http" and not self._plain_http
         judge = _as_it_is if proxied else self._loopback_fault if plain else self._fault
         if self._context is None:
             raise RuntimeError("Http is used outside of its block")
         if judge not in self._sessions:
-            self._sessions[judge] = _new_session(judge, self._context)
+            self._sessions[judge] = _new_session(judge, self._context, once=self._once)
         return self._sessions[judge]
 
     def _literal_fault(self, url: str) -> str:
@@ -274,7 +324,22 @@ def _context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-def _new_session(judge: Judge, context: ssl.SSLContext) -> aiohttp.ClientSession:
+async def _connected(
+    session: aiohttp.ClientSession, context: SimpleNamespace, parameters: object
+) -> None:
+    del session, parameters
+    context.trace_request_ctx.connected = True
+
+
+def _trace() -> aiohttp.TraceConfig:
+    """Note when a request has a connection: before that, surely nothing of it was sent."""
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(_connected)
+    trace.on_connection_reuseconn.append(_connected)
+    return trace
+
+
+def _new_session(judge: Judge, context: ssl.SSLContext, *, once: bool) -> aiohttp.ClientSession:
     def socket_to(info: aiohttp.AddrInfoType) -> socket.socket:
         fault = judge(ip_address(str(info[4][0]).partition("%")[0]))
         if fault:
@@ -289,8 +354,9 @@ def _new_session(judge: Judge, context: ssl.SSLContext) -> aiohttp.ClientSession
         socket_factory=socket_to,
         use_dns_cache=False,
     )
-    return aiohttp.ClientSession(
+    session = aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[_trace()],
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
         headers={
@@ -303,3 +369,6 @@ def _new_session(judge: Judge, context: ssl.SSLContext) -> aiohttp.ClientSession
         max_line_size=_LONGEST_HEADER,
         max_field_size=_LONGEST_HEADER,
     )
+    # aiohttp repeats a PUT or DELETE whose kept connection was cut, unasked. No option says no.
+    session._retry_connection = not once
+    return session

@@ -48,6 +48,21 @@ def test_not_asked(url, fault):
     assert fault in url_fault(url)
 
 
+@pytest.mark.parametrize("url", ["http://login.example/", "http://10.0.0.1/", *ASKED])
+def test_asked_in_the_clear(url):
+    assert url_fault(url, plain_http=True) == ""
+
+
+@pytest.mark.parametrize("url", [url for url, fault in NOT_ASKED.items() if fault != "only https"])
+def test_not_asked_in_the_clear_either(url):
+    assert url_fault(url, plain_http=True) != ""
+
+
+@pytest.mark.parametrize("url", ["ftp://localhost/", "ws://login.example/"])
+def test_no_other_scheme(url):
+    assert "only https" in url_fault(url, plain_http=True)
+
+
 SHOWN = {
     "https://login.example/a/b?code=canary#canary": "https://login.example/a/b",
     "https://me:canary@login.example:8443/": "https://login.example:8443/",
