@@ -1,1 +1,1 @@
-"""The program that serves kinds of service brokers."""
+"""Serves what service brokers offer: claims of generated kinds become instances and bindings."""

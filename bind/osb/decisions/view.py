@@ -1,0 +1,166 @@
+"""What one look at an instance and its bindings shows, and what one turn does about it, as values.
+
+A turn belongs to an instance: one call that changes anything at the broker at a time, bindings
+included, because brokers may count a bind as a change of the instance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions.record import Record
+from reconciler.api.osb import BrokerSpec, GeneratedKind
+from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
+from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.manifest import JSON, Manifest, get_map, get_text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a claim lives, in the words of brokers. `namespace` is the app cluster's.
+
+    `cluster` identifies the app cluster, `space` is the uid of the service namespace.
+    """
+
+    namespace: str
+    cluster: str
+    space: str
+    identity: OriginatingIdentity | None = None
+
+    def context(self, name: str) -> dict[str, JSON]:
+        """Return the context of an instance (OSB profile of Kubernetes)."""
+        return {
+            "platform": "kubernetes",
+            "namespace": self.namespace,
+            "clusterid": self.cluster,
+            "instance_name": name,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker as far as it is known. `catalogue` is the last good one; None: none was read yet.
+
+    `closed` says why its calls wait, "" where they do not; `is_fresh`, whether the catalogue was
+    read in the last minute: a gateway's 404 proves nothing.
+    """
+
+    spec: BrokerSpec
+    catalogue: Catalogue | None = None
+    closed: str = ""
+    is_fresh: bool = False
+    confirms_mass_delete: bool = False
+
+    def offering(self, kind: GeneratedKind) -> Offering | None:
+        """Return the offering of a generated kind."""
+        return self.catalogue.offering(kind.offering) if self.catalogue else None
+
+    def plan(self, kind: GeneratedKind, plan_id: str) -> Plan | None:
+        """Return a plan of a generated kind."""
+        offering = self.offering(kind)
+        return None if offering is None else offering.plan(plan_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What this process remembers of an id: when it may ask again, and after how many pauses.
+
+    `count` is of pauses in a row; `checked` when the id was last read at the broker or, of a
+    binding, its Secret was.
+    """
+
+    until: datetime | None = None
+    count: int = 0
+    checked: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSecret:
+    """The Secret of a binding, as it was read. `data` is decoded in no log and no text."""
+
+    live: Manifest | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingView:
+    """A binding claim, or what is left of one, with its records by number.
+
+    `secret` is None where it was not read in this look. `pauses` are by id of record.
+    """
+
+    cluster: str
+    kind: GeneratedKind
+    live: Manifest | None
+    records: tuple[Record, ...] = ()
+    secret: HeldSecret | None = None
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    """An instance claim, or what is left of one, with its records by number, and its bindings.
+
+    `others` are records of this place whose claim has another uid. `crd_is_deleting`: its kind is
+    being deleted, with all claims. `name` and `namespace` also where `live` is None.
+    """
+
+    cluster: str
+    kind: GeneratedKind
+    namespace: str
+    name: str
+    live: Manifest | None
+    place: Place | None = None
+    broker: Broker | None = None
+    records: tuple[Record, ...] = ()
+    others: tuple[Record, ...] = ()
+    bindings: tuple[BindingView, ...] = ()
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    crd_is_deleting: bool = False
+
+    @property
+    def current(self) -> Record | None:
+        """The record of the instance that counts: that of the highest number."""
+        return max(self.records, key=lambda record: record.number, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A call that is due, about the record of this id."""
+
+    record: str
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What follows for one claim: writes and status, or a call, whose answer is decided about then.
+
+    `begins`: the writes open an intent, so that nothing else of this instance may begin.
+    `pauses` are remembered by id of record. Where `ask` is there, the decision is executed first.
+    """
+
+    decision: Decision = NOTHING
+    ask: Ask | None = None
+    begins: bool = False
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+
+
+NO_PAUSE: Final = Pause()
+SOON: Final = timedelta()  # look again at once: the next step of the same claim is due
+
+
+def due(pause: Pause, now: datetime) -> bool:
+    """Tell whether a pause is over."""
+    return pause.until is None or pause.until <= now
+
+
+def parameters_of(live: Manifest) -> dict[str, JSON]:
+    """Return the parameters that a claim states."""
+    return dict(get_map(live, "spec", "parameters"))
+
+
+def plan_name(live: Manifest) -> str:
+    """Return the plan that a claim states, by name."""
+    return get_text(live, "spec", "plan")
