@@ -27,7 +27,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	MYPY_CACHE_DIR=$(CACHE)/mypy $(BIN)/mypy klutchctl reconciler konnector bind tests \
-	  $(addprefix fleet-example/services/postgresql_,server operator)
+	  $(addprefix fleet-example/services/postgresql_,server operator broker)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.support.house
 

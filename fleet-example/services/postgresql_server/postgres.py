@@ -40,6 +40,7 @@ _OPTIONS: Final = (
 _HURRY: Final = "SET statement_timeout = '10s'"
 _READS_ALL: Final = "pg_read_all_data"
 _DATABASE: Final = "SELECT 1 FROM pg_database WHERE datname = %s"
+_NEW_DATABASE: Final = "CREATE DATABASE {} OWNER {} TEMPLATE template0 CONNECTION LIMIT 0{}"
 _MEMBER_OF: Final = (
     "SELECT owner.rolname FROM pg_auth_members m JOIN pg_roles owner ON owner.oid = m.roleid "
     "WHERE m.member = %s AND owner.rolname <> %s"
@@ -118,12 +119,7 @@ class Postgres:
                 await _run(session, "CREATE ROLE {} NOLOGIN", name)
             if work.new and not await _has(session, _DATABASE, work.database):
                 # Nobody gets in before PUBLIC has no right to.
-                await _run(
-                    session,
-                    "CREATE DATABASE {} OWNER {} TEMPLATE template0 CONNECTION LIMIT 0",
-                    name,
-                    name,
-                )
+                await _run(session, _NEW_DATABASE, name, name, _encoding(work.encoding))
             # Roles of one instance get into no other database, not even into those of the server.
             for each in (name, sql.Identifier("postgres"), sql.Identifier("template1")):
                 await _run(session, "REVOKE ALL ON DATABASE {} FROM PUBLIC", each)
@@ -163,7 +159,13 @@ class Postgres:
                 # What one role makes is the owner's: it outlives the role, and is there for all.
                 await _run(session, "ALTER ROLE {} SET role TO {}", role, owner)
             password = sql.Literal(verifier.decode())
-            await _run(session, "ALTER ROLE {} LOGIN PASSWORD {}", role, password)
+            await _run(
+                session,
+                "ALTER ROLE {} LOGIN CONNECTION LIMIT {} PASSWORD {}",
+                role,
+                sql.Literal(work.sessions),
+                password,
+            )
 
     async def shut_out(self, work: ShutOut) -> None:
         """Have no such role; sessions of it end. Raises ServerTrouble."""
@@ -213,6 +215,13 @@ def _told(error: psycopg.Error, password: Secret) -> str:
     """Return what the server said, in one line; details may quote data."""
     lines = (error.diag.message_primary or str(error)).splitlines()
     return scrub(lines[0] if lines else type(error).__name__, (password.reveal(),))
+
+
+def _encoding(name: str) -> sql.Composable:
+    """Return the words for an encoding; the one locale that goes with every one is C."""
+    if not name:
+        return sql.SQL("")
+    return sql.SQL(" ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'").format(sql.Literal(name))
 
 
 async def _run(session: _Connection, statement: LiteralString, *parts: sql.Composable) -> None:

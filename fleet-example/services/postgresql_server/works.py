@@ -44,12 +44,14 @@ class Provision:
 
     Only a `new` one is made; one that was there and is lost meanwhile is not made again empty.
     `connections` is how many sessions it takes, `about` what it is to a person who finds it.
+    `encoding` is how a new one stores texts, "" as the server does.
     """
 
     database: str
     connections: int
     about: str
     new: bool
+    encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,15 @@ class Deprovision:
 
 @dataclass(frozen=True, slots=True)
 class LetIn:
-    """The role logs in with this password, acts as the owner of the database, and may no more."""
+    """The role logs in with this password, acts as the owner of the database, and may no more.
+
+    `sessions` is how many of it may be open at once; less than 0: as many as the database takes.
+    """
 
     role: str
     database: str
     password: Secret
+    sessions: int = -1
 
 
 @dataclass(frozen=True, slots=True)
