@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from tests.support import osb_wire
-from tests.support.osb_wire import Said, Verb
+from tests.support.osb_wire import Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def unavailable(retry_after: int = 1) -> Fault:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    verb: Verb | None
+    verb: str | None
     fault: Fault
     left: int
 
@@ -88,7 +88,7 @@ class Faults:
     _rules: tuple[_Rule, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, verb: Verb | None, fault: Fault, *, times: int = 1_000_000_000) -> None:
+    def add(self, verb: str | None, fault: Fault, *, times: int = 1_000_000_000) -> None:
         """Let the next requests of this verb meet the fault; None means any verb."""
         with self._lock:
             self._rules += (_Rule(verb, fault, times),)
@@ -98,7 +98,7 @@ class Faults:
         with self._lock:
             self._rules = ()
 
-    def due(self, verb: Verb) -> Fault | None:
+    def due(self, verb: str) -> Fault | None:
         """Return what befalls a request of this verb."""
         with self._lock:
             for number, rule in enumerate(self._rules):
