@@ -42,7 +42,10 @@ class OfferingChoice:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSpec:
-    """A ServiceBroker. `url` is "" where the Secret has it; no `offerings`: all of them."""
+    """A ServiceBroker. `url` is "" where the Secret has it; no `offerings`: all of them.
+
+    `insecure`: whatever certificate it shows is trusted.
+    """
 
     name: str
     namespace: str = ""
@@ -54,6 +57,7 @@ class BrokerSpec:
     group: str = ""
     offerings: tuple[OfferingChoice, ...] = ()
     timing: Timing = Timing()
+    insecure: bool = False
 
 
 def broker_spec(live: Manifest) -> BrokerSpec:
@@ -70,6 +74,7 @@ def broker_spec(live: Manifest) -> BrokerSpec:
         group=manifest.get_text(live, "spec", "group"),
         offerings=tuple(map(_choice, manifest.get_maps(live, "spec", "offerings"))),
         timing=_timing(live),
+        insecure=manifest.get_bool(live, "spec", "insecureSkipVerify"),
     )
 
 

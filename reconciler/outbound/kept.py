@@ -54,19 +54,19 @@ class Kept(Generic[T]):
         There is one such fetch in 30 seconds: the reason for it is what anybody may send.
         """
         async with self._turn:
-            if self._value is than and not _within(PAUSE, self._asked_at, self._now()):
+            if self._value is than and not within(PAUSE, self._asked_at, self._now()):
                 self._asked_at = self._now()
                 await self._try()
         return than if self._value is None else self._value
 
     def _is_good(self) -> bool:
         now = self._now()
-        if _within(FRESH, self._fetched_at, now):
+        if within(FRESH, self._fetched_at, now):
             return True
-        return self._is_usable() and _within(PAUSE, self._failed_at, now)
+        return self._is_usable() and within(PAUSE, self._failed_at, now)
 
     def _is_usable(self) -> bool:
-        return _within(USABLE, self._fetched_at, self._now())
+        return within(USABLE, self._fetched_at, self._now())
 
     async def _try(self) -> None:
         began = self._now()
@@ -79,6 +79,6 @@ class Kept(Generic[T]):
         self._fetches += 1
 
 
-def _within(seconds: float, start: float, now: float) -> bool:
+def within(seconds: float, start: float, now: float) -> bool:
     """Tell whether a time is in the past, and so near; a clock that was put back proves nothing."""
     return 0 <= now - start < seconds

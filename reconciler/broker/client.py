@@ -1,0 +1,192 @@
+"""Calls to one broker, each within limits, and what each came to.
+
+Nothing that the broker or the net does is an exception: it is an outcome. A call is sent once.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+from uuid import uuid4
+
+from reconciler.blueprints.offering import answers, catalogue
+from reconciler.blueprints.offering.answers import Denied, Outcome, Unsent
+from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, catalogue_of
+from reconciler.blueprints.offering.messages import (
+    Call,
+    OriginatingIdentity,
+    ReadCatalogue,
+    http_request,
+)
+from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token
+from reconciler.core.addresses import Address
+from reconciler.core.errors import KlutchError, Retry
+from reconciler.core.secret import Secret
+from reconciler.outbound.http import Answer, Http, OutboundError, Tls
+
+Observe: TypeAlias = Callable[[str, str, float], None]  # verb, code, seconds
+
+NO_CODE: Final = "none"  # there was no answer
+_OTHER_CODE: Final = "other"  # so that no broker makes as many series as there are numbers
+
+
+class BrokerFault(KlutchError):
+    """The catalogue cannot be read. `denied`: our credentials are not accepted; `unsent`: the
+    broker surely did not see the question.
+    """
+
+    retry = Retry.LATER
+
+    def __init__(self, problem: str, *, denied: bool = False, unsent: bool = False) -> None:
+        self.problem, self.denied, self.unsent = problem, denied, unsent
+        super().__init__(problem)
+
+
+class BrokerClient:
+    """Connections to one broker, for as long as the block lasts.
+
+    No call leads to a link-local, multicast or metadata address, to this machine without
+    `allow_loopback`, or in the clear without `allow_plain_http`: judged is the address that is
+    connected to. `timeout` is for a call as a whole. `observe` sees each call.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        *,
+        timeout: timedelta,
+        allow_plain_http: bool = False,
+        allow_loopback: bool = False,
+        allow_insecure: bool = False,
+        observe: Observe | None = None,
+    ) -> None:
+        self._address, self._observe = address, observe
+        self._fault = _fault(address, plain_http=allow_plain_http, insecure=allow_insecure)
+        self._authorization, self._secrets = _authorization(address)
+        self._http = Http(
+            tls=_tls(address),
+            timeout=timeout.total_seconds(),
+            most=answers.MOST_OCTETS,
+            forbids=None if allow_loopback else _is_loopback,
+            plain_http=allow_plain_http,
+            once=True,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Make ready. Raises ConfigError for certificates that cannot be used."""
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def call(self, call: Call, *, identity: OriginatingIdentity | None = None) -> Outcome:
+        """Return what a call came to. Raises ValueError for an id that can be no part of a path."""
+        if self._fault:
+            return Unsent(self._fault)
+        try:
+            answer = await self._ask(call, identity, most=None)
+        except OutboundError as error:
+            if error.sent:
+                return answers.unreadable(call, error.status, error.problem)
+            return Unsent(error.problem)
+        return self._outcome(call, answer)
+
+    async def catalogue(self) -> Catalogue:
+        """Return what the broker offers.
+
+        Raises BrokerFault: it is not to be reached, denies us, or offers what cannot be read.
+        """
+        if self._fault:
+            raise BrokerFault(self._fault, unsent=True)
+        try:
+            answer = await self._ask(ReadCatalogue(), None, most=catalogue.MOST_OCTETS)
+            if answer.status == 200:
+                return await asyncio.to_thread(catalogue_of, answer.body)
+        except OutboundError as error:
+            raise BrokerFault(error.problem, unsent=not error.sent) from None
+        except CatalogueFault as error:
+            raise BrokerFault(answers.scrub(str(error), self._secrets)) from None
+        found = self._outcome(ReadCatalogue(), answer)
+        problem = getattr(found, "problem", "") or f"HTTP {answer.status}"
+        denied, unsent = isinstance(found, Denied), isinstance(found, Unsent)
+        raise BrokerFault(problem, denied=denied, unsent=unsent)
+
+    async def _ask(
+        self, call: Call, identity: OriginatingIdentity | None, *, most: int | None
+    ) -> Answer:
+        request = http_request(call, api_version=self._address.api_version)
+        headers: dict[str, str | Secret] = {
+            "Accept": "application/json",
+            "X-Broker-API-Version": self._address.api_version,
+            "X-Broker-API-Request-Identity": str(uuid4()),
+        }
+        if self._authorization is not None:
+            headers["Authorization"] = self._authorization
+        if identity is not None:
+            headers["X-Broker-API-Originating-Identity"] = identity.header()
+        if request.body is not None:
+            headers["Content-Type"] = "application/json"
+        code, began = NO_CODE, time.monotonic()
+        try:
+            url = self._address.url + request.path
+            answer = await self._http.request(
+                request.method, url, body=request.body, headers=headers, most=most
+            )
+            code = _code(answer.status)
+        finally:
+            if self._observe is not None:
+                self._observe(type(call).__name__, code, time.monotonic() - began)
+        return answer
+
+    def _outcome(self, call: Call, answer: Answer) -> Outcome:
+        secrets = self._secrets
+        return answers.outcome(call, answer.status, answer.headers, answer.body, secrets=secrets)
+
+
+def _fault(address: BrokerAddress, *, plain_http: bool, insecure: bool) -> str:
+    """Say why nothing at all is sent to this address."""
+    if address.url.startswith("http:") and not plain_http:
+        return "only https is asked, without --allow-plain-http"
+    if address.insecure and not insecure:
+        return "insecureSkipVerify counts only with --allow-insecure-brokers"
+    return ""
+
+
+def _authorization(address: BrokerAddress) -> tuple[Secret | None, tuple[Secret, ...]]:
+    """Return the header that proves who we are, and all that no text may repeat."""
+    match address.credentials:
+        case Basic() as basic:
+            header = basic.header()
+            return header, (basic.password, Secret(header.reveal().removeprefix("Basic ")))
+        case Token() as token:
+            return token.header(), (token.token,)
+        case ClientCertificate() as certificate:
+            return None, (certificate.key,)
+        case None:
+            return None, ()
+
+
+def _tls(address: BrokerAddress) -> Tls:
+    ca = None if address.ca is None else address.ca.decode()
+    match address.credentials:
+        case ClientCertificate(cert, key):
+            return Tls(ca, cert, key, insecure=address.insecure)
+        case _:
+            return Tls(ca, insecure=address.insecure)
+
+
+def _is_loopback(address: Address) -> bool:
+    return address.is_loopback
+
+
+def _code(status: int) -> str:
+    return str(status) if status in HTTPStatus._value2member_map_ else _OTHER_CODE
