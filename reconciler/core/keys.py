@@ -119,6 +119,26 @@ DRAIN: Final = f"{OWN_PREFIX}drain"
 OSB: Final = f"{OWN_PREFIX}osb"  # on claims that a service broker serves
 
 
+# Crossplane's, on its managed resources; the finalizer and the annotations of provider-anynines.
+CROSSPLANE: Final = "crossplane.io/"
+EXTERNAL_NAME: Final = f"{CROSSPLANE}external-name"
+PAUSED: Final = f"{CROSSPLANE}paused"
+CLAIM_NAME: Final = f"{CROSSPLANE}claim-name"
+CLAIM_NAMESPACE: Final = f"{CROSSPLANE}claim-namespace"
+PROVIDER_CONFIG: Final = f"{CROSSPLANE}provider-config"  # label of a ProviderConfigUsage
+MANAGED_RESOURCE: Final = "finalizer.managedresource.crossplane.io"
+IN_USE: Final = "in-use.crossplane.io"  # finalizer of a ProviderConfig
+BINDING_CREATED: Final = "anynines.crossplane.io/servicebinding-created"  # "true"
+BACKUP_ID: Final = "anynines.crossplane.io/backup-id"
+RESTORE_ID: Final = "anynines.crossplane.io/restore-id"
+INSTANCE_TYPE: Final = "klutch.io/instance-type"
+# Ours, on managed resources: what was last asked of a broker and is not in the status of the
+# original; which bindings there are beside the first; the operation of one.
+OSB_SENT: Final = f"{OWN_PREFIX}osb-sent"
+OSB_BINDINGS: Final = f"{OWN_PREFIX}osb-bindings"
+OSB_OPERATION: Final = f"{OWN_PREFIX}osb-operation"
+
+
 def app_cluster_binding_labels(namespace: str, name: str) -> dict[str, str]:
     """Return the two labels that lead from an object back to its AppClusterBinding."""
     return {APP_CLUSTER_BINDING_NAME: name, APP_CLUSTER_BINDING_NAMESPACE: namespace}

@@ -1,0 +1,1 @@
+"""A ServiceInstance, and the instance of a broker behind it."""

@@ -1,0 +1,214 @@
+"""Decides about one ServiceInstance: which call is next, and what follows from its answer.
+
+All is kept where provider-anynines keeps it, so that either goes on after the other: the ids and
+the state in `status.atProvider`, an operation in `status.pendingOperation`, which is empty where
+the broker gave it no key. The ids stand there before the first call. So a call that may have been
+lost is made again, with the same id; and what was never asked for is not deleted.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from bind.osb.dataservices import managed, rules
+from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
+from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
+from bind.osb.dataservices.rules import Sent
+from bind.osb.decisions.record import identifier
+from reconciler.blueprints.offering.catalogue import Offering, Plan
+from reconciler.blueprints.offering.messages import (
+    Call,
+    Deprovision,
+    FetchInstance,
+    LastOperation,
+    Previous,
+    Provision,
+    Update,
+)
+from reconciler.core import manifest
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.secret import Secret
+
+if TYPE_CHECKING:
+    from reconciler.core.manifest import JSON
+
+_SOON: Final = timedelta(seconds=1)
+Step: TypeAlias = Decision | Call
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    offering: Offering
+    plan: Plan
+    sent: Sent
+
+
+def next_step(seen: Seen) -> Step:
+    """Return the call that is next, or what follows without any."""
+    if (framed := managed.framed(seen)) is not None:
+        return framed
+    if seen.trouble:
+        return seen.failed(seen.trouble, again=seen.pause())
+    return _leaving(seen) if seen.is_deleting else _staying(seen)
+
+
+def _staying(seen: Seen) -> Step:
+    if seen.pending is not None or seen.state in UNDER_WAY:
+        return _paced(seen, _last_operation(seen))
+    if seen.state in PROVISIONED:
+        return _present(seen)
+    if seen.state == "failed":
+        return _failed(seen)
+    if seen.state == "deleted" and (seen.was_there or seen.sent is None):
+        return _missing(seen)
+    return _absent(seen)
+
+
+def _paced(seen: Seen, call: Call) -> Step:
+    return Decision(again=seen.rest, sums_up=False) if seen.rest else call
+
+
+def _wanted(seen: Seen) -> _Wanted | str:
+    """Return what the names and parameters mean, or why they mean nothing."""
+    if seen.catalogue is None:
+        return "The broker's catalogue was never read"
+    wanted = seen.wanted
+    service = manifest.get_text(wanted, "serviceName")
+    known = seen.service_id if seen.state else ""
+    found = rules.resolve(
+        seen.catalogue, service, manifest.get_text(wanted, "planName"), service_id=known
+    )
+    if isinstance(found, str):
+        return found
+    offering, plan = found
+    if known and not offering.name.startswith(service):
+        return f"The service of an instance cannot be changed: it is one of {offering.name}"
+    parameters = manifest.get_map(wanted, "parameters")
+    return _Wanted(offering, plan, Sent(plan.id, parameters, seen.retry))
+
+
+def _leaving(seen: Seen) -> Step:
+    if not seen.service_id or (seen.state == "deleted" and not seen.was_there):
+        return managed.released(seen, "Forgotten", "The broker was never asked for it")
+    if seen.pending is not None and seen.state == "deleting":
+        return _paced(seen, _last_operation(seen))
+    if seen.bound:
+        names = ", ".join(sorted(seen.bound))
+        return seen.failed(f"It is still bound: {names}", DELETING, again=None)
+    return _paced(seen, _deprovision(seen))
+
+
+def _deprovision(seen: Seen) -> Deprovision:
+    return Deprovision(seen.id, seen.service_id, seen.plan_id)
+
+
+def _last_operation(seen: Seen) -> LastOperation:
+    operation = Secret(seen.pending) if seen.pending else None
+    return LastOperation(seen.id, seen.service_id, seen.plan_id, operation)
+
+
+def _absent(seen: Seen) -> Step:
+    """Ask for an instance, once its ids are written down."""
+    wanted = _wanted(seen)
+    if isinstance(wanted, str):
+        return seen.failed(wanted, CREATING, again=seen.pause())
+    if not managed.may(seen.live, "Create"):
+        return seen.failed("Its policies do not allow that it is made", CREATING, again=None)
+    last = seen.sent
+    if last is not None and last.refused and last.asks_for(wanted.sent):
+        return NOTHING
+    ids: dict[str, JSON] = {
+        "instanceId": seen.id,
+        "serviceId": wanted.offering.id,
+        "planId": wanted.plan.id,
+    }
+    if not seen.is_held or not manifest.covers(seen.at_provider, ids):
+        return managed.held(seen, ids, CREATING)
+    return _paced(seen, _provision(seen, wanted))
+
+
+def _provision(seen: Seen, wanted: _Wanted) -> Provision:
+    return Provision(
+        seen.id,
+        wanted.offering.id,
+        wanted.plan.id,
+        manifest.get_text(seen.wanted, "organizationGuid"),
+        manifest.get_text(seen.wanted, "spaceGuid"),
+        context=rules.context(seen),
+        parameters=wanted.sent.parameters or None,
+    )
+
+
+def _failed(seen: Seen) -> Step:
+    """Delete what could not be made, or begin anew where the user asks for something else.
+
+    What was there once, or was made by somebody else, is never deleted.
+    """
+    last = seen.sent
+    if last is None or seen.was_there:
+        return seen.failed("The broker says that it failed", UNAVAILABLE, again=rules.RESYNC)
+    if not last.refused:
+        return _paced(seen, _deprovision(seen))
+    wanted = _wanted(seen)
+    if isinstance(wanted, str) or last.asks_for(wanted.sent):
+        return NOTHING
+    anew: dict[str, JSON] = {"state": "", "instanceId": seen.next_id}
+    return replace(managed.held(seen, anew, CREATING), again=_SOON)
+
+
+def _next_id(seen: Seen) -> str:
+    return identifier(seen.uid, seen.number + 1)
+
+
+def _missing(seen: Seen) -> Step:
+    """Make nothing anew, which would be empty, until the user asks for that."""
+    wanted = _wanted(seen)
+    if isinstance(wanted, str):
+        return seen.failed(wanted, again=seen.pause())
+    if seen.asks_again:
+        return _paced(seen, _provision(seen, wanted))
+    if wanted.offering.instances_retrievable:
+        return _paced(seen, _fetch(seen))
+    return NOTHING
+
+
+def _fetch(seen: Seen) -> FetchInstance:
+    return FetchInstance(seen.id, seen.service_id, seen.plan_id)
+
+
+def _present(seen: Seen) -> Step:
+    """Change what differs, else look whether the broker agrees."""
+    wanted, last = _wanted(seen), seen.sent
+    if isinstance(wanted, str):
+        return seen.failed(wanted, AVAILABLE, again=seen.pause())
+    call = _update(seen, wanted)
+    if (_differs(call) or seen.asks_again) and managed.may(seen.live, "Update"):
+        if last is not None and last.refused and last.asks_for(wanted.sent):
+            return NOTHING
+        return _paced(seen, call)
+    if seen.rest:
+        return Decision(again=seen.rest, sums_up=False)
+    if wanted.offering.instances_retrievable and managed.may(seen.live, "Observe"):
+        return _fetch(seen)
+    return replace(seen.said({}, AVAILABLE, managed.SUCCESS), again=rules.RESYNC)
+
+
+def _differs(call: Update) -> bool:
+    return bool(call.plan or call.parameters)
+
+
+def _update(seen: Seen, wanted: _Wanted) -> Update:
+    held, parameters = seen.plan_id, manifest.get_map(seen.at_provider, "parameters")
+    changed = rules.changed_parameters(parameters, wanted.sent.parameters)
+    organization = manifest.get_text(seen.wanted, "organizationGuid")
+    space = manifest.get_text(seen.wanted, "spaceGuid")
+    if seen.asks_again:
+        changed = changed or dict(wanted.sent.parameters)
+    return Update(
+        seen.id,
+        wanted.offering.id,
+        Previous(held, organization, space),
+        plan=wanted.plan.id if wanted.plan.id != held else "",
+        parameters=changed or None,
+        context=rules.context(seen),
+    )

@@ -1,0 +1,279 @@
+"""What all managed resources of Crossplane have in common: pause, policies, Ready and Synced.
+
+Their conditions are not those of Klutch: a True one has a reason, and none a severity. Refuses to
+know what stands behind an object.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.dataservices.kinds import PROVIDER_CONFIG_USAGE
+from bind.osb.decisions.view import Place
+from reconciler.core import keys, manifest
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import (
+    NOTHING,
+    Create,
+    Decision,
+    Note,
+    Patch,
+    Task,
+    merge_diff,
+    modification,
+    unheld,
+    writes,
+)
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import Kind
+from reconciler.core.times import format_time, moment
+
+READY: Final = "Ready"
+SYNCED: Final = "Synced"
+# What the object says where a write to the cluster failed.
+WRITE_FAILED: Final = Cause(SYNCED, "", "ReconcileError")
+_ALL: Final = "*"
+_SOONEST: Final = timedelta(seconds=2)
+_LATEST: Final = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a condition is to say; `Seen.said` adds the time."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+AVAILABLE: Final = Condition(READY, "True", "Available")
+CREATING: Final = Condition(READY, "False", "Creating")
+DELETING: Final = Condition(READY, "False", "Deleting")
+UNAVAILABLE: Final = Condition(READY, "False", "Unavailable")
+# The broker or the backup manager does not know it any more, though it did.
+MISSING: Final = Condition(READY, "False", "Missing")
+SUCCESS: Final = Condition(SYNCED, "True", "ReconcileSuccess")
+_PAUSED: Final = Condition(
+    SYNCED, "False", "ReconcilePaused", "Nothing is done: an annotation or its policies pause it"
+)
+
+
+def error(message: str) -> Condition:
+    """Return that the object and what stands behind it do not agree, and why."""
+    return Condition(SYNCED, "False", "ReconcileError", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One managed resource, and what it needs whatever its kind is.
+
+    `cluster` names the control plane in a Ref. `config` is its ProviderConfig and `usage` its
+    ProviderConfigUsage, None where absent. `trouble` says why the server behind the config cannot
+    be asked, "" where it can. `rest` is how long nothing is to be asked, since the last answer.
+    `place` is where its claim lives.
+    """
+
+    cluster: str
+    kind: Kind
+    live: Manifest = field(repr=False)
+    now: datetime
+    config: Manifest | None = field(default=None, repr=False)
+    usage: Manifest | None = field(default=None, repr=False)
+    trouble: str = ""
+    rest: timedelta = timedelta()
+    place: Place | None = None
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return manifest.uid_of(self.live)
+
+    @property
+    def at_provider(self) -> Manifest:
+        """What it says about what stands behind it."""
+        return manifest.get_map(self.live, "status", "atProvider")
+
+    @property
+    def wanted(self) -> Manifest:
+        """What its user wants."""
+        return manifest.get_map(self.live, "spec", "forProvider")
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return manifest.annotations_of(self.live)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether our finalizer is on it, as it is before anything is asked."""
+        return keys.MANAGED_RESOURCE in manifest.finalizers_of(self.live)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether it is being deleted."""
+        return manifest.is_deleting(self.live)
+
+    def said(
+        self, at_provider: Mapping[str, JSON], *conditions: Condition, **others: JSON
+    ) -> Decision:
+        """Return the decision that its status says this; null takes away, all else stays.
+
+        The time of a condition stays where its status and reason do: it is how long that lasts.
+        """
+        status = manifest.get_map(self.live, "status")
+        after = {**status, **others, "conditions": self._conditions(conditions)}
+        if at_provider:
+            after["atProvider"] = {**self.at_provider, **at_provider}
+        return Decision(fields=merge_diff(status, after), sums_up=False)
+
+    def _conditions(self, conditions: Sequence[Condition]) -> list[JSON]:
+        held = manifest.get_maps(self.live, "status", "conditions")
+        stated = {one.type: one for one in conditions}
+        kept = [one for one in held if manifest.get_text(one, "type") not in stated]
+        new = [self._dated(one) for one in conditions]
+        return [*sorted([*kept, *new], key=lambda one: manifest.get_text(one, "type"))]
+
+    def _dated(self, stated: Condition) -> Manifest:
+        held = self.condition(stated.type)
+        same = (held.get("status"), held.get("reason")) == (stated.status, stated.reason)
+        since = manifest.get_text(held, "lastTransitionTime") if same else ""
+        wire = {
+            "type": stated.type,
+            "status": stated.status,
+            "reason": stated.reason,
+            "message": stated.message,
+            "lastTransitionTime": since or format_time(self.now),
+        }
+        return {key: value for key, value in wire.items() if value}
+
+    def condition(self, kind: str) -> Manifest:
+        """Return the condition of a type that it has, {} without."""
+        held = manifest.get_maps(self.live, "status", "conditions")
+        return next((one for one in held if one.get("type") == kind), {})
+
+    def pause(self) -> timedelta:
+        """Return when to try again what failed: after as long again as it has been failing."""
+        synced = self.condition(SYNCED)
+        since = moment(manifest.get_text(synced, "lastTransitionTime"))
+        failing = synced.get("status") == "False" and since is not None
+        lasted = self.now - since if failing and since is not None else timedelta()
+        return min(max(lasted, _SOONEST), _LATEST)
+
+    def failed(self, message: str, *conditions: Condition, again: timedelta | None) -> Decision:
+        """Return the decision to say what is wrong, and to look again."""
+        return replace(self.said({}, *conditions, error(message)), again=again)
+
+
+def config_name(live: Manifest) -> str:
+    """Return the name of the ProviderConfig of a managed resource."""
+    return manifest.get_text(live, "spec", "providerConfigRef", "name") or "default"
+
+
+def may(live: Manifest, action: str) -> bool:
+    """Tell whether the policies of an object allow an action, such as Create."""
+    policies = _policies(live)
+    return _ALL in policies or action in policies
+
+
+def deletes(live: Manifest) -> bool:
+    """Tell whether what stands behind goes with the object: its policies outrank that field."""
+    policies = _policies(live)
+    if policies != [_ALL]:
+        return may(live, "Delete")
+    return manifest.get_text(live, "spec", "deletionPolicy") != "Orphan"
+
+
+def _policies(live: Manifest) -> Sequence[str]:
+    stated = manifest.get(live, "spec", "managementPolicies")
+    return [_ALL] if stated is None else manifest.get_texts(live, "spec", "managementPolicies")
+
+
+def is_paused(live: Manifest) -> bool:
+    """Tell whether nothing at all may be done for an object."""
+    return manifest.annotations_of(live).get(keys.PAUSED) == "true" or not _policies(live)
+
+
+def framed(seen: Seen) -> Decision | None:
+    """Return what follows whatever the kind is; None where the kind decides."""
+    if is_paused(seen.live):
+        return seen.said({}, _PAUSED)
+    if seen.is_deleting and not seen.is_held:
+        return NOTHING
+    if seen.is_deleting and not deletes(seen.live):
+        return released(seen, "Orphaned", "What stands behind this object stays")
+    if seen.config is None:
+        name = config_name(seen.live)
+        return seen.failed(f"ProviderConfig {name} is missing", again=None)
+    if not seen.is_deleting and (step := _usage(seen)):
+        return replace(writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
+    return None
+
+
+def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> Decision:
+    """Return the decision to hold an object, and to say what is going to be asked for it."""
+    said = seen.said(at_provider, *conditions)
+    finalizers = manifest.finalizers_of(seen.live)
+    metadata: dict[str, JSON] = {}
+    if keys.MANAGED_RESOURCE not in finalizers:
+        metadata["finalizers"] = [*finalizers, keys.MANAGED_RESOURCE]
+    if keys.EXTERNAL_NAME not in seen.annotations:
+        metadata["annotations"] = {keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
+    if not metadata:
+        return said
+    step = modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
+    return replace(said, tasks=(Task((step,), WRITE_FAILED),))
+
+
+def released(seen: Seen, reason: str, message: str) -> Decision:
+    """Return the decision to hold an object no longer, and an Event that says why."""
+    step = unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    note = Note(reason, message)
+    return replace(writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
+
+
+def annotated(seen: Seen, changed: Mapping[str, str | None]) -> Patch:
+    """Return the write of annotations, of which None takes one away."""
+    return modification(seen.cluster, seen.kind, seen.live, metadata={"annotations": changed})
+
+
+def _usage(seen: Seen) -> Create | Patch | None:
+    """Return the write that says which ProviderConfig the object uses."""
+    name = config_name(seen.live)
+    wanted = manifest.get_text(seen.usage, "providerConfigRef", "name")
+    if seen.usage is not None and wanted == name:
+        return None
+    labels = {keys.PROVIDER_CONFIG: name}
+    if seen.usage is not None:
+        return modification(
+            seen.cluster,
+            PROVIDER_CONFIG_USAGE,
+            seen.usage,
+            metadata={"labels": labels},
+            providerConfigRef={"name": name},
+        )
+    itself = {
+        "apiVersion": seen.kind.api_version,
+        "kind": seen.kind.kind,
+        "name": manifest.name_of(seen.live),
+    }
+    owner = {**owner_of(seen), "controller": True, "blockOwnerDeletion": True}
+    usage: dict[str, JSON] = {
+        "apiVersion": PROVIDER_CONFIG_USAGE.api_version,
+        "kind": PROVIDER_CONFIG_USAGE.kind,
+        "metadata": {"name": seen.uid, "labels": labels, "ownerReferences": [owner]},
+        "providerConfigRef": {"name": name},
+        "resourceRef": {**itself, "uid": seen.uid},
+    }
+    return Create(PROVIDER_CONFIG_USAGE, usage)
+
+
+def owner_of(seen: Seen) -> dict[str, JSON]:
+    """Return the reference by which something belongs to the object."""
+    return {
+        "apiVersion": seen.kind.api_version,
+        "kind": seen.kind.kind,
+        "name": manifest.name_of(seen.live),
+        "uid": seen.uid,
+    }

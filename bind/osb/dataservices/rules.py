@@ -1,0 +1,163 @@
+"""Rules of service instances and their bindings: names to ids, what differs, what was sent."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import orjson
+
+from bind.osb.dataservices.managed import Seen
+from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
+from reconciler.blueprints.offering.messages import PLATFORM, OriginatingIdentity
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.times import moment
+
+POLL: Final = timedelta(seconds=10)
+_SLOWEST_POLL: Final = timedelta(minutes=1)
+RESYNC: Final = timedelta(minutes=10)
+_LONGEST_REQUEST: Final = timedelta(minutes=10)  # how long a broker may ask to be left alone
+BUSY: Final = timedelta(minutes=1)  # after which an operation of others may have ended
+DENIED: Final = timedelta(minutes=5)
+_LONGEST_OPERATION: Final = timedelta(days=1)
+# How long a broker may not know what it accepted, until that counts as failed.
+UNKNOWN: Final = timedelta(minutes=1)
+
+
+def resolve(
+    catalogue: Catalogue, service: str, plan: str, *, service_id: str = ""
+) -> tuple[Offering, Plan] | str:
+    """Return what names mean, or why they mean nothing.
+
+    A service is the one of this name, else the only one whose name begins so: some brokers add
+    their own to it. What is there keeps its `service_id`, whatever the names have become.
+    """
+    offering = catalogue.offering(service_id) if service_id else _offering(catalogue, service)
+    if offering is None:
+        return f"The broker's catalogue has no service with the id {service_id} any more"
+    if isinstance(offering, str):
+        return offering
+    found = next((one for one in offering.plans if one.name == plan), None)
+    if found is None:
+        names = ", ".join(sorted(one.name for one in offering.plans))
+        return f"The service {offering.name} has no plan {plan}; there are: {names}"
+    return offering, found
+
+
+def _offering(catalogue: Catalogue, name: str) -> Offering | str:
+    exact = [one for one in catalogue.offerings if one.name == name]
+    alike = exact or [one for one in catalogue.offerings if one.name.startswith(name)]
+    if len(alike) == 1:
+        return alike[0]
+    names = ", ".join(sorted(one.name for one in alike or catalogue.offerings))
+    if alike:
+        return f"Several services have names that begin with {name}: {names}"
+    return f"The broker's catalogue has no service {name}; there are: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a broker was asked for last, as far as the status of the original does not say it.
+
+    `refused`: it said no for good, or nothing came of it. Then the same is not asked again, until
+    the plan, the parameters or the annotation osb-retry (`retry`) are others.
+    """
+
+    plan: str
+    parameters: Mapping[str, JSON] = field(default_factory=dict)
+    retry: str = ""
+    refused: bool = False
+
+    def text(self) -> str:
+        """Return it as the annotation has it."""
+        wire: dict[str, JSON] = {
+            "planId": self.plan,
+            "parameters": self.parameters,
+            "retry": self.retry,
+        }
+        return manifest.canonical(wire | {"refused": self.refused}).decode()
+
+    def asks_for(self, other: "Sent") -> bool:
+        """Tell whether both ask for the same."""
+        same = (self.plan, self.retry) == (other.plan, other.retry)
+        return same and are_alike(self.parameters, other.parameters)
+
+
+def sent(seen: Seen) -> Sent | None:
+    """Return what the annotation says, None where it says nothing."""
+    read = read_json(seen.annotations.get(keys.OSB_SENT, ""))
+    if read is None:
+        return None
+    return Sent(
+        manifest.get_text(read, "planId"),
+        manifest.get_map(read, "parameters"),
+        manifest.get_text(read, "retry"),
+        manifest.get_bool(read, "refused"),
+    )
+
+
+def read_json(text: str) -> Manifest | None:
+    """Return the object that a text holds, None where it holds none."""
+    try:
+        read = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def changed_parameters(held: Manifest, wanted: Manifest) -> dict[str, JSON]:
+    """Return the parameters that make what is held into what is wanted, {} where it is.
+
+    They are whole; those that are wanted no more are null.
+    """
+    gone = {key: None for key in held if key not in wanted}
+    differ = gone or any(not are_alike(held.get(key), value) for key, value in wanted.items())
+    return {**gone, **wanted} if differ else {}
+
+
+def are_alike(one: JSON, other: JSON) -> bool:
+    """Tell whether two parameters say the same; brokers keep lists in an order of their own."""
+    return manifest.canonical(_sorted(one)) == manifest.canonical(_sorted(other))
+
+
+def _sorted(value: JSON) -> JSON:
+    if isinstance(value, Mapping):
+        return {key: _sorted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return sorted(map(_sorted, value), key=manifest.canonical)
+    return value
+
+
+def poll_pause(now: datetime, since: str, asked: timedelta | None) -> timedelta:
+    """Return when to ask again how far an operation is that began at a time."""
+    if asked is not None:
+        return min(max(asked, timedelta(seconds=1)), _LONGEST_REQUEST)
+    began = moment(since)
+    return POLL if began is None else min(max((now - began) / 2, POLL), _SLOWEST_POLL)
+
+
+def is_overdue(now: datetime, since: str, plan: Plan | None) -> bool:
+    """Tell whether an operation lasts for longer than its plan says, or a day."""
+    stated = None if plan is None else plan.maximum_polling_duration
+    began = moment(since)
+    return began is not None and now - began > (stated or _LONGEST_OPERATION)
+
+
+def context(seen: Seen) -> dict[str, JSON]:
+    """Return what a broker is told about where a request comes from."""
+    wanted, labels = seen.wanted, manifest.labels_of(seen.live)
+    name = labels.get(keys.CLAIM_NAME, "") or manifest.name_of(seen.live)
+    known: dict[str, JSON] = {} if seen.place is None else seen.place.context(name)
+    for key, field_name in (("organization_guid", "organizationGuid"), ("space_guid", "spaceGuid")):
+        if stated := manifest.get_text(wanted, field_name):
+            known[key] = stated
+    return {**known, **manifest.get_text_map(wanted, "context")}
+
+
+def originating_identity(live: Manifest) -> OriginatingIdentity | None:
+    """Return on whose behalf an object is served, where it says so as this platform does."""
+    stated = manifest.get_map(live, "spec", "forProvider", "originatingIdentity")
+    value = read_json(manifest.get_text(stated, "value"))
+    platform = manifest.get_text(stated, "platform") or PLATFORM
+    return OriginatingIdentity(value) if value is not None and platform == PLATFORM else None

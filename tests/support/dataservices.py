@@ -1,0 +1,102 @@
+"""Objects of dataservices.anynines.com, and what came of decisions about them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import yaml
+
+from bind.osb.dataservices import kinds
+from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
+from reconciler.core import keys
+from reconciler.core.decision import Decision, Patch
+from reconciler.core.manifest import Manifest, get_map, get_maps, get_text
+
+UID = "0b5b2a53-1e8f-4c3b-9a53-6b8f0f2f7a01"
+NOW = datetime(2026, 11, 25, 12, 0, 0, tzinfo=UTC)
+CLAIM = {keys.CLAIM_NAME: "orders", keys.CLAIM_NAMESPACE: "shop"}
+CONFIG: Manifest = {
+    "apiVersion": kinds.PROVIDER_CONFIG.api_version,
+    "kind": "ProviderConfig",
+    "metadata": {"name": "default", "uid": "config-uid", "resourceVersion": "1"},
+    "spec": {"url": "https://broker.example", "providerCredentials": {"source": "None"}},
+}
+USAGE: Manifest = {"metadata": {"name": UID}, "providerConfigRef": {"name": "default"}}
+SMALL = Plan("plan-small", "small", plan_updateable=True, bindable=True, binding_rotatable=True)
+BIG = Plan("plan-big", "big", plan_updateable=True, bindable=True)
+CATALOGUE = Catalogue(
+    (
+        Offering(
+            "service-1", "a9s-postgresql15-ms-1687", bindable=True, plans=(SMALL, BIG),
+            instances_retrievable=True, bindings_retrievable=True,
+        ),
+        Offering("service-2", "a9s-search2", plans=(Plan("plan-3", "small"),)),
+    ),
+    "digest",
+)  # fmt: skip
+
+
+def ago(seconds: float) -> str:
+    """Return a time before NOW."""
+    return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def managed(kind: Any, text: str, **metadata: Any) -> Any:
+    """Return a managed resource with this `spec` and `status`, as YAML."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": "orders-x7k2p",
+            "uid": UID,
+            "resourceVersion": "7",
+            "generation": 1,
+            "labels": CLAIM,
+            "finalizers": [keys.MANAGED_RESOURCE],
+            "annotations": {keys.EXTERNAL_NAME: "orders-x7k2p"},
+            **metadata,
+        },
+        **yaml.safe_load(text),
+    }
+
+
+def after(live: Manifest, decision: Decision) -> Any:
+    """Return an object as a decision about it makes it, without what the API server adds."""
+    body: dict[str, Any] = dict(live)
+    for step in decision.steps:
+        if isinstance(step, Patch) and step.ref.name == get_text(live, "metadata", "name"):
+            body = merged(body, step.body)
+    return merged(body, {"status": decision.fields})
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Return what RFC 7386 makes of an object."""
+    if not isinstance(patch, dict):
+        return patch
+    held = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        held[key] = merged(held.get(key), value)
+        if value is None:
+            del held[key]
+    return held
+
+
+def conditions(live: Manifest) -> dict[str, str]:
+    """Return the reasons of an object's conditions."""
+    held = get_maps(live, "status", "conditions")
+    return {get_text(one, "type"): get_text(one, "reason") for one in held}
+
+
+def message(live: Manifest, kind: str = "Synced") -> str:
+    """Return what a condition says to people."""
+    held = get_maps(live, "status", "conditions")
+    return next((get_text(one, "message") for one in held if one["type"] == kind), "")
+
+
+def at_provider(live: Manifest) -> Any:
+    """Return what an object says about what stands behind it."""
+    return get_map(live, "status", "atProvider")
+
+
+def annotation(live: Manifest, key: str) -> str:
+    """Return an annotation, "" without."""
+    return get_text(live, "metadata", "annotations", key)
