@@ -1,17 +1,24 @@
 """Scripted brokers where the product's client looks for real ones: no sockets, and any clock.
 
-A call passes the same faults as writes to clusters do, so that one cue counts both, and a process
-dies once for all: `deeds()` are writes and what changes something at a broker.
+All of the client runs but for its HTTP. A call passes the same faults as writes to clusters do, so
+that one cue counts both, and a process dies once for all: `deeds()` are writes and what changes
+something at a broker.
 """
 
 import asyncio
-from typing import Final
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
 
-from reconciler.blueprints.offering import answers, messages
-from reconciler.blueprints.offering.messages import Call, HttpRequest, OriginatingIdentity
-from reconciler.blueprints.offering.outcomes import Outcome, Unknown
+import pytest
+
+from reconciler.broker import client
 from reconciler.core.refs import Kind, Ref
+from reconciler.core.secret import Secret
 from reconciler.kube.requests import Request, Verb
+from reconciler.outbound.http import Answer, OutboundError
 from tests.support import osb_wire
 from tests.support.cues import AFTER, BEFORE
 from tests.support.faults import Faults
@@ -19,62 +26,89 @@ from tests.support.osb_broker import ScriptedBroker
 
 BROKER_CALL: Final = Kind("broker", "v2", "Call", "calls")
 _VERBS: Final[dict[str, Verb]] = {"PUT": "create", "PATCH": "patch", "DELETE": "delete"}
-_MOST_OCTETS: Final = 2**20
 
 
-class DirectBroker:
-    """What the product's client is to a broker, to a scripted one.
+@dataclass
+class BrokerWires:
+    """The brokers that can be reached, by their URL, and what befalls calls to them."""
 
-    `timeout` is how long, in seconds of the loop, an answer is waited for that does not come.
-    """
+    brokers: dict[str, ScriptedBroker] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
 
-    def __init__(
+    @contextlib.contextmanager
+    def plugged(self) -> Iterator[None]:
+        """Let all clients that are made meanwhile reach these brokers, and nothing else."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client, "Http", self._http)
+            yield
+
+    def _http(self, *, timeout: float, most: int, **_: Any) -> "ModelHttp":
+        return ModelHttp(self, timeout, most)
+
+    def at(self, url: str) -> tuple[ScriptedBroker, str]:
+        """Return the broker of a URL, and the target there. Raises OutboundError."""
+        for base, broker in self.brokers.items():
+            if url.startswith(f"{base}/"):
+                return broker, url.removeprefix(base)
+        raise OutboundError(url, "no connection: Connection refused")
+
+
+@dataclass
+class ModelHttp:
+    """What Http is to a server, to a scripted broker. Silence lasts for `timeout` of the loop."""
+
+    wires: BrokerWires
+    timeout: float
+    most: int
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
         self,
-        broker: ScriptedBroker,
-        *,
-        faults: Faults | None = None,
-        api_version: str = "2.17",
-        timeout: float = 60.0,
-    ) -> None:
-        self.broker, self.faults = broker, faults or Faults()
-        self._api_version, self._timeout = api_version, timeout
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
-    async def call(self, call: Call, *, identity: OriginatingIdentity | None) -> Outcome:
-        """Return what a call comes to. Raises SimulatedCrash for a process that dies there."""
-        request = messages.http_request(call, api_version=self._api_version)
-        noted = _noted(request, call)
-        due = self.faults.enter(noted)
-        await self.faults.pass_point(BEFORE, noted, due)
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str | Secret],
+        most: int | None = None,
+    ) -> Answer:
+        """Return the answer. Raises OutboundError, SimulatedCrash for a process that dies."""
+        broker, target = self.wires.at(url)
+        plain = {key: _revealed(value) for key, value in headers.items()}
+        asked = osb_wire.asked(method, target, plain, body or b"")
+        assert asked is not None, target
+        noted = Request(_VERBS.get(method, "get"), _ref(asked), method, target)
+        faults = self.wires.faults
+        due = faults.enter(noted)
+        await faults.pass_point(BEFORE, noted, due)
         await asyncio.sleep(0)  # others may come first, as on a network
-        reply = self.broker.answer(self._asked(request, identity))
-        await self.faults.pass_point(AFTER, noted, due)
+        reply = broker.answer(asked)
+        await faults.pass_point(AFTER, noted, due)
         match reply.way:
             case "hang":
-                await asyncio.sleep(self._timeout)
-                return Unknown(f"no answer in {self._timeout:g} s")
+                await asyncio.sleep(self.timeout)
+                raise OutboundError(url, f"no answer in {self.timeout:g} s", sent=True)
             case "cut":
-                return Unknown("the connection was cut before the answer")
+                raise OutboundError(url, "the connection was cut before the answer", sent=True)
             case "endless":
-                return answers.unreadable(call, reply.status, f"more than {_MOST_OCTETS} octets")
-        headers = {name.lower(): value for name, value in reply.headers.items()}
-        return answers.outcome(call, reply.status, headers, reply.body)
-
-    def _asked(self, request: HttpRequest, identity: OriginatingIdentity | None) -> osb_wire.Asked:
-        headers = {
-            "Authorization": f"Bearer {self.broker.password}",
-            "X-Broker-API-Version": self._api_version,
-            "X-Broker-API-Request-Identity": "in process",
-        }
-        if identity is not None:
-            headers["X-Broker-API-Originating-Identity"] = identity.header()
-        if request.body is not None:
-            headers["Content-Type"] = "application/json"
-        found = osb_wire.asked(request.method, request.path, headers, request.body or b"")
-        assert found is not None, request.path
-        return found
+                problem = f"the answer is larger than {(most or self.most) // 1024} KiB"
+                raise OutboundError(url, problem, status=reply.status, sent=True)
+        lowered = {name.lower(): value for name, value in reply.headers.items()}
+        return Answer(reply.status, reply.body, lowered)
 
 
-def _noted(request: HttpRequest, call: Call) -> Request:
+def _revealed(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _ref(asked: osb_wire.Asked) -> Ref:
     """Return a call as faults know calls: about the instance, by name."""
-    ref = Ref("broker", BROKER_CALL, "", getattr(call, "instance", ""))
-    return Request(_VERBS.get(request.method, "get"), ref, request.method, request.path)
+    return Ref("broker", BROKER_CALL, "", asked.instance)

@@ -1,6 +1,7 @@
 """The scripted broker without sockets: calls of the product, outcomes of the product."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
 import pytest
@@ -17,10 +18,13 @@ from reconciler.blueprints.offering.outcomes import (
     Progress,
     Unknown,
 )
-from tests.kit.osb import DirectBroker
+from reconciler.broker.address import Basic, BrokerAddress
+from reconciler.broker.client import BrokerClient
+from reconciler.core.secret import Secret
+from tests.kit.osb import BrokerWires
 from tests.support import osb_faults
 from tests.support.cues import AFTER
-from tests.support.faults import Crash, Faults, SimulatedCrash, deeds
+from tests.support.faults import Crash, SimulatedCrash, deeds
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_requests import BINDING, CONTEXT, INSTANCE
 from tests.support.osb_wire import MUTATING
@@ -28,23 +32,40 @@ from tests.support.osb_wire import MUTATING
 IDENTITY = OriginatingIdentity({"username": "somebody", "uid": "1", "groups": []})
 
 
+URL = "https://broker.example"
+
+
 @pytest.fixture
 def broker() -> ScriptedBroker:
     return ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
 
 
+@pytest.fixture
+def wires(broker: ScriptedBroker) -> Iterator[BrokerWires]:
+    wires = BrokerWires({URL: broker})
+    with wires.plugged():
+        yield wires
+
+
+@pytest.fixture
+async def calls(broker: ScriptedBroker, wires: BrokerWires) -> AsyncIterator["Calls"]:
+    address = BrokerAddress(URL, Basic(broker.user, Secret(broker.password)))
+    async with BrokerClient(address, timeout=timedelta(seconds=60)) as client:
+        yield Calls(client, broker)
+
+
 class Calls:
     """The calls of one instance and its binding."""
 
-    def __init__(self, broker: ScriptedBroker, faults: Faults | None = None) -> None:
-        self.direct = DirectBroker(broker, faults=faults)
+    def __init__(self, client: BrokerClient, broker: ScriptedBroker) -> None:
+        self.client = client
         offering = broker.catalogue["services"][0]
         self.ids = INSTANCE, offering["id"], offering["plans"][0]["id"]
         service, plan = self.ids[1:]
         self.bound = INSTANCE, BINDING, service, plan
 
     async def make(self, call: messages.Call) -> Outcome:
-        return await self.direct.call(call, identity=IDENTITY)
+        return await self.client.call(call, identity=IDENTITY)
 
     async def provision(self, **more) -> Outcome:
         return await self.make(messages.Provision(*self.ids, "org", "space", CONTEXT, **more))
@@ -56,8 +77,7 @@ class Calls:
         return await self.make(messages.Deprovision(*self.ids))
 
 
-async def test_calls_come_to_outcomes(broker):
-    calls = Calls(broker)
+async def test_calls_come_to_outcomes(broker, calls):
     assert await calls.provision() == Done(
         dashboard_url=f"https://dashboard.example/{INSTANCE}", created=True
     )
@@ -68,18 +88,19 @@ async def test_calls_come_to_outcomes(broker):
     assert isinstance(await calls.make(messages.Unbind(*calls.bound)), Gone)
     assert isinstance(await calls.deprovision(), Gone)
     assert isinstance(await calls.deprovision(), Gone)
+    catalogue = await calls.client.catalogue()
+    assert [offering.name for offering in catalogue.offerings] == ["database"]
     assert broker.violations == []
     assert broker.inventory.is_empty
 
 
-async def test_operations_are_polled_on_the_clock_of_the_loop(broker):
+async def test_operations_are_polled_on_the_clock_of_the_loop(broker, calls):
     broker.modes.asynchronous, broker.modes.takes = MUTATING, 3600.0
     broker.modes.retry_after = 600
-    calls = Calls(broker)
     begun = await calls.provision()
     assert isinstance(begun, Accepted)
     assert begun.retry_after == timedelta(minutes=10)
-    poll = messages.LastOperation(*calls.ids, begun.operation)
+    poll = messages.LastOperation(*calls.ids, operation=begun.operation)
     states = []
     while "succeeded" not in states:
         progress = await calls.make(poll)
@@ -90,8 +111,8 @@ async def test_operations_are_polled_on_the_clock_of_the_loop(broker):
     assert broker.violations == []
 
 
-async def test_faults_come_to_outcomes_too(broker):
-    calls, loop = Calls(broker), asyncio.get_running_loop()
+async def test_faults_come_to_outcomes_too(broker, calls):
+    loop = asyncio.get_running_loop()
     begun = loop.time()
     for fault in (osb_faults.hangs(), osb_faults.cuts(), osb_faults.endless()):
         broker.faults.add("provision", fault, times=1)
@@ -105,10 +126,8 @@ async def test_faults_come_to_outcomes_too(broker):
     assert isinstance(await calls.provision(), Busy)
 
 
-async def test_a_process_dies_of_a_call_as_of_a_write(broker):
-    faults = Faults()
-    faults.add(deeds().nth(2), Crash(), at=AFTER)
-    calls = Calls(broker, faults)
+async def test_a_process_dies_of_a_call_as_of_a_write(broker, wires, calls):
+    wires.faults.add(deeds().nth(2), Crash(), at=AFTER)
     await calls.provision()
     with pytest.raises(SimulatedCrash):
         await calls.bind()
