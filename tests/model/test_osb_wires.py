@@ -60,7 +60,7 @@ class Calls:
     def __init__(self, client: BrokerClient, broker: ScriptedBroker) -> None:
         self.client = client
         offering = broker.catalogue["services"][0]
-        self.ids = INSTANCE, offering["id"], offering["plans"][0]["id"]
+        self.ids: tuple[str, str, str] = INSTANCE, offering["id"], offering["plans"][0]["id"]
         service, plan = self.ids[1:]
         self.bound = INSTANCE, BINDING, service, plan
 
@@ -94,13 +94,13 @@ async def test_calls_come_to_outcomes(broker, calls):
     assert broker.inventory.is_empty
 
 
-async def test_operations_are_polled_on_the_clock_of_the_loop(broker, calls):
+async def test_operations_are_polled_on_the_clock_of_the_loop(broker, calls: Calls):
     broker.modes.asynchronous, broker.modes.takes = MUTATING, 3600.0
     broker.modes.retry_after = 600
     begun = await calls.provision()
     assert isinstance(begun, Accepted)
     assert begun.retry_after == timedelta(minutes=10)
-    poll = messages.LastOperation(*calls.ids, operation=begun.operation)
+    poll = messages.LastOperation(*calls.ids, begun.operation)
     states = []
     while "succeeded" not in states:
         progress = await calls.make(poll)
