@@ -32,6 +32,7 @@ BINDING: Final = "Binding"
 # Why an intent is closed: it is not tried again until what it answers changes.
 REFUSED: Final = "Refused"
 FAILED: Final = "Failed"
+MISSING: Final = "Missing"  # it was there, and the broker knows it no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,8 @@ class Sent:
 class Intent:
     """What is asked, or was last. It is due at `since`; `tries` had an unknown outcome.
 
-    `closed` is REFUSED or FAILED where it is not tried again, and "" while it is open; `catalog` is
-    the digest of the catalogue under which it was refused.
+    `closed` is REFUSED, FAILED or MISSING where it is not tried again, and "" while it is open;
+    `catalog` is the digest of the catalogue under which it was refused.
     """
 
     verb: Verb
@@ -114,8 +115,10 @@ class Record:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call has been begun whose outcome is not known, or an operation goes on."""
-        return self.operation is not None or (self.intent is not None and not self.intent.closed)
+        """Whether something has been begun about it whose outcome is not known."""
+        if self.operation is not None or self.state == LEAVING:
+            return True
+        return self.intent is not None and not self.intent.closed
 
     @property
     def mark(self) -> Mapping[str, str]:

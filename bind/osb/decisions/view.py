@@ -5,7 +5,7 @@ included, because brokers may count a bind as a change of the instance.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,7 +13,7 @@ from bind.osb.decisions.record import Record
 from reconciler.api.osb import BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
 from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
-from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.decision import NOTHING, Decision, Step, writes
 from reconciler.core.manifest import JSON, Manifest, get_map, get_text
 
 
@@ -67,13 +67,16 @@ class Broker:
 class Pause:
     """What this process remembers of an id: when it may ask again, and after how many pauses.
 
-    `count` is of pauses in a row; `checked` when the id was last read at the broker or, of a
-    binding, its Secret was.
+    `count` is of pauses in a row, `misses` of answers in a row that know nothing of an operation;
+    `checked` is when the id was last read at the broker or, of a binding, its Secret was; `tried`
+    how many tries of an intent there were then.
     """
 
     until: datetime | None = None
     count: int = 0
+    misses: int = 0
     checked: datetime | None = None
+    tried: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +142,24 @@ class Next:
 
     `begins`: the writes open an intent, so that nothing else of this instance may begin.
     `pauses` are remembered by id of record. Where `ask` is there, the decision is executed first.
+    `reads_catalogue`: what follows hangs on what the broker offers now.
     """
 
     decision: Decision = NOTHING
     ask: Ask | None = None
     begins: bool = False
     pauses: Mapping[str, Pause] = field(default_factory=dict)
+    reads_catalogue: bool = False
 
 
 NO_PAUSE: Final = Pause()
+CLOSED: Final = timedelta(seconds=30)  # until it is seen again whether a broker takes calls
 SOON: Final = timedelta()  # look again at once: the next step of the same claim is due
+
+
+def soon(step: Step | None) -> Next:
+    """Return what follows a step that is one of several."""
+    return Next(replace(writes(step), again=SOON))
 
 
 def due(pause: Pause, now: datetime) -> bool:

@@ -1,0 +1,321 @@
+"""What follows for an instance: provisioned, kept as its claim says, deprovisioned, step by step.
+
+finalizer -> record with its intent -> call -> record -> status. Each step may be repeated: ids
+follow from the claim's uid, and a record says what was begun.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import instance_calls as calls
+from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.record import Intent, Record, Sent
+from bind.osb.decisions.view import (
+    CLOSED,
+    NO_PAUSE,
+    SOON,
+    Ask,
+    InstanceView,
+    Next,
+    due,
+    plan_name,
+    soon,
+)
+from reconciler.blueprints.offering import messages
+from reconciler.core import keys, manifest
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import Decision, Note, Step, Task, modification, unheld
+from reconciler.core.manifest import get_text, is_deleting, uid_of
+
+WHEN_UNBOUND: Final = "WhenUnbound"
+IMMEDIATE: Final = "Immediate"
+RETAIN: Final = "Retain"
+
+
+def look(  # noqa: PLR0911 - a row each
+    view: InstanceView, *, free: bool, now: datetime
+) -> Next:
+    """Return what follows from the present state of an instance.
+
+    `free`: it may begin something that changes it at the broker.
+    """
+    live, current = view.live, view.current
+    if live is None:
+        return _without_claim(view, free=free, now=now)
+    if is_deleting(live):
+        return _leave(view, live, free=free, now=now)
+    if view.broker is None:
+        return _held(view, causes.NO_BROKER, f"there is no ServiceBroker {view.kind.broker}")
+    if keys.OSB not in manifest.finalizers_of(live):
+        held = [*manifest.finalizers_of(live), keys.OSB]
+        patch = modification(view.cluster, view.kind.kind, live, metadata={"finalizers": held})
+        return soon(patch)
+    if current is None:
+        return _begin(view, live, free=free, now=now)
+    if older := [one for one in view.records if one is not current]:
+        return calls.remove(view, older[0], now)
+    return _go_on(view, current, free=free, now=now)
+
+
+def _begin(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+    """Have a record made, before the first call."""
+    if view.others:
+        return _take_over(view, live)
+    target = wants.wanted(view, None)
+    if (refusal := _not_offered(view, target)) is not None:
+        return refusal
+    if not free:
+        return _waits(view, causes.PENDING, "another operation of this instance goes on")
+    assert view.broker is not None
+    uid = uid_of(live)
+    new = Record(
+        id=uid,
+        broker=view.kind.broker,
+        kind=record.INSTANCE,
+        instance=uid,
+        service=view.kind.offering,
+        plan=target.plan,
+        claim=_claim(view, live),
+        state=record.INTENDED,
+        intent=Intent("Provision", now, target),
+        asked=wants.asked(view),
+    )
+    return replace(soon(record.created(new, view.broker.spec.namespace)), begins=True)
+
+
+def _claim(view: InstanceView, live: manifest.Manifest) -> record.Claim:
+    kind = view.kind.kind
+    return record.Claim(kind.group, kind.kind, view.namespace, view.name, uid_of(live))
+
+
+def _take_over(view: InstanceView, live: manifest.Manifest) -> Next:
+    """Give a claim what a predecessor of its name left, if its record says so."""
+    for other in view.others:
+        if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
+            return soon(_reclaimed(other, claim=_claim(view, live)))
+    left = view.others[0]
+    advice = (
+        f"annotate BrokerRecord {left.id} with {keys.OSB_ORPHAN}: Adopt to take it over, "
+        "Deprovision to delete it at the broker, or Forget"
+    )
+    message = f"an earlier claim of this name left its instance at the broker; {advice}"
+    return _held(view, causes.PREDECESSOR, message)
+
+
+def _reclaimed(left: Record, **fields: object) -> Step | None:
+    """Have a record count again; what its state was before follows from what was sent."""
+    state = record.INTENDED if left.sent is None else record.PRESENT
+    return record.changed(left, state=state, **fields)
+
+
+def _not_offered(view: InstanceView, target: Sent) -> Next | None:
+    """Say why nothing new is asked of the broker; None where it may be."""
+    broker = view.broker
+    assert broker is not None
+    if broker.catalogue is None:
+        why = broker.closed or "its catalogue was not read yet"
+        return _waits(view, causes.PENDING, f"ServiceBroker {broker.spec.name}: {why}")
+    offering = broker.offering(view.kind)
+    if offering is None:
+        message = f"the catalogue has no offering {view.kind.offering} any more"
+        return _held(view, causes.NOT_OFFERED, message)
+    if not target.plan or offering.plan(target.plan) is None:
+        assert view.live is not None
+        message = f"offering {offering.name} has no plan {plan_name(view.live)!r} any more"
+        return _held(view, causes.NOT_OFFERED, message)
+    if broker.closed:
+        message = f"ServiceBroker {broker.spec.name}: {broker.closed}"
+        return _waits(view, causes.PENDING, message)
+    return None
+
+
+def _go_on(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+    if current.state in (record.ORPHANED, record.RETAINED):
+        return soon(_reclaimed(current))
+    if current.state == record.LEAVING:
+        return calls.remove(view, current, now)
+    if current.operation is not None:
+        return calls.poll(view, current, now)
+    if current.intent is not None and not current.intent.closed:
+        return calls.send(view, current, current.intent, now)
+    if current.state == record.INTENDED:
+        return _retry(view, current, free=free, now=now)
+    return _keep(view, current, free=free, now=now)
+
+
+def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+    """Provision what was refused, or failed too often, once something is another than then."""
+    target = wants.wanted(view, None)
+    if not wants.is_news(view, current, target):
+        return Next(instance_status.unchanged(view, current, "Failed"))
+    if (refusal := _not_offered(view, target)) is not None:
+        return refusal
+    if not free:
+        return _waits(view, causes.PENDING, "another operation of this instance goes on")
+    intent = Intent("Provision", now, target)
+    step = record.changed(current, intent=intent, plan=target.plan, asked=wants.asked(view))
+    return replace(soon(step), begins=True)
+
+
+def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
+    """Have the broker's instance follow its claim, and read it now and then."""
+    target, closed = wants.wanted(view, current.sent), current.intent
+    assert view.broker is not None
+    if closed is not None and closed.closed == record.MISSING:
+        if wants.is_news(view, current, target) and free:
+            intent = Intent("Provision", now, wants.wanted(view, None))
+            fields = {"state": record.INTENDED, "sent": None, "asked": wants.asked(view)}
+            step = record.changed(current, intent=intent, **fields)
+            return replace(soon(step), begins=True)
+        return _read(view, current, now)
+    if wants.is_as_wanted(current.sent, target) and not wants.heals(view, current):
+        return _read(view, current, now)
+    if current.sent is not None and not current.sent.digest and _never_read(view, current):
+        return _read(view, current, now)  # it was there before our PUT: is it what we want?
+    if closed is not None and not wants.is_news(view, current, target):
+        return _read(view, current, now)
+    return _change(view, current, target, free=free, now=now)
+
+
+def _never_read(view: InstanceView, current: Record) -> bool:
+    return wants.is_retrievable(view) and view.pauses.get(current.id, NO_PAUSE).checked is None
+
+
+def _change(
+    view: InstanceView, current: Record, target: Sent, *, free: bool, now: datetime
+) -> Next:
+    assert view.broker is not None
+    assert view.live is not None
+    if view.broker.plan(view.kind, target.plan) is None and view.broker.catalogue is not None:
+        message = f"there is no plan {plan_name(view.live)!r} any more"
+        return Next(
+            instance_status.of(view, current, false=((causes.UPDATE_NOT_OFFERED, message),))
+        )
+    if not free or view.broker.closed:
+        message = view.broker.closed or "another operation of this instance goes on"
+        again = CLOSED if view.broker.closed else None
+        waits = ((causes.UPDATE_WAITS, message),)
+        return Next(instance_status.of(view, current, false=waits, again=again))
+    intent = Intent("Update", now, target)
+    return replace(
+        soon(record.changed(current, intent=intent, asked=wants.asked(view))),
+        begins=True,
+    )
+
+
+def _read(view: InstanceView, current: Record, now: datetime) -> Next:
+    """Read the instance at the broker when that is due; else say what is known of it."""
+    decision = instance_status.kept(view, current)
+    assert view.broker is not None
+    if not wants.is_retrievable(view):
+        return Next(decision)
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    resync = view.broker.spec.timing.resync
+    due_at = now if pause.checked is None else pause.checked + resync
+    if due_at <= now and not view.broker.closed and due(pause, now):
+        call = messages.FetchInstance(current.instance, current.service, current.plan)
+        return Next(replace(decision, again=resync), Ask(current.id, call))
+    again = max(due_at - now, CLOSED) if view.broker.closed or not due(pause, now) else due_at - now
+    return Next(replace(decision, again=again))
+
+
+def _leave(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+    """Deprovision, as the claim's policy says, and take the finalizer off then."""
+    current = view.current
+    lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
+    if current is None:
+        return Next(Decision(tasks=(Task((lift,)),)) if lift is not None else Decision())
+    policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND
+    if (hold := _hold(view, policy)) is not None:
+        cause, message = hold
+        return Next(instance_status.of(view, current, phase="Deleting", false=((cause, message),)))
+    if policy == RETAIN or _was_never_made(current):
+        return Next(Decision(tasks=(_let_go(view, lift, keeps=policy == RETAIN),)))
+    for one in sorted(view.records, key=lambda each: each.number):
+        if one.state == record.LEAVING:
+            return calls.remove(view, one, now)
+    if not (free or current.is_open):
+        message = "another operation of this instance goes on"
+        waits = ((causes.NOT_DELETED, message),)
+        return Next(instance_status.of(view, current, phase="Deleting", false=waits))
+    step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
+    return replace(soon(step), begins=True)
+
+
+def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
+    """Return why a claim's instance is not deleted now; None where it is."""
+    if view.broker is None and policy != RETAIN:
+        return causes.NO_BROKER_TO_DELETE, f"there is no ServiceBroker {view.kind.broker}"
+    if view.crd_is_deleting and not (view.broker and view.broker.confirms_mass_delete):
+        advice = f"annotate ServiceBroker {view.kind.broker} with {keys.CONFIRM_MASS_DELETE}"
+        resource = view.kind.kind.resource
+        return causes.MASS_DELETION, f"CRD {resource} is being deleted; to delete all: {advice}"
+    held = [
+        one
+        for one in view.bindings
+        if one.records or (policy != IMMEDIATE and one.live is not None)
+    ]
+    if held and policy != RETAIN:
+        names = sorted(manifest.name_of(one.live) for one in held if one.live is not None)[:3]
+        return causes.STILL_BOUND, f"{len(held)} bindings are still there: {', '.join(names)}"
+    return None
+
+
+def _was_never_made(current: Record) -> bool:
+    """Tell whether the broker surely has nothing of a record: its first call was refused."""
+    intent = current.intent
+    return (
+        current.state == record.INTENDED
+        and intent is not None
+        and intent.closed in (record.REFUSED, record.FAILED)
+        and not intent.tries
+    )
+
+
+def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Task:
+    """Return the steps after which a claim may go, without a call."""
+    steps: list[Step | None] = [
+        record.changed(one, state=record.RETAINED, intent=None) if keeps else record.deleted(one)
+        for one in view.records
+    ]
+    return Task(tuple(step for step in (*steps, lift) if step is not None))
+
+
+def _without_claim(view: InstanceView, *, free: bool, now: datetime) -> Next:
+    """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
+    for one in sorted((*view.records, *view.others), key=lambda each: each.number):
+        wish = one.mark.get(keys.OSB_ORPHAN, "")
+        if one.state == record.LEAVING:
+            return calls.remove(view, one, now)
+        if one.state not in (record.ORPHANED, record.RETAINED):
+            return Next(_orphaned(one))
+        if wish == keys.ORPHAN_FORGET:
+            return Next(Decision(tasks=(Task((record.deleted(one),)),), again=SOON))
+        if wish == keys.ORPHAN_DEPROVISION and free and view.broker is not None:
+            step = record.changed(one, state=record.LEAVING, intent=None, operation=None)
+            return replace(soon(step), begins=True)
+    return Next()
+
+
+def _orphaned(one: Record) -> Decision:
+    step = record.changed(one, state=record.ORPHANED, operation=None)
+    claim = f"{one.claim.kind} {one.claim.namespace}/{one.claim.name}"
+    note = Note(
+        "Orphaned",
+        f"{claim} is gone without its deletion; {one.id} stays at the broker until annotation "
+        f"{keys.OSB_ORPHAN} says Adopt, Deprovision or Forget",
+        type="Warning",
+    )
+    steps = () if step is None else (Task((step,)),)
+    return Decision(tasks=steps, notes=(note,), again=SOON)
+
+
+def _held(view: InstanceView, cause: Cause, message: str) -> Next:
+    return Next(instance_status.of(view, view.current, phase="Pending", false=((cause, message),)))
+
+
+def _waits(view: InstanceView, cause: Cause, message: str) -> Next:
+    decision = instance_status.of(view, view.current, phase="Pending", false=((cause, message),))
+    return Next(replace(decision, again=CLOSED))

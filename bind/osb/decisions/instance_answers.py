@@ -1,0 +1,244 @@
+"""What follows from a broker's answer about an instance: table 5 of the design, row by row.
+
+First the record says what is known, then the status. An outcome that nobody knows is asked for
+again before anything is undone.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import instance_outcomes as become
+from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.record import Intent, Record, Sent
+from bind.osb.decisions.view import NO_PAUSE, SOON, Ask, InstanceView, Next, Pause, soon
+from reconciler.blueprints.offering import messages
+from reconciler.blueprints.offering.outcomes import (
+    Absent,
+    Accepted,
+    Busy,
+    Conflict,
+    Denied,
+    Done,
+    Gone,
+    MaintenanceConflict,
+    Outcome,
+    Progress,
+    Refused,
+    Unknown,
+    Unsent,
+    Unsupported,
+)
+from reconciler.core.decision import Decision
+
+_UNKNOWN: Final = (timedelta(seconds=2), timedelta(seconds=8), timedelta(seconds=30))
+_MOST_TRIES: Final = len(_UNKNOWN)
+_FIRST: Final = timedelta(seconds=2)
+_LONGEST_WAIT: Final = timedelta(minutes=1)  # of a call that surely did nothing
+_LONGEST_POLL: Final = timedelta(seconds=60)
+_LONGEST_DELETE: Final = timedelta(minutes=10)
+_BUSY: Final = timedelta(minutes=1)
+_MISSES: Final = 3  # of an operation, in a row
+
+
+def answered(  # noqa: PLR0911 - a row each
+    view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime
+) -> Next:
+    """Return what follows from the answer to a call."""
+    current = next((one for one in (*view.records, *view.others) if one.id == ask.record), None)
+    if current is None:
+        return Next()
+    if isinstance(outcome, Denied | Unsent):
+        return become.later(view, current, outcome, now)
+    match ask.call:
+        case messages.Provision():
+            return _provisioned(view, current, outcome, now)
+        case messages.Update():
+            return _updated(view, current, outcome, now)
+        case messages.Deprovision():
+            return _deprovisioned(view, current, outcome, now)
+        case messages.LastOperation() if current.operation is None:
+            return _looked_up(view, current, outcome, now)
+        case messages.LastOperation():
+            return _progressed(view, current, outcome, now)
+        case messages.FetchInstance():
+            return _fetched(view, current, outcome, now)
+    return Next()
+
+
+def _provisioned(  # noqa: PLR0911 - a row each
+    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+) -> Next:
+    intent = current.intent
+    assert intent is not None
+    match outcome:
+        case Done():
+            return become.present(view, current, intent.target, outcome.dashboard_url, now)
+        case Accepted():
+            return become.accepted(view, current, outcome, now)
+        case Conflict():
+            # It is ours by its id; what it was made with, the next looks find out.
+            return become.present(view, current, Sent(intent.target.plan), "", now, unread=True)
+        case Unknown(malformed=True):
+            return become.mitigated(view, current, outcome.problem)
+        case Unknown():
+            if intent.tries >= _MOST_TRIES:
+                return become.mitigated(view, current, outcome.problem)
+            return become.repeated(view, current, outcome.problem, now)
+        case Busy():
+            return become.busy(view, current, outcome.problem, now)
+        case MaintenanceConflict() if not intent.tries:
+            next_ = become.repeated(view, current, outcome.problem, now)
+            return replace(next_, reads_catalogue=True)
+    return become.refused(view, current, become.words(view, outcome), causes.REFUSED)
+
+
+def _updated(  # noqa: PLR0911 - a row each
+    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+) -> Next:
+    intent = current.intent
+    assert intent is not None
+    match outcome:
+        case Done():
+            return become.now_as_wanted(view, current, intent.target, outcome.dashboard_url)
+        case Accepted():
+            return become.accepted(view, current, outcome, now)
+        case Gone():
+            return become.missing(view, current, now)
+        case Busy():
+            return become.busy(view, current, outcome.problem, now)
+        case Unknown() if intent.tries < _MOST_TRIES:
+            return become.repeated(view, current, outcome.problem, now)
+        case Unknown():
+            return become.update_failed(view, current, Progress("failed", outcome.problem), now)
+        case MaintenanceConflict() if not intent.tries:
+            next_ = become.repeated(view, current, outcome.problem, now)
+            return replace(next_, reads_catalogue=True)
+    return become.refused(view, current, become.words(view, outcome), causes.UPDATE_REFUSED)
+
+
+def _deprovisioned(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+    match outcome:
+        case Gone():
+            return become.gone(view, current, now)
+        case Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
+            return become.gone(view, current, now)
+        case Absent():
+            problem = "a 404 proves nothing before the catalogue was read"
+            return replace(become.delete_again(view, current, problem, now), reads_catalogue=True)
+        case Accepted():
+            return become.accepted(view, current, outcome, now)
+        case Busy():
+            return become.busy(view, current, outcome.problem, now)
+    return become.delete_again(view, current, become.words(view, outcome), now)
+
+
+def _looked_up(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+    """Decide what became of a PUT whose claim says something else by now."""
+    intent = current.intent
+    assert intent is not None
+    match outcome:
+        case Progress(state="succeeded"):
+            return become.present(view, current, intent.target, "", now)
+        case Progress(state="failed"):
+            return become.mitigated(view, current, outcome.problem)
+        case Progress():
+            accepted = Accepted(None, retry_after=outcome.retry_after)
+            return become.accepted(view, current, accepted, now)
+        case Absent() | Gone() | Refused() | Unsupported():
+            target = wants.wanted(view, None)
+            new = Intent("Provision", now, target)
+            step = record.changed(current, intent=new, plan=target.plan, asked=wants.asked(view))
+            return Next(
+                Decision(tasks=become.tasks(step), again=SOON), pauses={current.id: NO_PAUSE}
+            )
+    return become.later(view, current, Unsent(become.words(view, outcome)), now)
+
+
+def _progressed(  # noqa: PLR0911 - a row each
+    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+) -> Next:
+    match outcome:
+        case Progress(state="succeeded"):
+            return _succeeded(view, current, now)
+        case Progress(state="failed") if current.state == record.PRESENT:
+            return become.update_failed(view, current, outcome, now)
+        case Progress(state="failed"):
+            return become.failed(view, current, outcome.problem, now=now)
+        case Gone() if current.state == record.LEAVING:
+            return become.gone(view, current, now)
+        case Absent() if current.state == record.LEAVING:
+            step = record.changed(current, operation=None)
+            return soon(step)
+        case Absent():
+            misses = view.pauses.get(current.id, NO_PAUSE).misses + 1
+            if misses >= _MISSES:
+                return become.failed(view, current, "the broker knows no such operation", now=now)
+            return _poll_later(view, current, outcome, now, misses=misses)
+    return _poll_later(view, current, outcome, now)
+
+
+def _succeeded(view: InstanceView, current: Record, now: datetime) -> Next:
+    if current.state == record.LEAVING:
+        return become.gone(view, current, now)
+    assert current.intent is not None
+    if current.state == record.INTENDED:
+        return become.present(view, current, current.intent.target, "", now)
+    return become.now_as_wanted(view, current, current.intent.target, "")
+
+
+def _poll_later(
+    view: InstanceView, current: Record, outcome: Outcome, now: datetime, *, misses: int = 0
+) -> Next:
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    wait = min(become.timing(view).poll * 1.5 ** min(pause.count + 1, 20), _LONGEST_POLL)
+    description = ""
+    if isinstance(outcome, Progress):
+        wait, description = outcome.retry_after or wait, outcome.problem
+    decision = instance_status.in_progress(view, current, description=description)
+    after = replace(pause, until=now + wait, count=pause.count + 1, misses=misses)
+    return Next(replace(decision, again=wait), pauses={current.id: after})
+
+
+def _fetched(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+    pause = replace(view.pauses.get(current.id, NO_PAUSE), checked=now)
+    match outcome:
+        case Done():
+            return _compared(view, current, outcome, replace(pause, until=None, count=0))
+        case Gone():
+            return become.missing(view, current, now)
+        case Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
+            return become.missing(view, current, now)
+        case Absent():
+            until = replace(pause, checked=None, until=now + _FIRST)
+            wait = Decision(again=_FIRST)
+            return Next(wait, pauses={current.id: until}, reads_catalogue=True)
+    # Nothing was learnt: an update goes on without, all else at the next resync.
+    tried = current.intent.tries if current.intent is not None else 0
+    return Next(Decision(again=SOON), pauses={current.id: replace(pause, tried=tried)})
+
+
+def _compared(view: InstanceView, current: Record, outcome: Done, pause: Pause) -> Next:
+    """Compare what the broker has with what it was sent."""
+    intent = current.intent
+    if intent is not None and intent.closed == record.MISSING:
+        step = record.changed(current, intent=None)
+        return replace(soon(step), pauses={current.id: pause})
+    if intent is not None and not intent.closed:
+        if not wants.differences(view, intent.target, outcome):
+            return become.now_as_wanted(view, current, intent.target, outcome.dashboard_url)
+        tried = replace(pause, tried=intent.tries)
+        return Next(Decision(again=SOON), pauses={current.id: tried})
+    if current.sent is not None and not current.sent.digest:
+        target = wants.wanted(view, current.sent)
+        if not wants.differences(view, target, outcome):
+            next_ = become.now_as_wanted(view, current, target, outcome.dashboard_url)
+            return replace(next_, pauses={current.id: pause})
+        return Next(Decision(again=SOON), pauses={current.id: pause})
+    differing = wants.differences(view, current.sent, outcome) if current.sent else ()
+    decision = instance_status.synced(view, current, differing)
+    if outcome.dashboard_url and decision.fields:
+        fields = {**decision.fields, "dashboardURL": outcome.dashboard_url}
+        decision = replace(decision, fields=fields)
+    return Next(replace(decision, again=become.timing(view).resync), pauses={current.id: pause})

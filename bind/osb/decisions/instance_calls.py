@@ -1,0 +1,125 @@
+"""The call about an instance that is due, if one is: the same until its outcome is known."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions import instance_outcomes as become
+from bind.osb.decisions import instance_status, record
+from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.record import Intent, Record, Sent
+from bind.osb.decisions.view import (
+    CLOSED,
+    NO_PAUSE,
+    Ask,
+    InstanceView,
+    Next,
+    Pause,
+    due,
+    parameters_of,
+    soon,
+)
+from reconciler.blueprints.offering import messages
+
+WHEN_UNBOUND: Final = "WhenUnbound"
+IMMEDIATE: Final = "Immediate"
+RETAIN: Final = "Retain"
+
+_CLOSED: Final = timedelta(seconds=30)  # until it is asked again whether a broker takes calls
+
+
+def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> Next:
+    """Send what an intent says, again where its outcome is not known."""
+    target = wants.wanted(view, current.sent)
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    decision = instance_status.begun(view, current, intent)
+    if intent.since > now and not wants.is_as_wanted(intent.target, target):
+        # It was never sent: what the claim says now is sent in its place, at once.
+        changed = replace(intent, since=now, target=target)
+        return soon(
+            record.changed(current, intent=changed, plan=target.plan, asked=wants.asked(view))
+        )
+    wait = _wait(view, intent.since, pause, now)
+    if wait is not None:
+        return Next(replace(decision, again=wait))
+    if intent.verb == "Update":
+        return Next(decision, Ask(current.id, _update_call(view, current, intent, pause, target)))
+    if not wants.is_as_wanted(intent.target, target):
+        call = messages.LastOperation(current.instance, current.service, current.plan)
+        return Next(decision, Ask(current.id, call))
+    return Next(decision, Ask(current.id, _provision_call(view, current, intent)))
+
+
+def poll(view: InstanceView, current: Record, now: datetime) -> Next:
+    """Ask how far an operation is, when that is due. One past its deadline is decided without."""
+    operation = current.operation
+    assert operation is not None
+    decision = instance_status.in_progress(view, current)
+    if operation.deadline <= now:
+        return become.failed(view, current, "it took too long", now=now)
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    wait = _wait(view, now, pause, now)
+    if wait is not None:
+        return Next(replace(decision, again=min(wait, operation.deadline - now)))
+    call = messages.LastOperation(current.instance, current.service, operation.plan, operation.key)
+    return Next(decision, Ask(current.id, call))
+
+
+def remove(view: InstanceView, leaving: Record, now: datetime) -> Next:
+    """Have an instance deleted at the broker, until that is confirmed."""
+    if leaving.operation is not None:
+        return poll(view, leaving, now)
+    decision = instance_status.leaving(view, leaving)
+    wait = _wait(view, now, view.pauses.get(leaving.id, NO_PAUSE), now)
+    if wait is not None:
+        return Next(replace(decision, again=wait))
+    call = messages.Deprovision(leaving.instance, leaving.service, leaving.plan)
+    return Next(decision, Ask(leaving.id, call))
+
+
+def _wait(view: InstanceView, since: datetime, pause: Pause, now: datetime) -> timedelta | None:
+    """Return how long a call waits, None where it is due."""
+    if since > now:
+        return since - now
+    if not due(pause, now):
+        assert pause.until is not None
+        return pause.until - now
+    return CLOSED if view.broker is None or view.broker.closed else None
+
+
+def _provision_call(view: InstanceView, current: Record, intent: Intent) -> messages.Call:
+    assert view.live is not None
+    assert view.place is not None
+    return messages.Provision(
+        instance=current.instance,
+        service=current.service,
+        plan=intent.target.plan,
+        organization=view.place.cluster,
+        space=view.place.space,
+        context=view.place.context(view.name),
+        parameters=parameters_of(view.live) or None,
+        maintenance=intent.target.maintenance,
+    )
+
+
+def _update_call(
+    view: InstanceView, current: Record, intent: Intent, pause: Pause, target: Sent
+) -> messages.Call:
+    """Return the update; where an earlier one may have been done, what reads the instance."""
+    sent = current.sent or Sent(current.plan)
+    if intent.tries and pause.tried != intent.tries and wants.is_retrievable(view):
+        return messages.FetchInstance(current.instance, current.service, current.plan)
+    assert view.live is not None
+    assert view.place is not None
+    place = view.place
+    return messages.Update(
+        instance=current.instance,
+        service=current.service,
+        plan=target.plan if target.plan != sent.plan else "",
+        parameters=parameters_of(view.live)
+        if target.digest != sent.digest or wants.drifts(view)
+        else None,
+        context=place.context(view.name),
+        maintenance=target.maintenance if target.maintenance != sent.maintenance else "",
+        previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),
+    )

@@ -1,0 +1,272 @@
+"""What an instance becomes after a call: there, at work, refused, tried again, or gone.
+
+Each is the record's next state and the claim's status, in one decision.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.record import Intent, Operation, Record, Sent
+from bind.osb.decisions.view import NO_PAUSE, SOON, InstanceView, Next, Pause
+from reconciler.api.osb import Timing
+from reconciler.blueprints.offering.outcomes import (
+    Absent,
+    Accepted,
+    Denied,
+    Done,
+    Gone,
+    Outcome,
+    Progress,
+    Unsent,
+    Unsupported,
+)
+from reconciler.core import conditions, keys
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import Decision, Note, Step, Task, unheld
+from reconciler.core.manifest import is_deleting, uid_of
+
+_UNKNOWN: Final = (timedelta(seconds=2), timedelta(seconds=8), timedelta(seconds=30))
+_MOST_TRIES: Final = len(_UNKNOWN)
+_FIRST: Final = timedelta(seconds=2)
+_LONGEST_WAIT: Final = timedelta(minutes=1)  # of a call that surely did nothing
+_LONGEST_POLL: Final = timedelta(seconds=60)
+_LONGEST_DELETE: Final = timedelta(minutes=10)
+_BUSY: Final = timedelta(minutes=1)
+_MISSES: Final = 3  # of an operation, in a row
+
+
+def later(view: InstanceView, current: Record, outcome: Denied | Unsent, now: datetime) -> Next:
+    """Make the same call later: surely nothing was done."""
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    wait = min(_FIRST * 2 ** min(pause.count, 10), _LONGEST_WAIT)
+    if isinstance(outcome, Unsent) and outcome.retry_after is not None:
+        wait = outcome.retry_after
+    decision = instance_status.waiting(view, current, outcome.problem)
+    return paused(view, current, replace(decision, again=wait), now + wait)
+
+
+def repeated(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
+    """Make the same call again, so often; the record counts, because a restart must not forget."""
+    intent = current.intent
+    assert intent is not None
+    wait = _UNKNOWN[min(intent.tries, _MOST_TRIES - 1)]
+    step = record.changed(current, intent=replace(intent, tries=intent.tries + 1))
+    decision = with_step(instance_status.waiting(view, current, problem), step, again=wait)
+    return paused(view, current, decision, now + wait)
+
+
+def paused(view: InstanceView, current: Record, decision: Decision, until: datetime) -> Next:
+    """Remember when an id may be asked about again."""
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    return Next(decision, pauses={current.id: replace(pause, until=until, count=pause.count + 1)})
+
+
+def steady(view: InstanceView, current: Record) -> Mapping[str, Pause]:
+    """Return what is remembered of an id after an answer that counts."""
+    return {current.id: Pause(checked=view.pauses.get(current.id, NO_PAUSE).checked)}
+
+
+def present(
+    view: InstanceView,
+    current: Record,
+    sent: Sent,
+    dashboard: str,
+    now: datetime,
+    *,
+    unread: bool = False,
+) -> Next:
+    """Have a record say that the instance is there, made with this."""
+    step = record.changed(
+        current, state=record.PRESENT, sent=sent, plan=sent.plan, intent=None, operation=None
+    )
+    after = replace(current, state=record.PRESENT, sent=sent, plan=sent.plan, operation=None)
+    decision = instance_status.of(
+        view, after, true=[causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]
+    )
+    note = Note("Provisioned", f"the instance {current.instance} is there")
+    decision = replace(decision, notes=(note,))
+    if dashboard:
+        decision = replace(decision, fields={**decision.fields, "dashboardURL": dashboard})
+    checked = None if unread else now
+    return Next(with_step(decision, step, again=SOON), pauses={current.id: Pause(checked=checked)})
+
+
+def accepted(view: InstanceView, current: Record, outcome: Accepted, now: datetime) -> Next:
+    """Have a record hold the operation that has begun."""
+    plan_id = current.intent.target.plan if current.intent is not None else current.plan
+    plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
+    waits = timing(view)
+    longest = plan.maximum_polling_duration if plan is not None else None
+    before = current.plan if current.sent is None else current.sent.plan
+    operation = Operation(outcome.operation, before, now, now + (longest or waits.max_polling))
+    step = record.changed(current, operation=operation)
+    after = replace(current, operation=operation)
+    decision = instance_status.in_progress(view, after)
+    if outcome.dashboard_url and decision.fields:
+        fields = {**decision.fields, "dashboardURL": outcome.dashboard_url}
+        decision = replace(decision, fields=fields)
+    wait = outcome.retry_after or waits.poll
+    checked = view.pauses.get(current.id, NO_PAUSE).checked
+    pauses = {current.id: Pause(until=now + wait, checked=checked)}
+    return Next(with_step(decision, step, again=wait), pauses=pauses)
+
+
+def mitigated(view: InstanceView, current: Record, problem: str) -> Next:
+    """Have an instance deleted of which nobody knows whether it is whole."""
+    step = record.changed(current, state=record.LEAVING, operation=None, intent=None)
+    message = f"{problem}; it is deleted at the broker before another try"
+    decision = instance_status.of(
+        view, current, phase="Provisioning", false=[(causes.RETRYING, message)]
+    )
+    note = Note("ProvisionFailed", problem, type="Warning")
+    return Next(
+        replace(with_step(decision, step, again=SOON), notes=(note,)), pauses={current.id: NO_PAUSE}
+    )
+
+
+def refused(view: InstanceView, current: Record, problem: str, cause: Cause) -> Next:
+    """Have a record say that this is not asked for again, until something is another than now."""
+    assert current.intent is not None
+    intent = replace(current.intent, closed=record.REFUSED, catalog=wants.catalogue(view))
+    step = record.changed(current, intent=intent)
+    is_new = current.state == record.INTENDED
+    decision = instance_status.of(
+        view, current, phase="Failed" if is_new else "Ready", false=[(cause, problem)]
+    )
+    note = Note(f"{current.intent.verb}Refused", problem, type="Warning")
+    return Next(replace(with_step(decision, step), notes=(note,)), pauses={current.id: NO_PAUSE})
+
+
+def busy(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
+    """Wait for another operation on the instance; nothing was done, so nothing is undone."""
+    decision = instance_status.waiting(view, current, problem)
+    wait = min(timing(view).poll, _BUSY)
+    return paused(view, current, replace(decision, again=wait), now + wait)
+
+
+def now_as_wanted(view: InstanceView, current: Record, target: Sent, dashboard: str) -> Next:
+    """Have a record say that the broker has what is asked for."""
+    step = record.changed(current, sent=target, plan=target.plan, intent=None, operation=None)
+    after = replace(current, sent=target, plan=target.plan, intent=None, operation=None)
+    healed = (causes.IN_SYNC,) if conditions.said(view.live, causes.IN_SYNC) else ()
+    decision = instance_status.of(
+        view, after, true=[causes.PROVISIONED, causes.UP_TO_DATE, *healed]
+    )
+    decision = replace(decision, notes=(Note("Updated", f"{current.instance} was updated"),))
+    if dashboard:
+        decision = replace(decision, fields={**decision.fields, "dashboardURL": dashboard})
+    return Next(with_step(decision, step, again=SOON), pauses=steady(view, current))
+
+
+def update_failed(view: InstanceView, current: Record, outcome: Progress, now: datetime) -> Next:
+    """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
+    intent = current.intent
+    assert intent is not None
+    tries = intent.tries + 1
+    is_last = outcome.update_repeatable is False or tries >= _MOST_TRIES
+    closed = replace(
+        intent, tries=tries, closed=record.FAILED if is_last else "", catalog=wants.catalogue(view)
+    )
+    step = record.changed(current, intent=closed, operation=None)
+    stated = [(causes.UPDATE_FAILED, outcome.problem)]
+    if outcome.instance_usable is False:
+        stated.append((causes.NOT_USABLE, outcome.problem))
+    after = replace(current, intent=closed, operation=None)
+    decision = instance_status.of(
+        view, after, phase="Failed" if outcome.instance_usable is False else "Ready", false=stated
+    )
+    note = Note("UpdateFailed", outcome.problem, type="Warning")
+    wait = _UNKNOWN[min(tries, _MOST_TRIES) - 1]
+    decision = replace(with_step(decision, step, again=wait), notes=(note,))
+    return paused(view, current, decision, now + wait)
+
+
+def delete_again(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
+    """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
+    count = view.pauses.get(current.id, NO_PAUSE).count
+    wait = min(_FIRST * 4 ** min(count, 8), _LONGEST_DELETE)
+    step = None if current.operation is None else record.changed(current, operation=None)
+    decision = instance_status.leaving(view, current)
+    if view.live is not None:
+        cause = causes.NOT_DELETED if is_deleting(view.live) else causes.RETRYING
+        decision = instance_status.trouble(decision, conditions.false(cause, problem))
+    return paused(view, current, with_step(decision, step, again=wait), now + wait)
+
+
+def gone(view: InstanceView, gone: Record, now: datetime) -> Next:
+    """Forget what is confirmed to be gone; a failed try is followed by the next number."""
+    live = view.live
+    remove = record.deleted(gone)
+    if live is None or view.broker is None:
+        return Next(Decision(tasks=(Task((remove,)),), again=SOON))
+    if is_deleting(live):
+        rest = [one for one in view.records if one.id != gone.id]
+        lift = None if rest else unheld(view.cluster, view.kind.kind, live, keys.OSB)
+        steps: tuple[Step, ...] = (remove,) if lift is None else (remove, lift)
+        note = Note("Deprovisioned", f"the instance {gone.instance} is gone")
+        return Next(Decision(tasks=(Task(steps),), notes=(note,), again=SOON))
+    if gone is not view.current or gone.claim.uid != uid_of(live):
+        return Next(Decision(tasks=(Task((remove,)),), again=SOON))
+    new = wants.further(view, gone, now)
+    made = record.created(new, view.broker.spec.namespace)
+    decision = instance_status.again_later(view, new, now)
+    return Next(replace(decision, tasks=(Task((made, remove)),), again=SOON))
+
+
+def missing(view: InstanceView, current: Record, now: datetime) -> Next:
+    """Say that an instance is gone. It is not made anew by itself: it would be empty."""
+    target = current.sent or Sent(current.plan)
+    intent = Intent("Provision", now, target, closed=record.MISSING)
+    is_known = current.intent is not None and current.intent.closed == record.MISSING
+    step = None if is_known else record.changed(current, intent=intent, operation=None)
+    message = (
+        "the broker does not know it any more; its data is lost. "
+        f"Annotation {keys.OSB_RETRY} with another text makes it anew, empty"
+    )
+    decision = instance_status.of(view, current, phase="Failed", false=[(causes.MISSING, message)])
+    notes = () if is_known else (Note("Missing", message, type="Warning"),)
+    decision = replace(with_step(decision, step, again=timing(view).resync), notes=notes)
+    return Next(decision, pauses={current.id: Pause(checked=now)})
+
+
+def words(view: InstanceView, outcome: Outcome) -> str:
+    """Return what an outcome says to people."""
+    version = view.broker.spec.api_version if view.broker is not None else ""
+    match outcome:
+        case Unsupported(problem):
+            return f"{problem} (spoken is version {version} of the API, spec.apiVersion)"
+        case Absent():
+            return "HTTP 404"
+        case Gone():
+            return "HTTP 410"
+        case Done() | Accepted():
+            return "an answer that is none to this call"
+    return outcome.problem
+
+
+def timing(view: InstanceView) -> Timing:
+    """Return how long the broker is waited for."""
+    return view.broker.spec.timing if view.broker is not None else Timing()
+
+
+def tasks(step: Step | None) -> tuple[Task, ...]:
+    """Return a step as the tasks of a decision."""
+    return () if step is None else (Task((step,)),)
+
+
+def with_step(decision: Decision, step: Step | None, again: timedelta | None = None) -> Decision:
+    """Return a decision that writes a record first."""
+    return replace(decision, tasks=(*tasks(step), *decision.tasks), again=again)
+
+
+def failed(view: InstanceView, current: Record, problem: str, *, now: datetime) -> Next:
+    """Return what follows from an operation that failed, or took longer than it may."""
+    if current.state == record.LEAVING:
+        return delete_again(view, current, problem, now)
+    if current.state == record.INTENDED:
+        return mitigated(view, current, problem)
+    return update_failed(view, current, Progress("failed", problem), now)

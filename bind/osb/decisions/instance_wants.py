@@ -1,0 +1,136 @@
+"""What an instance is wanted to be, compared with what its broker has."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions import causes, record
+from bind.osb.decisions.record import Intent, Record, Sent
+from bind.osb.decisions.view import InstanceView, parameters_of, plan_name
+from reconciler.blueprints.offering.outcomes import Done
+from reconciler.core import conditions, keys
+from reconciler.core.manifest import annotations_of, get_text, uid_of
+
+# When an instance is provisioned again after that of this number failed, and how many are in a row.
+_AGAIN: Final = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30))
+_IN_A_ROW: Final = len(_AGAIN) + 1
+
+
+def wanted(view: InstanceView, sent: Sent | None) -> Sent:
+    """Return what the claim asks for. `sent` is what the broker has.
+
+    Of a version of maintenance that is not stated, an instance gets that of the catalogue once.
+    """
+    assert view.live is not None
+    plan_id = view.kind.plans.get(plan_name(view.live), "")
+    parameters, salt = parameters_of(view.live), uid_of(view.live)
+    version = get_text(view.live, "spec", "maintenanceVersion")
+    if not version and sent is not None and sent.plan == plan_id:
+        version = sent.maintenance
+    elif not version and view.broker is not None:
+        plan = view.broker.plan(view.kind, plan_id)
+        version = plan.maintenance.version if plan is not None and plan.maintenance else ""
+    return Sent(
+        plan_id,
+        record.digest_of(salt, parameters),
+        version,
+        record.digests_of(salt, parameters),
+    )
+
+
+def is_as_wanted(sent: Sent | None, target: Sent) -> bool:
+    """Tell whether the broker has what is asked for."""
+    return sent is not None and (sent.plan, sent.digest, sent.maintenance) == (
+        target.plan,
+        target.digest,
+        target.maintenance,
+    )
+
+
+def asked(view: InstanceView) -> str:
+    """Return the wish to try again that the claim states."""
+    return "" if view.live is None else annotations_of(view.live).get(keys.OSB_RETRY, "")
+
+
+def further(view: InstanceView, gone: Record, now: datetime) -> Record:
+    """Return the record of the next number, after an instance failed and is gone.
+
+    It is provisioned after a pause; after some in a row, only once the claim or its annotation
+    changes.
+    """
+    number, place = gone.number + 1, gone.number % _IN_A_ROW
+    is_last = place >= len(_AGAIN)
+    target = wanted(view, None)
+    intent = Intent(
+        "Provision",
+        now if is_last else now + _AGAIN[place],
+        target,
+        closed=record.FAILED if is_last else "",
+        catalog=catalogue(view),
+    )
+    return replace(
+        gone,
+        id=record.identifier(gone.claim.uid, number),
+        instance=record.identifier(gone.claim.uid, number),
+        number=number,
+        plan=target.plan,
+        state=record.INTENDED,
+        sent=None,
+        intent=intent,
+        operation=None,
+        asked=asked(view),
+        live=None,
+    )
+
+
+def catalogue(view: InstanceView) -> str:
+    """Return the digest of the catalogue, "" where none was read."""
+    known = view.broker.catalogue if view.broker is not None else None
+    return "" if known is None else known.digest
+
+
+def is_news(view: InstanceView, current: Record, target: Sent) -> bool:
+    """Tell whether a closed intent is worth another try."""
+    intent = current.intent
+    if intent is None or asked(view) != current.asked:
+        return True
+    if intent.closed == record.MISSING:
+        return False
+    if not is_as_wanted(intent.target, target):
+        return True
+    digest = catalogue(view)
+    return intent.closed == record.REFUSED and bool(digest) and digest != intent.catalog
+
+
+def drifts(view: InstanceView) -> bool:
+    """Tell whether the broker was seen to have something else than was sent."""
+    drifted = conditions.said(view.live, causes.IN_SYNC)
+    return drifted is not None and drifted.status == conditions.FALSE
+
+
+def heals(view: InstanceView, current: Record) -> bool:
+    """Tell whether a drift is to be undone: the claim was given another wish since."""
+    return drifts(view) and asked(view) != current.asked
+
+
+def is_retrievable(view: InstanceView) -> bool:
+    """Tell whether instances of this offering can be read at the broker."""
+    offering = None if view.broker is None else view.broker.offering(view.kind)
+    return offering is not None and offering.instances_retrievable
+
+
+def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...]:
+    """Return the names of what the broker has otherwise than it was sent.
+
+    A key that it leaves out is no difference: many do not tell parameters.
+    """
+    found = []
+    if outcome.plan and outcome.plan != sent.plan:
+        found.append("plan")
+    if outcome.maintenance and sent.maintenance and outcome.maintenance != sent.maintenance:
+        found.append("maintenanceVersion")
+    salt = "" if view.live is None else uid_of(view.live)
+    said = outcome.parameters or {}
+    known = {name: record.digest_of(salt, said[name]) for name in sent.parameters if name in said}
+    found += [f"parameters.{name}" for name, has in known.items() if sent.parameters[name] != has]
+    return tuple(sorted(found))
