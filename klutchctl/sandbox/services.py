@@ -24,9 +24,11 @@ from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.state import Component, Layout, State
 from klutchctl.sandbox.suite import Suite
+from reconciler.api import osb
 from reconciler.core.errors import HostError
-from reconciler.core.manifest import Manifest, get_map, put
+from reconciler.core.manifest import Manifest, get_map, get_text, put
 from reconciler.core.refs import NAMESPACE
+from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 
 _NAMESPACE: Final[Manifest] = {
@@ -133,7 +135,14 @@ async def _install(layout: Layout, state: State, kit: Kit, progress: Progress) -
 
 async def _apply(layout: Layout, state: State, kit: Kit) -> None:
     async with KubeCluster(lifecycle.connection(layout, state.members[0])) as cluster:
+        if any(_is_of_brokers(one.manifest) for one in kit.suite.manifests):
+            await manifests.install_all(cluster, crds.load(*crds.BROKERS))
         await manifests.apply(cluster, kit.suite.manifests)
+
+
+def _is_of_brokers(manifest: Manifest) -> bool:
+    """Tell whether an object is one that klutch-osb reads."""
+    return get_text(manifest, "apiVersion") == osb.SERVICE_BROKER.api_version
 
 
 def _crds(crossplane: Path) -> Iterator[Manifest]:

@@ -22,8 +22,6 @@ from reconciler.controller import flags, process
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from reconciler.kube import kubeconfig
-from reconciler.kube.client import KubeCluster
 
 log = logging.getLogger(__name__)
 
@@ -121,16 +119,22 @@ async def _serve(settings: Settings, stop: asyncio.Event) -> None:
 
 async def _announce(settings: Settings, way: Mapping[str, str]) -> None:
     """Write how to reach the broker. Raises ClusterErrors and ConfigError."""
+    if settings.kubeconfig is not None:
+        await _write_secret(settings.kubeconfig, settings.secret, way)
     if settings.credentials is not None:
         _write(settings.credentials, yaml.safe_dump(dict(way)).encode())
-    if settings.kubeconfig is None:
-        return
-    namespace, _, name = settings.secret.partition("/")
-    to = kubeconfig.load([settings.kubeconfig], environ=os.environ, name="control-plane")
+
+
+async def _write_secret(file: Path, secret: str, way: Mapping[str, str]) -> None:
+    from reconciler.kube import kubeconfig
+    from reconciler.kube.client import KubeCluster
+
+    namespace, _, name = secret.partition("/")
+    to = kubeconfig.load([file], environ=os.environ, name="control-plane")
     data = {key: base64.b64encode(text.encode()).decode() for key, text in way.items()}
-    secret = build(SECRET, name, namespace=namespace, type="Opaque", data=data)
+    wanted = build(SECRET, name, namespace=namespace, type="Opaque", data=data)
     async with KubeCluster(to, agent=_NAME) as cluster:
-        await cluster.apply(secret, SECRET, manager=_NAME, force=True)
+        await cluster.apply(wanted, SECRET, manager=_NAME, force=True)
 
 
 def _key(folder: Path) -> Secret:

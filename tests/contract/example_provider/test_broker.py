@@ -1,12 +1,14 @@
 """The broker of the example on a real PostgreSQL: what platforms ask for is there, and survives."""
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 
 from postgresql_broker.catalogue import BIG, ENCODING, SESSIONS
 from postgresql_broker.instances import database_of
@@ -14,7 +16,8 @@ from postgresql_broker.store import Store
 from postgresql_server.postgres import Postgres
 from reconciler.blueprints.offering.catalogue import MaintenanceInfo, catalogue_of
 from reconciler.core.errors import ConfigError
-from tests.support.brokered import fresh, running
+from reconciler.core.refs import SECRET
+from tests.support.brokered import Platform, fresh, running
 from tests.support.eventually import eventually
 
 
@@ -193,6 +196,18 @@ def test_no_password_is_in_a_log_or_among_arguments(server, broker, platform, in
         assert password not in whole
     remembered = server.ask("SELECT b::text FROM postgresql_broker.bindings b")
     assert login["password"] not in str(remembered)
+
+
+async def test_how_to_reach_it_is_in_its_secret_on_the_control_plane(server, folder, shop):
+    whole = yaml.safe_load(shop.plane.kubeconfig.read_text())
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump({**whole, "current-context": shop.plane.context}))
+    flags = (f"--kubeconfig={kubeconfig}", f"--secret={shop.namespace}/acme-broker")
+    for _ in range(2):
+        with running(server, folder, *flags) as broker:
+            found = await shop.get(SECRET, "acme-broker")
+            data = {key: b64decode(text).decode() for key, text in found["data"].items()}
+            assert Platform(**data) == broker.platform
 
 
 async def test_another_key_is_refused_before_it_locks_anybody_out(server, broker):
