@@ -279,9 +279,9 @@ def _compared(seen: Seen, found: answers.Done) -> Decision:
     """Say what differs by its names; what the broker leaves out does not."""
     at = seen.at_provider
     held = manifest.get_map(at, "parameters")
-    told = found.parameters or {}
+    shown = found.parameters or {}
     differ = sorted(
-        key for key in held if key in told and not rules.are_alike(held[key], told[key])
+        key for key in held if key in shown and not rules.are_alike(held[key], shown[key])
     )
     if found.plan and found.plan != seen.plan_id:
         differ = ["plan", *differ]

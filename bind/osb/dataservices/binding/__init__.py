@@ -1,0 +1,1 @@
+"""A ServiceBinding, and the bindings of a broker behind it."""

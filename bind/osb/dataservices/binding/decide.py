@@ -1,0 +1,198 @@
+"""Decides about one ServiceBinding: which call is next.
+
+The first binding has the uid of the object as its id, as with provider-anynines; another one takes
+its place where a user asks for that, or where its credentials cannot be had any more.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeAlias
+
+from bind.osb.dataservices import connection, managed, rules
+from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
+from bind.osb.dataservices.instance import facts as instances
+from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
+from reconciler.blueprints.offering.messages import (
+    Bind,
+    Call,
+    FetchBinding,
+    LastOperation,
+    Unbind,
+)
+from reconciler.core import keys, manifest
+from reconciler.core.decision import NOTHING, Decision, Task, deletion
+from reconciler.core.manifest import JSON
+from reconciler.core.refs import SECRET
+from reconciler.core.times import format_time, moment
+
+Step: TypeAlias = Decision | Call
+
+
+def next_step(seen: Seen) -> Step:
+    """Return the call that is next, or what follows without any."""
+    if (framed := managed.framed(seen)) is not None:
+        return framed
+    if seen.trouble:
+        return seen.failed(seen.trouble, again=seen.pause())
+    if seen.operation is not None and (not seen.is_deleting or seen.operation.is_unbind):
+        return _paced(seen, _last_operation(seen, seen.operation))
+    if seen.is_deleting:
+        return _leaving(seen)
+    if old := seen.due():
+        return _paced(seen, unbind(seen, old))
+    return _bound(seen) if seen.is_created else _unbound(seen)
+
+
+def _paced(seen: Seen, call: Call) -> Step:
+    return Decision(again=seen.rest, sums_up=False) if seen.rest else call
+
+
+def unbind(seen: Seen, binding: str) -> Unbind:
+    """Return the call that deletes a binding."""
+    return Unbind(seen.instance_id, binding, seen.service_id, seen.plan_id)
+
+
+def fetch(seen: Seen, number: int) -> FetchBinding:
+    """Return the call that reads a binding."""
+    return FetchBinding(seen.instance_id, seen.id(number), seen.service_id, seen.plan_id)
+
+
+def bind(seen: Seen, number: int) -> Bind:
+    """Return the call that makes a binding, in the place of the one that counts if there is one."""
+    app = manifest.get_text(seen.wanted, "bindResource", "appGuid")
+    space = seen.uid if seen.place is None else seen.place.space
+    rotates = number != seen.ledger.number and seen.plan is not None and seen.plan.binding_rotatable
+    parameters = manifest.get_text_map(seen.wanted, "parameters")
+    return Bind(
+        seen.instance_id,
+        seen.id(number),
+        seen.service_id,
+        seen.plan_id,
+        app=app or space,
+        context=rules.context(seen),
+        parameters=None if rotates else parameters or None,
+        predecessor=seen.id(seen.ledger.number) if rotates else "",
+    )
+
+
+def _last_operation(seen: Seen, operation: Operation) -> LastOperation:
+    return LastOperation(
+        seen.instance_id, seen.service_id, seen.plan_id, operation.key, binding=operation.binding
+    )
+
+
+def _leaving(seen: Seen) -> Step:
+    """Unbind all, the first last: without it nobody would look for the others."""
+    if not seen.service_id:
+        return managed.released(seen, "Forgotten", "The broker was never asked for it")
+    ledger = seen.ledger
+    coming = [seen.id(ledger.coming)] if ledger.coming else []
+    binding = [*sorted(ledger.old), *coming, seen.id(ledger.number)][0]
+    call = _paced(seen, unbind(seen, binding))
+    if isinstance(call, Decision):
+        said = seen.said({"state": "Deleting"}, DELETING)
+        return replace(said, again=call.again)
+    return call
+
+
+def left(seen: Seen) -> Decision:
+    """Let the object go, with its Secret."""
+    released = managed.released(seen, "Unbound", "The broker deleted the credentials")
+    secret = seen.secret
+    if secret is None or connection.taken(seen, secret):
+        return released
+    step = deletion(seen.cluster, SECRET, secret)
+    return replace(released, tasks=(Task((step,), managed.WRITE_FAILED), *released.tasks))
+
+
+def _unbound(seen: Seen) -> Step:
+    """Ask for credentials, once the ids are written down."""
+    if (hindrance := _hindrance(seen)) is not None:
+        return hindrance
+    if seen.ledger.refused == seen.asked:
+        return NOTHING
+    ids = _ids(seen)
+    if not seen.is_held or not manifest.covers(seen.at_provider, ids):
+        return managed.held(seen, {**ids, "state": "Pending"}, CREATING)
+    return _paced(seen, bind(seen, seen.target))
+
+
+def _hindrance(seen: Seen) -> Decision | None:
+    if seen.instance is None:
+        return seen.failed(seen.lookup, CREATING, again=None)
+    if not instances.is_ready(seen.instance):
+        return seen.failed("The service instance is not ready", CREATING, again=None)
+    if not managed.may(seen.live, "Create"):
+        return seen.failed("Its policies do not allow that it is made", CREATING, again=None)
+    if problem := connection.taken(seen, seen.secret):
+        return seen.failed(problem, CREATING, again=rules.RESYNC)
+    return None
+
+
+def _ids(seen: Seen) -> dict[str, JSON]:
+    """Return the ids of the instance, in the words of a ServiceBinding."""
+    at = manifest.get_map(seen.instance, "status", "atProvider")
+    return {
+        "instanceId": manifest.get_text(at, "instanceId"),
+        "serviceID": manifest.get_text(at, "serviceId"),
+        "planID": manifest.get_text(at, "planId"),
+    }
+
+
+def _bound(seen: Seen) -> Step:
+    """Rotate where that is asked for; else look whether all is still there."""
+    ledger = seen.ledger
+    rotates = bool(seen.rotation) and seen.rotation != ledger.rotate
+    if ledger.refused == seen.asked:
+        return Decision(again=lasts(seen), sums_up=False)
+    if ledger.coming and managed.may(seen.live, "Update"):
+        return _paced(seen, bind(seen, ledger.coming))
+    if (rotates or (seen.is_lost and not seen.is_retrievable)) and managed.may(seen.live, "Update"):
+        return _succession(seen)
+    if seen.rest:
+        return Decision(again=seen.rest, sums_up=False)
+    if seen.is_retrievable and managed.may(seen.live, "Observe"):
+        return fetch(seen, ledger.number)
+    return steady(seen)
+
+
+def _succession(seen: Seen) -> Decision:
+    """Write down that another binding takes the place of the one that counts, before it does."""
+    if seen.instance is not None and not instances.is_ready(seen.instance):
+        return seen.failed("The service instance is not ready", again=None)
+    number = seen.ledger.number
+    step = seen.noted(replace(seen.ledger, coming=number + 1), None)
+    tasks = () if step is None else (Task((step,), managed.WRITE_FAILED),)
+    return Decision(tasks=tasks, again=timedelta(seconds=1), sums_up=False)
+
+
+def steady(seen: Seen) -> Decision:
+    """Say that all is well."""
+    at: dict[str, JSON] = {"state": "Created", "planID": seen.plan_id}
+    if not manifest.get_list(seen.at_provider, "connectionDetails"):
+        texts = connection.texts_of(seen.secret)
+        at |= reached(seen, connection.details(texts, instance_type(seen)))
+    return replace(seen.said(at, AVAILABLE, SUCCESS), again=lasts(seen))
+
+
+def reached(seen: Seen, details: list[JSON]) -> dict[str, JSON]:
+    """Return what is said of where the service is reached."""
+    known = manifest.get_list(seen.at_provider, "connectionDetails")
+    return {"connectionDetails": details} if details and details != known else {}
+
+
+def instance_type(seen: Seen) -> str:
+    """Return what the label of the object says its instance is of."""
+    return manifest.labels_of(seen.live).get(keys.INSTANCE_TYPE, "")
+
+
+def lasts(seen: Seen, ledger: Ledger | None = None) -> timedelta:
+    """Return when to look again: at the next look at all, or when a binding's time has come."""
+    old = (seen.ledger if ledger is None else ledger).old.values()
+    times = [at - seen.now for at in map(moment, old) if at is not None]
+    return max(min([rules.RESYNC, *times]), timedelta(seconds=1))
+
+
+def leaving(seen: Seen, ledger: Ledger, binding: str, overlap: timedelta) -> Ledger:
+    """Return the ledger in which a binding leaves after a while."""
+    return replace(ledger, old={**ledger.old, binding: format_time(seen.now + overlap)})

@@ -1,0 +1,154 @@
+"""Credentials of a binding as a connection Secret of Crossplane, as provider-anynines writes it.
+
+Maps are flattened with dots, lists are `[a b]`, and a key that repeats a nested one is left out.
+Refuses to know whether there should be a Secret.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from bind.osb.dataservices import managed
+from bind.osb.dataservices.rules import read_json
+from reconciler.core import keys, manifest
+from reconciler.core.decision import Create, Patch, modification
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.secret import Secret
+
+SECRET_TYPE: Final = "connection.crossplane.io/v1alpha1"
+_NO_KEY: Final = re.compile(r"[^-._a-zA-Z0-9]")
+_SQL: Final = (("host", "port", "SQL"),)
+# Of each type of instance: keys of host and port, and what is reached there. Without a key of a
+# port it stands behind the host.
+_ENDPOINTS: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
+    "postgresql": _SQL,
+    "mariadb": _SQL,
+    "keyvalue": (("host", "valkey.port", "KeyValue"), ("host", "port", "KeyValue")),
+    "mongodb": (("hosts", "", "MongoDB"),),
+    "search": (("host", "", "Search"),),
+    "logme2": (("host", "", "Logme2"),),
+    "prometheus": (
+        ("prometheus_urls", "", "Prometheus"),
+        ("alertmanager_urls", "", "Alertmanager"),
+        ("grafana_urls", "", "Grafana"),
+        ("graphite_exporters", "graphite_exporter_port", "Graphite"),
+    ),
+}
+_ANY: Final = (("host", "port", ""), ("hostname", "port", ""))
+
+
+def flattened(credentials: Secret) -> dict[str, str]:
+    """Return the texts of a Secret for the JSON text of credentials."""
+    flat = dict(_entries(read_json(credentials.reveal()) or {}, ""))
+    repeated = {
+        key.rpartition(".")[2]
+        for key, value in flat.items()
+        if "." in key and flat.get(key.rpartition(".")[2]) == value
+    }
+    return {key: value for key, value in flat.items() if key not in repeated}
+
+
+def _entries(value: Manifest, prefix: str) -> Iterable[tuple[str, str]]:
+    for key, item in value.items():
+        name = _NO_KEY.sub("_", f"{prefix}.{key}" if prefix else key)
+        if isinstance(item, Mapping):
+            yield from _entries(item, name)
+        else:
+            yield name, _text(item)
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, Mapping):
+        return f"map[{' '.join(f'{key}:{_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list | tuple):
+        return f"[{' '.join(map(_text, value))}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def place(live: Manifest) -> ObjectKey | None:
+    """Return where the Secret of a managed resource is to be, None where it wants none."""
+    ref = manifest.get_map(live, "spec", "writeConnectionSecretToRef")
+    found = ObjectKey(manifest.get_text(ref, "namespace"), manifest.get_text(ref, "name"))
+    return found if all(found) else None
+
+
+def taken(seen: managed.Seen, secret: Manifest | None) -> str:
+    """Say why a Secret is not written, "" where it may be."""
+    if secret is None:
+        return ""
+    owners = manifest.get_maps(secret, "metadata", "ownerReferences")
+    controller = next((one for one in owners if one.get("controller") is True), None)
+    ours = controller is None or controller.get("uid") == seen.uid
+    if ours and manifest.get_text(secret, "type") == SECRET_TYPE:
+        return ""
+    key = ObjectKey(*manifest.identity_of(secret))
+    return f"Secret {key} belongs to something else, and is not overwritten"
+
+
+def written(
+    seen: managed.Seen, secret: Manifest | None, texts: Mapping[str, str], binding: str
+) -> Create | Patch | None:
+    """Return the write of a Secret with these texts, None where none is wanted or it has them."""
+    where = place(seen.live)
+    if where is None:
+        return None
+    data: dict[str, JSON] = {
+        key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
+    }
+    owner = {**managed.owner_of(seen), "controller": True, "blockOwnerDeletion": True}
+    metadata: dict[str, JSON] = {
+        "annotations": {keys.OSB_BINDING: binding},
+        "ownerReferences": [owner],
+    }
+    if secret is None:
+        named = {**metadata, "namespace": where.namespace, "name": where.name}
+        whole: dict[str, JSON] = {"apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE}
+        return Create(SECRET, {**whole, "metadata": named, "data": data})
+    held = manifest.get_map(secret, "data")
+    if held == data and manifest.annotations_of(secret).get(keys.OSB_BINDING) == binding:
+        return None
+    gone: dict[str, JSON] = {key: None for key in held if key not in data}
+    return modification(seen.cluster, SECRET, secret, metadata=metadata, data={**gone, **data})
+
+
+def texts_of(secret: Manifest | None) -> dict[str, str]:
+    """Return the texts that a Secret holds."""
+    return {
+        key: _decoded(value) for key, value in manifest.get_text_map(secret or {}, "data").items()
+    }
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def details(texts: Mapping[str, str], instance_type: str) -> list[JSON]:
+    """Return where a service is reached, as far as its credentials say so: no names, no passwords.
+
+    `instance_type` is what the binding's label says; of others host and port are told.
+    """
+    known = next((keys for name, keys in _ENDPOINTS.items() if name in instance_type), _ANY)
+    found = [_detail(texts, *one) for one in known]
+    return [*(one for at, one in enumerate(found) if one and one not in found[:at])]
+
+
+def _detail(texts: Mapping[str, str], host: str, port: str, label: str) -> dict[str, JSON]:
+    stated = texts.get(host, "").strip("[]").split(" ")[0]
+    number = texts.get(port, "")
+    if not port:
+        stated, _, number = stated.rpartition(":")
+    number = number.partition("/")[0]
+    if not stated or "@" in stated or not number.isdigit():
+        return {}
+    detail: dict[str, JSON] = {"hostURL": stated, "port": number}
+    return {**detail, "label": label} if label else detail
