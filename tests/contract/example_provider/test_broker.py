@@ -1,8 +1,8 @@
 """The broker of the example on a real PostgreSQL: what platforms ask for is there, and survives."""
 
-import json
 from base64 import b64decode
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +10,26 @@ import psycopg
 import pytest
 import yaml
 
-from postgresql_broker.catalogue import BIG, ENCODING, SESSIONS
+from postgresql_broker.catalogue import BIG, ENCODING, OFFERING, SESSIONS, SMALL
 from postgresql_broker.instances import database_of
 from postgresql_broker.store import Store
 from postgresql_server.postgres import Postgres
-from reconciler.blueprints.offering.catalogue import MaintenanceInfo, catalogue_of
+from reconciler.blueprints.offering.catalogue import MaintenanceInfo
+from reconciler.blueprints.offering.messages import (
+    Bind,
+    Deprovision,
+    FetchInstance,
+    Previous,
+    Provision,
+    Unbind,
+    Update,
+)
+from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
+from reconciler.broker.address import Basic, BrokerAddress
+from reconciler.broker.client import BrokerClient
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import SECRET
+from reconciler.core.secret import Secret
 from tests.support.brokered import Platform, fresh, running
 from tests.support.eventually import eventually
 
@@ -135,15 +148,34 @@ def test_a_login_gets_into_no_other_database(server, platform, instance):
     assert platform.deprovision(other).status == 200
 
 
-def test_our_own_reader_takes_its_catalogue(platform):
-    (offering,) = catalogue_of(
-        json.dumps(platform.call("GET", "/v2/catalog").body).encode()
-    ).offerings
-    assert [plan.name for plan in offering.plans] == ["small", "big"]
-    for plan in offering.plans:
-        assert all((plan.bindable, plan.plan_updateable, plan.binding_rotatable))
-        assert plan.maintenance == MaintenanceInfo("1.0.0", "The server's own version.")
-        assert all((plan.schemas.create, plan.schemas.update, plan.schemas.bind))
+async def test_our_own_client_understands_every_answer(platform):
+    login = Basic(platform.username, Secret(platform.password))
+    way, one = BrokerAddress(platform.url, login), fresh()
+    about = (one, OFFERING, SMALL)
+    bound = (one, "web", OFFERING, SMALL)
+    async with BrokerClient(
+        way, timeout=timedelta(seconds=60), allow_plain_http=True, allow_loopback=True
+    ) as client:
+        (offering,) = (await client.catalogue()).offerings
+        for plan in offering.plans:
+            assert all((plan.bindable, plan.plan_updateable, plan.binding_rotatable))
+            assert plan.maintenance == MaintenanceInfo("1.0.0", "The server's own version.")
+            assert all((plan.schemas.create, plan.schemas.update, plan.schemas.bind))
+
+        async def done(call):
+            outcome = await client.call(call)
+            assert isinstance(outcome, Done), outcome
+            return outcome
+
+        await done(Provision(*about, "eu", "shop", {"platform": "kubernetes"}))
+        logins = [(await done(Bind(*bound, app="shop"))).credentials for _ in range(2)]
+        assert logins[0] == logins[1]
+        seen = await done(FetchInstance(*about))
+        assert (seen.plan, seen.maintenance) == (SMALL, "1.0.0")
+        await done(Update(one, OFFERING, Previous(SMALL), plan=BIG))
+        for call in (Unbind(*bound), Deprovision(*about), Unbind(*bound), Deprovision(*about)):
+            assert isinstance(await client.call(call), Gone)
+        assert isinstance(await client.call(FetchInstance(*about)), Absent)
 
 
 def test_only_its_own_password_opens_the_front(broker, platform):
