@@ -1,0 +1,31 @@
+"""What a broker says to people, fit for files and terminals: one line, printable, not too long."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from reconciler.core.manifest import JSON, canonical, get_text
+
+_LONGEST: Final = 1000
+_LONGEST_DEFAULT: Final = 200
+
+
+def line(text: str, *, longest: int = _LONGEST) -> str:
+    """Return a text on one line, without what does not print; a cut one ends in dots."""
+    shown = "".join(one if one.isprintable() else " " for one in text)
+    joined = " ".join(shown.split())
+    return joined if len(joined) <= longest else f"{joined[: longest - 3].rstrip()}..."
+
+
+def title_of(schema: Mapping[str, JSON]) -> str:
+    """Return the title of a JSON schema, or ""."""
+    return line(get_text(schema, "title"))
+
+
+def described(schema: Mapping[str, JSON]) -> str:
+    """Return the description of a JSON schema with its default in words, or ""."""
+    words = line(get_text(schema, "description"))
+    if "default" not in schema:
+        return words
+    default = line(canonical(schema["default"]).decode(), longest=_LONGEST_DEFAULT)
+    stop = "" if not words or words.endswith((".", "!", "?")) else "."
+    return f"{words}{stop} Default: {default}".strip()
