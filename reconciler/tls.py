@@ -20,6 +20,8 @@ def client_context(ca: str | None, *, insecure: bool = False) -> ssl.SSLContext:
 
     Raises ssl.SSLError for a text that cannot be used.
     """
+    if ca is not None and not ca.isascii():
+        raise ssl.SSLError("not ASCII, as PEM is")
     context = ssl.create_default_context(cadata=ca)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if insecure:

@@ -165,7 +165,7 @@ def _ca(spec: BrokerSpec, held: Mapping[str, str]) -> bytes | None:
     try:
         # Without a text OpenSSL would trust the system's authorities.
         client_context(held["ca.crt"] or "none")
-    except (ssl.SSLError, ValueError):
+    except ssl.SSLError:
         raise ConfigError("it is no PEM certificate", where=_where(spec, "ca.crt")) from None
     return held["ca.crt"].encode()
 

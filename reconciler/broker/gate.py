@@ -88,6 +88,7 @@ class Gate:
                 if catalogue or space not in self._suspects:
                     self._fail(space, outcome.problem)
             case Denied(status, problem):
+                self._row.clear()
                 if status == 401 or catalogue:
                     self._denied_at, self._problem = self._now(), problem
                 else:

@@ -60,6 +60,7 @@ _SENTENCES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (aiohttp.ClientPayloadError, "the answer was cut short"),
     (aiohttp.ServerDisconnectedError, "the connection was cut before the answer"),
     (ConnectionError, "the connection was cut before the answer"),
+    (aiohttp.ClientOSError, "the connection was cut before the answer"),
     (aiohttp.ClientResponseError, "the answer is not HTTP, or its head is too long"),
     (ValueError, "the request cannot be sent as it is"),
 )
