@@ -37,7 +37,7 @@ from reconciler.blueprints.offering.outcomes import (
     Unsent,
     Unsupported,
 )
-from reconciler.blueprints.offering.wording import scrub, texts_in
+from reconciler.blueprints.offering.wording import name_in, scrub, texts_in
 from reconciler.core import manifest as m
 from reconciler.core.addresses import is_visible
 from reconciler.core.documents import object_of
@@ -75,6 +75,7 @@ _LONGEST_CODE: Final = 64
 _LONGEST_HOST: Final = 255
 _MOST_ENDPOINTS: Final = 64
 _PAUSES: Final = (1, 600)  # seconds that a broker may ask to be left alone
+_YEARS: Final = range(1970, 9000)  # some say "never" by the last day of all
 _STATES: Final = ("in progress", "succeeded", "failed")
 _NOT_PROJECTED: Final = ("volume_mounts", "syslog_drain_url", "route_service_url")
 
@@ -204,14 +205,20 @@ def _done(document: Manifest, *, created: bool) -> Done:
         dashboard_url=_url(document),
         credentials=_as_text(credentials) if isinstance(credentials, Mapping) else None,
         parameters=parameters if isinstance(parameters, Mapping) else None,
-        plan=m.get_text(document, "plan_id"),
-        maintenance=m.get_text(document, "maintenance_info", "version"),
+        plan=name_in(document, "plan_id"),
+        maintenance=name_in(document, "maintenance_info", "version"),
         endpoints=_endpoints(document),
-        expires_at=moment(m.get_text(document, "metadata", "expires_at")),
-        renew_before=moment(m.get_text(document, "metadata", "renew_before")),
+        expires_at=_time(document, "expires_at"),
+        renew_before=_time(document, "renew_before"),
         ignored=tuple(key for key in _NOT_PROJECTED if m.get(document, key)),
         created=created,
     )
+
+
+def _time(document: Manifest, name: str) -> datetime | None:
+    """Return a time that can be reckoned with: a day more or less is a time too."""
+    time = moment(m.get_text(document, "metadata", name))
+    return time if time is not None and time.year in _YEARS else None
 
 
 def _accepted(answer: _Answer, document: Manifest) -> Outcome:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from reconciler.blueprints.offering.wording import LONGEST_NAME, name_in, scrub
 from reconciler.core import manifest as m
 from reconciler.core.documents import object_of
 from reconciler.core.errors import KlutchError
@@ -17,7 +18,6 @@ from reconciler.core.manifest import Manifest
 _MIB: Final = 2**20
 MOST_OCTETS: Final = 8 * _MIB
 _MOST_MEMORY: Final = 128 * _MIB
-_LONGEST_NAME: Final = 255
 _LONGEST_DURATION: Final = 366 * 24 * 60 * 60
 _MOST_PROBLEMS: Final = 20  # that are worth a sentence each
 
@@ -135,8 +135,8 @@ def _identity_problems(named: str, part: Manifest) -> Iterable[str]:
         text = m.get_text(part, key)
         if not text:
             yield f"{named} has no {key}"
-        elif not text.isprintable() or len(text) > _LONGEST_NAME:
-            yield f"the {key} of {named} is longer than {_LONGEST_NAME}, or cannot be printed"
+        elif not name_in(part, key):
+            yield f"the {key} of {named} is longer than {LONGEST_NAME}, or cannot be printed"
 
 
 def _named(what: str, number: int, part: Manifest) -> str:
@@ -210,8 +210,8 @@ def _duration(seconds: int | None) -> timedelta | None:
 
 
 def _maintenance(plan: Manifest) -> MaintenanceInfo | None:
-    version = m.get_text(plan, "maintenance_info", "version")
-    description = m.get_text(plan, "maintenance_info", "description")
+    version = name_in(plan, "maintenance_info", "version")
+    description = scrub(m.get_text(plan, "maintenance_info", "description"))
     return MaintenanceInfo(version, description) if version else None
 
 

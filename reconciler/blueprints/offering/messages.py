@@ -115,7 +115,11 @@ class FetchBinding:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Makes a binding; with `predecessor`, one that takes the place of that one."""
+    """Makes a binding; with `predecessor`, one that takes the place of that one.
+
+    State `app` and `parameters` then too: a broker that is spoken to in a version without rotation
+    gets them, any other has them from the predecessor.
+    """
 
     instance: str
     binding: str
@@ -244,17 +248,22 @@ def _body(call: Provision | Update | Bind, version: Version) -> dict[str, JSON]:
     match call:
         case Provision():
             body |= {"organization_guid": call.organization, "space_guid": call.space}
-            body |= _maintenance(call.maintenance, version)
+            body |= {"parameters": call.parameters, **_maintenance(call.maintenance, version)}
         case Update():
+            body |= {"parameters": call.parameters, **_maintenance(call.maintenance, version)}
             body["previous_values"] = _previous(call, version)
-            body |= _maintenance(call.maintenance, version)
         case Bind():
-            body["bind_resource"] = {"app_guid": call.app} if call.app else None
-            body["predecessor_binding_id"] = call.predecessor if version >= _ROTATION else None
+            body |= _binding(call, version)
     if version >= (_BIND_CONTEXT if isinstance(call, Bind) else _CONTEXT):
         body["context"] = call.context or None
-    body["parameters"] = call.parameters
     return {key: value for key, value in body.items() if value is not None and value != ""}
+
+
+def _binding(call: Bind, version: Version) -> dict[str, JSON]:
+    if call.predecessor and version >= _ROTATION:
+        return {"predecessor_binding_id": call.predecessor}
+    resource = {"app_guid": call.app} if call.app else None
+    return {"bind_resource": resource, "parameters": call.parameters}
 
 
 def _maintenance(stated: str, version: Version) -> dict[str, JSON]:

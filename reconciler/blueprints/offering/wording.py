@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from reconciler.core.manifest import JSON
+from reconciler.core.manifest import JSON, get_text
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.core.secret import scrub as hide
 
+LONGEST_NAME: Final = 255
 _LONGEST: Final = 512
 _LONGEST_READ: Final = 8 * 1024  # of a text that may have a megabyte
 _SHORTEST: Final = 4  # of a text in credentials that is taken for a secret
@@ -32,6 +33,12 @@ def scrub(text: str, secrets: Iterable[Secret] = ()) -> str:
     for pattern in _SECRET_LIKE:
         line = pattern.sub(rf"\1{HIDDEN}", line)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def name_in(value: JSON, *path: str) -> str:
+    """Return the text at `path` where it is fit to be a name: short, and printable; or ""."""
+    text = get_text(value, *path)
+    return text if text.isprintable() and len(text) <= LONGEST_NAME else ""
 
 
 def texts_in(value: JSON) -> list[str]:

@@ -261,6 +261,18 @@ def test_an_instance():
     )
 
 
+@pytest.mark.parametrize("name", ["p\n2", "p" * 256, 7, None, ""])
+def test_a_plan_and_a_version_that_are_no_names(name):
+    said = {"plan_id": name, "maintenance_info": {"version": name}}
+    assert outcome(FETCHES[0], 200, {}, json.dumps(said).encode()) == Done()
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "never", 7, ""])
+def test_a_time_that_nobody_can_reckon_with_is_none(time):
+    said = {"metadata": {"expires_at": time, "renew_before": time}}
+    assert outcome(FETCHES[1], 200, {}, json.dumps(said).encode()) == Done()
+
+
 URLS = [
     "javascript:alert(1)",
     "https://user:pw@dash.example/",

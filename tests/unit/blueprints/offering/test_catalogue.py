@@ -141,9 +141,16 @@ def test_schemas_that_are_none(value):
     assert only_plan(plan(schemas=value)).schemas.create is None
 
 
-@pytest.mark.parametrize("value", [None, "2.1", {}, {"version": 2}, {"version": ""}])
+@pytest.mark.parametrize("value", [None, "2.1", {}, {"version": 2}, {"version": "2\n"}])
 def test_maintenance_without_a_version(value):
     assert only_plan(plan(maintenance_info=value)).maintenance is None
+
+
+def test_what_maintenance_is_about_is_one_line():
+    said = {"version": "2", "description": "a\nb" + "c" * 600}
+    maintenance = only_plan(plan(maintenance_info=said)).maintenance
+    assert maintenance is not None
+    assert maintenance.description == "a b" + "c" * 506 + "..."
 
 
 def test_unknown_fields_do_not_matter():

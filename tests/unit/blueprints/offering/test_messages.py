@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,7 @@ PROVISION = Provision("i1", "s1", "p1", "org", "space", CONTEXT, {"size": 1}, "2
 UPDATE = Update("i1", "s1", Previous("p1", "org", "space", "2.1.0"), "p2", {"size": 2}, CONTEXT)
 UPGRADE = Update("i1", "s1", Previous("p1", maintenance="2.1.0"), maintenance="2.1.1")
 BIND = Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True}, "org", "space")
-ROTATE = Bind("i1", "b2", "s1", "p1", "app", CONTEXT, predecessor="b1")
+ROTATE = Bind("i1", "b2", "s1", "p1", "app", CONTEXT, {"ro": True}, predecessor="b1")
 IDS = "service_id=s1&plan_id=p1"
 OPERATION = LastOperation("i1", "s1", "p1", Secret("task 7/&?"))
 
@@ -133,7 +134,6 @@ WIRE = {
         {
             "service_id": "s1",
             "plan_id": "p1",
-            "bind_resource": {"app_guid": "app"},
             "context": CONTEXT,
             "predecessor_binding_id": "b1",
         },
@@ -208,6 +208,11 @@ def test_newer_fields_are_not_sent(call, version, absent, there):
 
 def test_previous_maintenance_is_not_sent_before_2_15():
     assert "maintenance_info" not in body_of(UPDATE, "2.14")["previous_values"]
+
+
+def test_without_rotation_the_new_binding_is_as_the_first():
+    first = replace(ROTATE, predecessor="")
+    assert body_of(ROTATE, "2.16") == body_of(first, "2.16") == body_of(first)
 
 
 @pytest.mark.parametrize(
