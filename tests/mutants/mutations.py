@@ -767,7 +767,59 @@ KERNEL: Final = (
         ("tests/model/test_konnector_waiting.py",),
     ),
 )
+_OFFERING: Final = "tests/unit/blueprints/offering"
+BROKERS: Final = (
+    Mutation(
+        "gateway-says-gone",
+        "reconciler/blueprints/offering",
+        r"is_json=answer\.document is not None",
+        "is_json=True",
+        "the 404 of a gateway counts as a broker's word that an instance is gone",
+        (f"{_OFFERING}/test_answers.py",),
+    ),
+    Mutation(
+        "error-without-a-time-is-unsent",
+        "reconciler/blueprints/offering",
+        r" if status != 503 or answer\.retry_after is not None",
+        "",
+        "a call that may have been done is taken for one that was not",
+        (f"{_OFFERING}/test_answers.py",),
+    ),
+    Mutation(
+        "connected-is-unsent",
+        "reconciler/outbound",
+        r"trace\.on_connection_create_end\.append\(_connected\)",
+        "pass",
+        "a call whose connection was cut is taken for one that was not sent",
+        ("tests/contract/test_broker_lies.py",),
+    ),
+    Mutation(
+        "sent-twice",
+        "reconciler/broker",
+        r"once=True,",
+        "once=False,",
+        "a PUT or DELETE is sent again where its kept connection was cut",
+        ("tests/contract/test_broker_client.py",),
+    ),
+    Mutation(
+        "password-to-another-host",
+        "reconciler/broker",
+        r"if spec\.url and held and",
+        "if False and",
+        "a ServiceBroker leads the password of a Secret to another host",
+        ("tests/unit/broker/test_address.py",),
+    ),
+    Mutation(
+        "flood-of-a-space",
+        "reconciler/broker",
+        r" and self\._active\[space\] < self\._per_space",
+        "",
+        "one space takes all turns at a broker",
+        ("tests/unit/broker/test_gate.py",),
+    ),
+)
 ALL: Final = (
+    *BROKERS,
     *KERNEL,
     *COMMANDS,
     *APPLY,

@@ -128,8 +128,6 @@ class Bind:
     app: str = ""
     context: Mapping[str, JSON] = field(default_factory=dict)
     parameters: Mapping[str, JSON] | None = None
-    organization: str = ""
-    space: str = ""
     predecessor: str = ""
 
 

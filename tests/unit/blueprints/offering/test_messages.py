@@ -27,7 +27,7 @@ CONTEXT = {"platform": "kubernetes", "namespace": "shop", "clusterid": "c1"}
 PROVISION = Provision("i1", "s1", "p1", "org", "space", CONTEXT, {"size": 1}, "2.1.1")
 UPDATE = Update("i1", "s1", Previous("p1", "org", "space", "2.1.0"), "p2", {"size": 2}, CONTEXT)
 UPGRADE = Update("i1", "s1", Previous("p1", maintenance="2.1.0"), maintenance="2.1.1")
-BIND = Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True}, "org", "space")
+BIND = Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True})
 ROTATE = Bind("i1", "b2", "s1", "p1", "app", CONTEXT, {"ro": True}, predecessor="b1")
 IDS = "service_id=s1&plan_id=p1"
 OPERATION = LastOperation("i1", "s1", "p1", Secret("task 7/&?"))
