@@ -32,6 +32,8 @@ CONTROL_PLANE_CONNECTOR: Final = "control-plane-connector"
 BACKEND: Final = "klutch-bind"  # Deployment, ServiceAccount and roles
 QUOTA: Final = "klutch-bind"  # of a space and of each of its service namespaces
 BACKEND_LEASE: Final = "klutch-bind-backend"  # a konnector may lead in the same namespace
+OSB_NAMESPACE: Final = "klutch-osb"  # of ServiceBrokers and BrokerRecords
+OSB_LEASE: Final = "klutch-osb"
 DOOR_KEYS: Final = "klutch-bind-door"  # Secret of the front door's keys, beside that Lease
 
 KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"

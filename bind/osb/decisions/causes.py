@@ -32,3 +32,13 @@ STILL_BOUND: Final = Cause(DELETES_ALLOWED, WARNING, "StillBound")
 MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
 NOT_DELETED: Final = Cause(DELETES_ALLOWED, WARNING, "NotDeleted")
 NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
+
+# Of brokers.
+REACHABLE: Final = "Reachable"
+CATALOG_IN_SYNC: Final = "CatalogInSync"
+NO_ORPHANS: Final = "NoOrphans"
+
+UNREACHABLE: Final = Cause(REACHABLE, ERROR, "Unreachable")
+CATALOG_UNREAD: Final = Cause(CATALOG_IN_SYNC, WARNING, "NotRead")
+CATALOG_DIFFERS: Final = Cause(CATALOG_IN_SYNC, WARNING, "Differs")
+ORPHANS: Final = Cause(NO_ORPHANS, WARNING, "Orphans")

@@ -26,6 +26,8 @@ LEAVING: Final = "Leaving"
 RETAINED: Final = "Retained"
 ORPHANED: Final = "Orphaned"
 
+STATES: Final = (INTENDED, PRESENT, LEAVING, RETAINED, ORPHANED)
+
 INSTANCE: Final = "Instance"
 BINDING: Final = "Binding"
 

@@ -1,0 +1,35 @@
+"""`klutch-osb`: flags to a running program, every failure to one sentence."""
+
+import os
+import sys
+from asyncio import Event
+from functools import partial
+
+from bind.osb import program, settings
+from reconciler.controller import process
+from reconciler.kube import host
+
+
+def main() -> None:
+    """Run the command line and end the process: 0 after a signal, 1 after a failure."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. Errors go to stderr."""
+    return process.exit_code("klutch-osb", partial(_run, arguments))
+
+
+def _run(arguments: list[str]) -> None:
+    given = settings.parse(arguments)
+    process.collect_seldom()
+    process.give_back()
+    process.until_signal(partial(_serve, given))
+
+
+async def _serve(given: settings.Settings, stop: Event) -> None:
+    await program.serve(given, os.environ, host.home_directory(), stop=stop)
+
+
+if __name__ == "__main__":
+    main()

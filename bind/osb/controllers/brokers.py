@@ -1,0 +1,270 @@
+"""Brokers: their Secrets, connections and catalogues, and what their ServiceBroker says of them."""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from bind.osb.decisions import broker as decisions
+from bind.osb.decisions.broker import BrokerState
+from bind.osb.decisions.view import Broker
+from bind.osb.informers import BROKER, Informers
+from bind.osb.metrics import BrokerMetrics
+from bind.osb.settings import Settings
+from reconciler.api import osb
+from reconciler.api.osb import BrokerSpec
+from reconciler.blueprints.offering.catalogue import Catalogue
+from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
+from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.broker.address import BrokerAddress, address_of
+from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.gate import Gate
+from reconciler.controller.controller import Controller
+from reconciler.controller.executor import Executor, observed
+from reconciler.controller.tasks import Clock
+from reconciler.core import keys
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import Manifest, annotations_of, is_deleting
+from reconciler.core.refs import SECRET, Ref
+
+_FRESH: Final = 60.0  # seconds for which a 404 is believed after the catalogue was read
+_AGAIN: Final = timedelta(seconds=30)
+_RECORDS: Final = 5.0  # seconds until changed records are counted
+_SECRET: Final = 30.0  # seconds for which a Secret is not read again
+
+
+@dataclass(slots=True)
+class Connection:
+    """The way to one broker, and what is known of it. Made anew where its address changes."""
+
+    spec: BrokerSpec
+    gate: Gate
+    clock: Clock
+    address: BrokerAddress | None = None
+    client: BrokerClient | None = None
+    fault: str = "it was not read yet"  # why there is no client
+    catalogue: Catalogue | None = None
+    problem: str = ""  # why the catalogue could not be read the last time
+    asked_at: float | None = None
+    read_at: float | None = None
+    secret_at: float | None = None
+    is_wanted: bool = False  # the catalogue is to be read before its time
+    confirms_mass_delete: bool = False
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def closed(self) -> str:
+        """Why its calls wait, "" where they do not."""
+        return self.fault or self.gate.closed
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the catalogue was read a moment ago."""
+        return self.read_at is not None and self.clock.monotonic() - self.read_at < _FRESH
+
+    @property
+    def view(self) -> Broker:
+        """The broker as decisions see it."""
+        return Broker(
+            self.spec, self.catalogue, self.closed, self.is_fresh, self.confirms_mass_delete
+        )
+
+    async def call(
+        self, call: Call, space: str, identity: OriginatingIdentity | None
+    ) -> Outcome | None:
+        """Return what a call came to; None where there is no way to the broker any more."""
+        client = self.client
+        if client is None:
+            return None
+        outcome = await client.call(call, identity=identity)
+        self.gate.record(outcome, space=space)
+        return outcome
+
+
+class Brokers:
+    """The reconciler of ServiceBrokers, by name.
+
+    `opened` is called with the name of a broker whose instances are to be looked at: its catalogue
+    or its address is another, or it takes calls again.
+    """
+
+    def __init__(
+        self,
+        informers: Informers,
+        executor: Executor,
+        settings: Settings,
+        *,
+        clock: Clock,
+        metrics: BrokerMetrics,
+        opened: Callable[[str], None],
+    ) -> None:
+        self._informers, self._executor, self._settings = informers, executor, settings
+        self._clock, self._metrics, self._opened = clock, metrics, opened
+        self._recent = informers.recent(informers.brokers)
+        self._connections: dict[str, Connection] = {}
+        self._queue: Controller[str] | None = None
+
+    def subscribe(self, queue: Controller[str]) -> None:
+        """Have the brokers enqueued that a change concerns."""
+        self._queue = queue
+        self._informers.brokers.subscribe_keys(lambda key: queue.enqueue(key.name))
+        # Of a thousand claims, records change all the time.
+        self._informers.records.subscribe(
+            BROKER, lambda name: queue.enqueue_after(str(name), _RECORDS)
+        )
+
+    def connection(self, name: str) -> Connection | None:
+        """Return the connection of a broker; None where it was not looked at yet, or is gone."""
+        return self._connections.get(name)
+
+    def read_soon(self, name: str) -> None:
+        """Have a broker's catalogue read before its time."""
+        connection = self._connections.get(name)
+        if connection is not None and self._queue is not None:
+            connection.is_wanted = True
+            self._queue.enqueue(name)
+
+    async def reconcile(self, name: str) -> timedelta | None:
+        """Connect, read the catalogue when that is due, and say how it is.
+
+        Raises ClusterErrors and Stopped.
+        """
+        live = self._recent.get(self._informers.namespace, name)
+        if live is None or is_deleting(live):
+            await self._close(name)
+            return None
+        connection = await self._connected(live)
+        if self._is_due(connection):
+            await self._read(connection)
+        state = self._state(connection)
+        self._metrics.broker(name, up=not connection.closed, records=state.records)
+        decision = decisions.decide(state)
+        about = observed(self._recent, live)
+        await self._executor.execute(decision, about, recents=[self._recent])
+        return self._again(connection)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for name in list(self._connections):
+            await self._close(name)
+
+    async def _close(self, name: str) -> None:
+        connection = self._connections.pop(name, None)
+        if connection is not None:
+            await connection.stack.aclose()
+            self._metrics.gone(name)
+            self._opened(name)
+
+    async def _connected(self, live: Manifest) -> Connection:
+        """Return the connection of a ServiceBroker, by its present Secret."""
+        spec = osb.broker_spec(live)
+        connection = self._connections.get(spec.name)
+        if connection is None:
+            gate = Gate(now=self._clock.monotonic)
+            connection = self._connections[spec.name] = Connection(spec, gate, self._clock)
+        connection.confirms_mass_delete = keys.CONFIRM_MASS_DELETE in annotations_of(live)
+        if spec == connection.spec and not connection.closed and self._is_read(connection):
+            return connection
+        connection.spec, connection.secret_at = spec, self._now()
+        ref = Ref(self._informers.cluster.name, SECRET, spec.namespace, spec.secret)
+        secret = await self._informers.cluster.get(ref) if spec.secret else None
+        try:
+            address = address_of(spec, secret)
+        except ConfigError as error:
+            await self._disconnect(connection, f"Secret {spec.secret}: {error}")
+            return connection
+        if address != connection.address:
+            await self._connect(connection, address)
+        return connection
+
+    def _is_read(self, connection: Connection) -> bool:
+        """Tell whether a Secret was read just now; it is not followed, for want of that right."""
+        return connection.secret_at is not None and self._now() - connection.secret_at < _SECRET
+
+    async def _connect(self, connection: Connection, address: BrokerAddress) -> None:
+        await self._disconnect(connection, "")
+        allowed = self._settings
+        client = BrokerClient(
+            address,
+            timeout=connection.spec.timing.request,
+            allow_plain_http=allowed.allow_plain_http,
+            allow_loopback=allowed.allow_loopback,
+            allow_insecure=allowed.allow_insecure,
+            observe=self._metrics.observer(connection.spec.name),
+        )
+        try:
+            await connection.stack.enter_async_context(client)
+        except ConfigError as error:
+            connection.fault = str(error)
+            return
+        connection.address, connection.client = address, client
+        connection.gate.use(address.digest)
+        connection.is_wanted = True
+
+    async def _disconnect(self, connection: Connection, fault: str) -> None:
+        """Close a connection. A call that is on its way there has an unknown outcome."""
+        connection.address = connection.client = None
+        connection.fault = fault
+        stack, connection.stack = connection.stack, AsyncExitStack()
+        await stack.aclose()
+
+    def _is_due(self, connection: Connection) -> bool:
+        if connection.client is None or connection.gate.pause > 0:
+            return False
+        if connection.is_wanted or connection.gate.doubted or connection.gate.closed:
+            return True
+        every = connection.spec.timing.catalog.total_seconds()
+        return connection.asked_at is None or self._now() - connection.asked_at >= every
+
+    async def _read(self, connection: Connection) -> None:
+        """Read the catalogue. Of one that is empty or cannot be read, the last good one holds."""
+        assert connection.client is not None
+        before = connection.catalogue, connection.closed
+        wanted, connection.is_wanted = connection.is_wanted, False
+        connection.asked_at = self._now()
+        outcome: Outcome = Done()
+        try:
+            catalogue = await connection.client.catalogue()
+            connection.problem = "" if catalogue.offerings else "it offers nothing"
+            connection.read_at = self._now()
+            if catalogue.offerings:
+                connection.catalogue = catalogue
+        except BrokerFault as error:
+            connection.problem = error.problem
+            outcome = _outcome(error)
+        connection.gate.record(outcome, catalogue=True)
+        if wanted or before != (connection.catalogue, connection.closed):
+            self._opened(connection.spec.name)
+
+    def _state(self, connection: Connection) -> BrokerState:
+        name = connection.spec.name
+        records = self._informers.records.by(BROKER, name)
+        live = self._recent.get(self._informers.namespace, name)
+        return BrokerState(
+            live or {},
+            connection.spec,
+            fault=connection.closed,
+            problem=connection.problem,
+            catalogue=connection.catalogue,
+            kinds=tuple(self._informers.kinds(name)),
+            records=tuple(records),
+        )
+
+    def _again(self, connection: Connection) -> timedelta:
+        if connection.client is None:
+            return _AGAIN  # its Secret is not followed
+        if connection.closed or connection.gate.doubted:
+            return timedelta(seconds=max(connection.gate.pause, 1.0))
+        every = connection.spec.timing.catalog
+        asked = connection.asked_at if connection.asked_at is not None else self._now()
+        return max(every - timedelta(seconds=self._now() - asked), timedelta(seconds=1))
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+
+def _outcome(fault: BrokerFault) -> Outcome:
+    if fault.denied:
+        return Denied(401, fault.problem)
+    return Unsent(fault.problem) if fault.unsent else Unknown(fault.problem)

@@ -1,0 +1,94 @@
+"""Calls to brokers that are on their way: one for each instance, and no worker waits for them.
+
+The answer stays until what follows from it was executed: a write that met a conflict is decided
+anew with the same answer, because the call is not repeated for that.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bind.osb.decisions.view import Ask
+from bind.osb.informers import InstanceKey
+from reconciler.blueprints.offering.messages import OriginatingIdentity
+from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.metrics import Metrics
+
+if TYPE_CHECKING:
+    from bind.osb.controllers.brokers import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call and what it came to; None: it was not sent, because its broker takes no calls now."""
+
+    ask: Ask
+    outcome: Outcome | None
+
+
+class Calls:
+    """Sends calls, and holds their answers by instance.
+
+    `enqueue` is called with the instance of each answer.
+    """
+
+    def __init__(
+        self, fence: WriteFence, metrics: Metrics, enqueue: Callable[[InstanceKey], None]
+    ) -> None:
+        self._fence, self._metrics, self._enqueue = fence, metrics, enqueue
+        self._stop = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._answers: dict[InstanceKey, Answered] = {}
+        self._sent: dict[InstanceKey, asyncio.Task[None]] = {}
+
+    def is_calling(self, key: InstanceKey) -> bool:
+        """Tell whether a call of an instance is on its way."""
+        return key in self._sent
+
+    def answer(self, key: InstanceKey) -> Answered | None:
+        """Return the answer that was not dealt with yet."""
+        return self._answers.get(key)
+
+    def forget(self, key: InstanceKey) -> None:
+        """Drop an answer: what follows from it was executed."""
+        self._answers.pop(key, None)
+
+    def send(
+        self,
+        key: InstanceKey,
+        ask: Ask,
+        connection: "Connection",
+        *,
+        space: str,
+        identity: OriginatingIdentity | None,
+    ) -> None:
+        """Send a call when its broker has a turn for this space; nothing once this stops."""
+
+        async def run() -> None:
+            outcome = None
+            try:
+                with self._metrics.activity.work(f"a call for {key}"):
+                    async with connection.gate.turn(space):
+                        if not connection.closed and not self._fence.closed:
+                            outcome = await connection.call(ask.call, space, identity)
+            finally:
+                del self._sent[key]
+            self._answers[key] = Answered(ask, outcome)
+            self._enqueue(key)
+
+        if self._group is not None and not self._stop.is_set():
+            self._sent[key] = self._group.create_task(run())
+
+    async def run(self) -> None:
+        """Send until `stop`."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await self._stop.wait()
+            for task in self._sent.values():
+                task.cancel()
+
+    def stop(self) -> None:
+        """Give up what is on its way: its record says that the outcome is not known."""
+        self._stop.set()

@@ -1,0 +1,239 @@
+"""Instances and their bindings, by the place of the instance: look, decide, execute, call."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bind.osb.controllers.brokers import Brokers
+from bind.osb.controllers.calls import Calls
+from bind.osb.controllers.places import Places
+from bind.osb.decisions import binding as bindings
+from bind.osb.decisions import record, turn
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.turn import Part
+from bind.osb.decisions.view import BindingView, HeldSecret, InstanceView, Pause
+from bind.osb.informers import INSTANCE, OF_INSTANCE, PLACE, Informers, InstanceKey, place_of
+from reconciler.api.osb import BROKER_RECORD, GeneratedKind
+from reconciler.controller.controller import Queue
+from reconciler.controller.executor import Executor, Observed
+from reconciler.core import manifest
+from reconciler.core.decision import Create, Decision
+from reconciler.core.manifest import Manifest, ref_of, uid_of
+from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
+from reconciler.kube.informer import ReadYourWrites
+
+
+class Claims:
+    """The reconciler of instances and bindings."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        executor: Executor,
+        *,
+        brokers: Brokers,
+        calls: Calls,
+        places: Places,
+    ) -> None:
+        self._informers, self._executor = informers, executor
+        self._brokers, self._calls, self._places = brokers, calls, places
+        self._records = informers.recent(informers.records)
+        self._pauses: dict[InstanceKey, dict[str, Pause]] = {}
+        # Records that were made and that no view shows yet: without them, a failed try would be
+        # followed by its own id again.
+        self._made: dict[InstanceKey, set[str]] = {}
+
+    def subscribe(self, queue: Queue[InstanceKey]) -> None:
+        """Have the instances enqueued whose records change."""
+        self._informers.records.subscribe(PLACE, queue.enqueue)
+
+        def of_instance(instance_id: object) -> None:
+            live = self._informers.records.get(self._informers.namespace, str(instance_id))
+            if live is not None:
+                for key in place_of(live):
+                    queue.enqueue(key)
+
+        self._informers.records.subscribe(OF_INSTANCE, of_instance)
+
+    async def reconcile(self, key: InstanceKey) -> timedelta | None:
+        """Do what follows from the present state of an instance, and of its bindings.
+
+        Raises ClusterErrors and Stopped.
+        """
+        now = self._executor.now()
+        view = await self._look(key, now)
+        if view is None:
+            return None
+        if (answer := self._calls.answer(key)) is not None:
+            if answer.outcome is not None:
+                part = turn.answered(view, answer.ask, answer.outcome, now=now)
+                await self._execute(key, view, part)
+            self._calls.forget(key)
+            return timedelta()
+        parts = turn.look(view, calling=self._calls.is_calling(key), now=now)
+        agains = [await self._execute(key, view, part) for part in parts]
+        for part in parts:
+            self._ask(key, view, part)
+        return min((again for again in agains if again is not None), default=None)
+
+    async def _execute(self, key: InstanceKey, view: InstanceView, part: Part) -> timedelta | None:
+        """Execute a decision, then remember what it says to."""
+        live, kind = self._about(view, part)
+        decision = part.next.decision
+        again = decision.again
+        self._made.setdefault(key, set()).update(_records_made(decision))
+        if live is not None:
+            about = Observed(ref_of(view.cluster, kind, live), live)
+            again = await self._executor.execute(decision, about, recents=self._recents(view))
+        elif decision.tasks:
+            again = await self._executor.execute(decision, recents=self._recents(view))
+        if part.next.pauses:
+            self._pauses.setdefault(key, {}).update(part.next.pauses)
+        if part.next.reads_catalogue:
+            self._brokers.read_soon(view.kind.broker)
+        return again
+
+    def _about(self, view: InstanceView, part: Part) -> tuple[Manifest | None, Kind]:
+        """Return the claim that a decision is about; of what has none, its first record."""
+        of = view if part.binding is None else part.binding
+        if of.live is not None:
+            return of.live, of.kind.kind
+        records = of.records or view.others
+        return (records[0].live if records else None), self._informers.records.kind
+
+    def _recents(self, view: InstanceView) -> list[ReadYourWrites]:
+        kinds = {view.kind.kind, *(each.kind.kind for each in view.bindings)}
+        found = (self._informers.claims.get(kind) for kind in kinds)
+        return [self._records, *(recent for recent in found if recent is not None)]
+
+    def _ask(self, key: InstanceKey, view: InstanceView, part: Part) -> None:
+        connection = self._brokers.connection(view.kind.broker)
+        if part.next.ask is None or connection is None or self._calls.is_calling(key):
+            return
+        place = view.place
+        self._calls.send(
+            key,
+            part.next.ask,
+            connection,
+            space=self._places.space(key.namespace),
+            identity=place.identity if place is not None and view.live is not None else None,
+        )
+
+    # Looks
+
+    async def _look(self, key: InstanceKey, now: datetime) -> InstanceView | None:
+        """Return all that concerns an instance; None where that is not known, or is nothing."""
+        kind = self._informers.kind(key.group, key.kind)
+        if kind is not None and not self._is_read(kind):
+            return None  # its claims are being read: nobody knows which are absent
+        at_place = self._records_at(key)
+        records = [each for each in at_place if each.kind == record.INSTANCE]
+        if kind is None and records:
+            kind = _generated(records[0])  # its CRD is gone, with all claims
+        if kind is None:
+            return None
+        recent = self._informers.claims.synced(kind.kind)
+        live = None if recent is None else recent.get(key.namespace, key.name)
+        uid = "" if live is None else uid_of(live)
+        mine = tuple(each for each in records if uid and each.claim.uid == uid)
+        connection = self._brokers.connection(kind.broker)
+        view = InstanceView(
+            self._informers.cluster.name,
+            kind,
+            key.namespace,
+            key.name,
+            live,
+            place=await self._places.of(key.namespace),
+            broker=None if connection is None else connection.view,
+            records=mine,
+            others=tuple(each for each in records if each not in mine),
+            pauses=self._pauses.get(key, {}),
+            crd_is_deleting=self._crd_is_deleting(kind),
+        )
+        made = [each for each in at_place if each.kind == record.BINDING]
+        bound = [await self._with_secret(each, now) for each in self._bindings_of(view, made)]
+        return replace(view, bindings=tuple(bound))
+
+    def _records_at(self, key: InstanceKey) -> list[Record]:
+        """Return the records of instances at a place, and of bindings that were just made there."""
+        shown = set(self._informers.records.keys_by(PLACE, key))
+        made = {ObjectKey(self._informers.namespace, name) for name in self._made.get(key, ())}
+        found = {each: self._record(each) for each in (*shown, *(made - shown))}
+        gone = {each.name for each in made if found[each] is None or self._is_shown(each)}
+        self._made.get(key, set()).difference_update(gone)
+        return [each for each in found.values() if each is not None]
+
+    def _is_shown(self, key: ObjectKey) -> bool:
+        return self._informers.records.get(*key) is not None
+
+    def _record(self, key: ObjectKey) -> Record | None:
+        live = self._records.get(*key)
+        if live is None or manifest.is_deleting(live):
+            return None
+        return record.read(live, self._informers.cluster.name)
+
+    def _is_read(self, kind: GeneratedKind) -> bool:
+        return all(
+            self._informers.claims.synced(each.kind) is not None
+            for each in (kind, *self._informers.binding_kinds(kind))
+        )
+
+    def _crd_is_deleting(self, kind: GeneratedKind) -> bool:
+        crd = self._informers.crds.get("", kind.kind.resource)
+        return crd is None or manifest.is_deleting(crd)
+
+    def _bindings_of(self, view: InstanceView, made: list[Record]) -> Iterator[BindingView]:
+        cluster, pauses = view.cluster, view.pauses
+        left = self._binding_records(view, made)
+        for kind in self._informers.binding_kinds(view.kind):
+            recent = self._informers.claims.synced(kind.kind)
+            if recent is None:
+                continue
+            place = ObjectKey(view.namespace, view.name)
+            for name in recent.view.store.keys_by(INSTANCE, place):
+                live = recent.get(*name)
+                if live is not None:
+                    records = tuple(left.pop(uid_of(live), ()))
+                    yield BindingView(cluster, kind, live, records, None, pauses)
+        for records_left in left.values():
+            kind_left = self._kind_of(records_left[0])
+            if kind_left is not None:
+                yield BindingView(cluster, kind_left, None, tuple(records_left), None, pauses)
+
+    def _binding_records(self, view: InstanceView, made: list[Record]) -> dict[str, list[Record]]:
+        """Return the records of bindings of this instance, by the uid of their claims."""
+        found = {each.id: each for each in made}
+        for instance in (*view.records, *view.others):
+            for key in self._informers.records.keys_by(OF_INSTANCE, instance.id):
+                one = self._record(key)
+                if one is not None:
+                    found[one.id] = one
+        by_claim: dict[str, list[Record]] = {}
+        for one in sorted(found.values(), key=lambda each: each.number):
+            by_claim.setdefault(one.claim.uid, []).append(one)
+        return by_claim
+
+    def _kind_of(self, left: Record) -> GeneratedKind | None:
+        kind = self._informers.kind(left.claim.group, left.claim.kind)
+        if kind is not None:
+            return kind if self._informers.claims.synced(kind.kind) is not None else None
+        return _generated(left, instances="?")
+
+    async def _with_secret(self, binding: BindingView, now: datetime) -> BindingView:
+        if binding.live is None or not bindings.needs_secret(binding, now=now):
+            return binding
+        name = bindings.secret_name(binding)
+        ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
+        live = await self._informers.cluster.get(ref)
+        return replace(binding, secret=HeldSecret(live))
+
+
+def _records_made(decision: Decision) -> Iterator[str]:
+    for step in decision.steps:
+        if isinstance(step, Create) and step.kind == BROKER_RECORD:
+            yield manifest.name_of(step.manifest)
+
+
+def _generated(left: Record, instances: str = "") -> GeneratedKind:
+    kind = Kind(left.claim.group, "v1", left.claim.kind, f"{left.claim.kind.lower()}s")
+    return GeneratedKind(kind, left.broker, left.service, {}, instances)

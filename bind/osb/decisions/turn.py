@@ -1,0 +1,76 @@
+"""One turn of an instance: which of its claims goes on, and who may begin something.
+
+What has begun goes on first; else unbinds, then the instance itself, then binds and rotations. One
+call at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bind.osb.decisions import binding as bindings
+from bind.osb.decisions import instance
+from bind.osb.decisions import instance_answers as answers
+from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
+from reconciler.blueprints.offering.outcomes import Outcome
+
+_BEGUN, _UNBINDS, _INSTANCE = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What follows for one claim of an instance; `binding` is None for the instance itself."""
+
+    binding: BindingView | None
+    next: Next
+
+
+def look(view: InstanceView, *, calling: bool, now: datetime) -> list[Part]:
+    """Return what follows for an instance and its bindings; one part at most has a call.
+
+    `calling`: a call of this instance is on its way already.
+    """
+    has_begun = _has_begun(view)
+    is_free = not has_begun
+    parts = []
+    for _, binding, decide in sorted(_candidates(view, now), key=lambda each: each[0]):
+        found = decide(is_free)
+        is_free = is_free and not found.begins
+        if calling and found.ask is not None:
+            found = replace(found, ask=None, decision=replace(found.decision, again=None))
+        calling = calling or found.ask is not None
+        parts.append(Part(binding, found))
+    return parts
+
+
+def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -> Part:
+    """Return what follows from the answer to a call."""
+    for binding in view.bindings:
+        if any(record.id == ask.record for record in binding.records):
+            return Part(binding, bindings.answered(view, binding, ask, outcome, now=now))
+    return Part(None, answers.answered(view, ask, outcome, now=now))
+
+
+def _has_begun(view: InstanceView) -> bool:
+    records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
+    return any(record.is_open for record in records)
+
+
+def _candidates(
+    view: InstanceView, now: datetime
+) -> Iterator[tuple[float, BindingView | None, Callable[[bool], Next]]]:
+    begun = any(record.is_open for record in view.records)
+
+    def of_instance(free: bool) -> Next:
+        return instance.look(view, free=free, now=now)
+
+    yield (_BEGUN if begun else _INSTANCE), None, of_instance
+    for one in view.bindings:
+        urgency = bindings.urgency(view, one, now=now)
+        # The instance comes before what is not urgent.
+        order = urgency if urgency < _INSTANCE else _INSTANCE + 0.5
+
+        def of_binding(free: bool, one: BindingView = one) -> Next:
+            return bindings.look(view, one, free=free, now=now)
+
+        yield order, one, of_binding

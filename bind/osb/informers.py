@@ -1,0 +1,169 @@
+"""Informers of klutch-osb: brokers, records, generated kinds, and the claims of each kind."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from bind.osb.decisions import record
+from reconciler import api
+from reconciler.api import osb
+from reconciler.api.osb import GeneratedKind
+from reconciler.controller.manager import InformerSet
+from reconciler.controller.metrics import Metrics
+from reconciler.core import keys, manifest, refs
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.store import Index, Store, Trim, without_managed_fields
+
+# Names of indexes.
+BROKER: Final = "name of a ServiceBroker"
+PLACE: Final = "the place of an instance's claim"
+OF_INSTANCE: Final = "id of the instance that a binding is of"
+INSTANCE: Final = "the place of the instance that is bound"
+TARGET: Final = "service namespace"
+KIND: Final = "group and kind"
+
+
+class InstanceKey(NamedTuple):
+    """An instance claim by its place, whether it is there or not."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group} {self.namespace}/{self.name}"
+
+
+class Informers:
+    """The views of a control plane that klutch-osb needs, and those of generated kinds.
+
+    ServiceBrokers and records count in one namespace. Of Namespaces only metadata are held, of
+    CRDs what names a kind.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, metrics: Metrics) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self._recents: dict[Store, ReadYourWrites] = {}
+        self.claims: InformerSet[Kind] = InformerSet(metrics)
+        self.brokers = self._view(osb.SERVICE_BROKER, {}, namespace=namespace)
+        self.records = self._view(
+            osb.BROKER_RECORD,
+            {BROKER: _broker, PLACE: place_of, OF_INSTANCE: _instance_id},
+            namespace=namespace,
+        )
+        self.crds = self._view(
+            refs.CRD, {BROKER: _broker_of_crd, KIND: _kind}, labels=keys.OSB_BROKER, trim=_names
+        )
+        self.mappings = self._view(api.API_SERVICE_NAMESPACE, {TARGET: _target})
+        self.cluster_bindings = self._view(api.CLUSTER_BINDING, {})
+        self.namespaces = self._view(refs.NAMESPACE, {}, metadata_only=True)
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        """What keeps the views that are there from the start."""
+        return [recent.view for recent in self._recents.values()]
+
+    def recent(self, view: Store) -> ReadYourWrites:
+        """Return one of these views together with what this process wrote of it just now."""
+        return self._recents[view]
+
+    def kind(self, group: str, kind: str) -> GeneratedKind | None:
+        """Return the generated kind of this name."""
+        found = map(osb.generated_kind, self.crds.by(KIND, (group, kind)))
+        return next((one for one in found if one is not None), None)
+
+    def kinds(self, broker: str) -> list[GeneratedKind]:
+        """Return all kinds of a broker."""
+        found = map(osb.generated_kind, self.crds.by(BROKER, broker))
+        return [one for one in found if one is not None]
+
+    def binding_kinds(self, instances: GeneratedKind) -> list[GeneratedKind]:
+        """Return the kinds that bind these instances."""
+        return [
+            one
+            for one in self.kinds(instances.broker)
+            if one.instances == instances.kind.plural and one.kind.group == instances.kind.group
+        ]
+
+    def follow(self, kind: GeneratedKind, on_synced: Callable[[], None]) -> ReadYourWrites:
+        """Follow the claims of a kind from now on."""
+        index: Mapping[str, Index] = {INSTANCE: _instance} if kind.is_binding else {}
+        informer = Informer(self.cluster, kind.kind, indexes=index)
+        return self.claims.add(kind.kind, informer, on_synced=on_synced)
+
+    def _view(
+        self,
+        kind: Kind,
+        indexes: Mapping[str, Index],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        metadata_only: bool = False,
+        trim: Trim = without_managed_fields,
+    ) -> Store:
+        informer = Informer(
+            self.cluster,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            metadata_only=metadata_only,
+            indexes=indexes,
+            trim=trim,
+        )
+        self._recents[informer.store] = ReadYourWrites(informer)
+        return informer.store
+
+
+def _names(crd: Manifest) -> Manifest:
+    """Return what names a kind: of a CRD with many plans the schema is large, and not read."""
+    kept = without_managed_fields(crd)
+    spec = manifest.get_map(crd, "spec")
+    versions = [
+        {part: one.get(part) for part in ("name", "served", "storage")}
+        for one in manifest.get_maps(spec, "versions")
+    ]
+    names = {"group": spec.get("group"), "names": spec.get("names"), "versions": versions}
+    return {**kept, "spec": names, "status": {}}
+
+
+def _broker(live: Manifest) -> Iterable[str]:
+    return [manifest.get_text(live, "spec", "broker")]
+
+
+def _broker_of_crd(crd: Manifest) -> Iterable[str]:
+    return [manifest.labels_of(crd).get(keys.OSB_BROKER, "")]
+
+
+def _kind(crd: Manifest) -> Iterable[tuple[str, str]]:
+    spec = ("spec",)
+    return [
+        (manifest.get_text(crd, *spec, "group"), manifest.get_text(crd, *spec, "names", "kind"))
+    ]
+
+
+def place_of(live: Manifest) -> Iterable[InstanceKey]:
+    """Return the place of the claim that the record of an instance is for."""
+    if manifest.get_text(live, "spec", "kind") != record.INSTANCE:
+        return []
+    claim = manifest.get_map(live, "spec", "claim")
+    parts = (manifest.get_text(claim, part) for part in ("group", "kind", "namespace", "name"))
+    return [InstanceKey(*parts)]
+
+
+def _instance_id(live: Manifest) -> Iterable[str]:
+    if manifest.get_text(live, "spec", "kind") != record.BINDING:
+        return []
+    return [manifest.get_text(live, "spec", "instanceID")]
+
+
+def _instance(binding: Manifest) -> Iterable[ObjectKey]:
+    name = manifest.get_text(binding, "spec", "instanceRef")
+    return [ObjectKey(manifest.namespace_of(binding), name)]
+
+
+def _target(mapping: Manifest) -> Iterable[str]:
+    namespace = manifest.get_text(mapping, "status", "namespace")
+    return [namespace] if namespace else []

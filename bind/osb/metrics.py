@@ -1,0 +1,86 @@
+"""Metrics of klutch-osb. Labels are names of brokers, verbs and codes, never of claims."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client import Counter as CounterMetric
+
+from bind.osb.decisions import record
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.times import moment
+
+_SECONDS: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60)
+_NEVER: Final = float("inf")
+
+
+class BrokerMetrics:
+    """What brokers answer, and what was made there, in a registry that a process has already."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._up = Gauge(
+            "klutch_osb_broker_up", "1 while a broker takes calls.", ["broker"], registry=registry
+        )
+        self._requests = CounterMetric(
+            "klutch_osb_requests",
+            "Calls to brokers, by what they were answered.",
+            ["broker", "verb", "code"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "klutch_osb_request_seconds",
+            "How long calls took.",
+            ["broker", "verb"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._records = Gauge(
+            "klutch_osb_records",
+            "What brokers have, by state.",
+            ["broker", "state"],
+            registry=registry,
+        )
+        self._operations = Gauge(
+            "klutch_osb_operations",
+            "What brokers are at work on.",
+            ["broker"],
+            registry=registry,
+        )
+        self._expiry = Gauge(
+            "klutch_osb_next_expiry_seconds",
+            "Seconds until the next credentials expire; infinite where none do.",
+            ["broker"],
+            registry=registry,
+        )
+
+    def observer(self, broker: str) -> Callable[[str, str, float], None]:
+        """Return what counts a call: verb, code, seconds."""
+
+        def observe(verb: str, code: str, seconds: float) -> None:
+            self._requests.labels(broker, verb, code).inc()
+            self._seconds.labels(broker, verb).observe(seconds)
+
+        return observe
+
+    def broker(self, name: str, *, up: bool, records: Sequence[Manifest]) -> None:
+        """Note how a broker is, and what was made there."""
+        self._up.labels(name).set(up)
+        states = Counter(get_text(each, "spec", "state") for each in records)
+        for state in record.STATES:
+            self._records.labels(name, state).set(states.get(state, 0))
+        at_work = sum(bool(get_text(each, "spec", "operation", "since")) for each in records)
+        self._operations.labels(name).set(at_work)
+        times = (moment(get_text(each, "spec", "expiresAt")) for each in records)
+        now = time.time()
+        left = [each.timestamp() - now for each in times if each is not None]
+        self._expiry.labels(name).set(min(left, default=_NEVER))
+
+    def gone(self, name: str) -> None:
+        """Drop what was noted of a broker that is gone."""
+        self._up.remove(name)
+        self._operations.remove(name)
+        self._expiry.remove(name)
+        for state in record.STATES:
+            self._records.remove(name, state)

@@ -1,0 +1,142 @@
+"""klutch-osb as one asynchronous process: views, controllers, leadership, calls to brokers."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from bind.osb.controllers.brokers import Brokers
+from bind.osb.controllers.calls import Calls
+from bind.osb.controllers.claims import Claims
+from bind.osb.controllers.kinds import Kinds
+from bind.osb.controllers.places import Places
+from bind.osb.informers import Informers, InstanceKey
+from bind.osb.metrics import BrokerMetrics
+from bind.osb.settings import Settings
+from reconciler.controller import program
+from reconciler.controller.controller import Controller, Reconcile
+from reconciler.controller.lease import Again, holder_here
+from reconciler.controller.program import Runtime, Term
+from reconciler.controller.tasks import Clock, SystemClock, Worker
+from reconciler.core import keys, names
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.limits import Limits
+
+CONTROL_PLANE: Final = "control-plane"
+_AGENT: Final = "klutch-osb"
+ADVICE: Final = (
+    "Where a right or a kind is missing, apply bind/deploy/osb and schemas/crds of this version"
+)
+
+
+async def serve(
+    settings: Settings, environ: Mapping[str, str], home: Path, *, stop: asyncio.Event
+) -> None:
+    """Serve the control plane until `stop` is set.
+
+    Raises ConfigError, HostError, the ClusterErrors of a control plane that was never reached,
+    and LeaseLost where a write could not be waited for.
+    """
+    program.start_log(settings)
+    way = program.connection(
+        settings.kubeconfig,
+        environ=environ,
+        home=home,
+        name=CONTROL_PLANE,
+        context=settings.context,
+    )
+    limits = Limits(qps=settings.qps, burst=settings.burst)
+    async with (
+        KubeCluster(way, limits=limits, agent=_AGENT) as cluster,
+        KubeCluster(way, agent=_AGENT) as leases,
+    ):
+        namespace = settings.namespace or way.namespace or names.OSB_NAMESPACE
+        make = partial(
+            wired,
+            settings,
+            cluster,
+            leases=leases,
+            namespace=namespace,
+            clock=SystemClock(),
+            again=leases.again,
+            holder=holder_here(),
+        )
+        await program.serve(settings, make, stop=stop)
+
+
+def wired(  # noqa: PLR0913 - tests exchange each of them
+    settings: Settings,
+    cluster: Cluster,
+    *,
+    leases: Cluster,
+    namespace: str,
+    clock: Clock,
+    again: Again | None = None,
+    holder: str = "",
+) -> Term:
+    """Return a program on this control plane. `leases` is a second way there, for the lease.
+
+    `again` and `holder` as in `Lease`; ServiceBrokers and records are in `namespace`.
+    """
+    runtime = Runtime(
+        cluster,
+        manager=keys.MANAGER_OSB,
+        reporter=f"{keys.OWN_PREFIX}{_AGENT}",
+        holder=holder or holder_here(),
+        clock=clock,
+    )
+    informers = Informers(cluster, namespace, runtime.metrics)
+    where = settings.lease_namespace or namespace
+    leadership = runtime.leadership(leases, where, names.OSB_LEASE, again=again)
+    return runtime.term(
+        informers.informers,
+        _workers(settings, informers, runtime),
+        leadership=leadership,
+        elects=settings.leader_election,
+        advice=ADVICE,
+    )
+
+
+def _workers(settings: Settings, informers: Informers, runtime: Runtime) -> list[Worker]:
+    executor = runtime.executor(informers.cluster)
+
+    def controller(name: str, reconcile: Reconcile[Any]) -> Controller[Any]:
+        return Controller(
+            name,
+            reconcile,
+            clock=runtime.clock,
+            metrics=runtime.metrics,
+            workers=settings.workers,
+            depends_on=(informers.cluster.connectivity,),
+            party=_namespace_of,
+        )
+
+    def enqueue(key: InstanceKey) -> None:
+        claims_controller.enqueue(key)
+
+    kinds = Kinds(informers, enqueue)
+    calls = Calls(runtime.fence, runtime.metrics, enqueue)
+    brokers = Brokers(
+        informers,
+        executor,
+        settings,
+        clock=runtime.clock,
+        metrics=BrokerMetrics(runtime.metrics.registry),
+        opened=kinds.look_at_broker,
+    )
+    places = Places(informers)
+    claims = Claims(informers, executor, brokers=brokers, calls=calls, places=places)
+    claims_controller: Controller[InstanceKey] = controller("claims", claims.reconcile)
+    kinds_controller = controller("kinds", kinds.reconcile)
+    brokers_controller = controller("brokers", brokers.reconcile)
+    claims.subscribe(claims_controller)
+    kinds.subscribe(kinds_controller)
+    brokers.subscribe(brokers_controller)
+    return [informers.claims, calls, brokers_controller, kinds_controller, claims_controller]
+
+
+def _namespace_of(key: object) -> object:
+    """Return the namespace of a claim: what many of them in one want waits for itself."""
+    return key.namespace if isinstance(key, InstanceKey) else key

@@ -1,0 +1,65 @@
+"""The flags of `klutch-osb`, as one value."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.controller import flags
+from reconciler.controller.flags import Operation
+
+_WORKERS: Final = 8
+_QPS: Final = 100.0
+_BURST: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Operation):
+    """How one klutch-osb runs. `namespace` is that of its ServiceBrokers; "": the pod's own."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str = ""
+    lease_namespace: str = ""
+    dataservices: bool = False
+    allow_plain_http: bool = False
+    allow_loopback: bool = False
+    allow_insecure: bool = False
+    workers: int = _WORKERS
+    qps: float = _QPS
+    burst: int = _BURST
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Return the settings that these arguments say.
+
+    Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
+    """
+    given = _parser().parse_args(list(arguments))
+    return Settings(
+        kubeconfig=given.kubeconfig or None,
+        context=given.context or None,
+        namespace=given.namespace,
+        lease_namespace=given.lease_namespace,
+        dataservices=given.dataservices,
+        allow_plain_http=given.allow_plain_http,
+        allow_loopback=given.allow_loopback,
+        allow_insecure=given.allow_insecure_brokers,
+        **flags.operation(given, idle=()),
+    )
+
+
+def _parser() -> flags.Parser:
+    parser = flags.Parser(
+        "klutch-osb", "Serves what Open Service Brokers offer, as kinds of a control plane."
+    )
+    text, switch = parser.add_argument, parser.switch
+    text("--kubeconfig", default="", help="file; else $KUBECONFIG, ~/.kube/config, or the pod's")
+    text("--context", default="", help="context of the kubeconfig")
+    text("--namespace", default="", help="of ServiceBrokers and records; else the pod's own")
+    text("--lease-namespace", default="", help="of the leader's Lease; else as --namespace")
+    switch("--dataservices", default=False, help="serve dataservices.anynines.com as well")
+    switch("--allow-plain-http", default=False, help="call brokers by http:// too")
+    switch("--allow-loopback", default=False, help="call brokers on this machine too")
+    switch("--allow-insecure-brokers", default=False, help="let a Secret turn certificates off")
+    parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
+    return parser

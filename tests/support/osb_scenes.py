@@ -1,0 +1,186 @@
+"""A broker, its ServiceBroker and generated kinds on a control plane, and `klutch-osb` there."""
+
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bind.osb import program
+from bind.osb.settings import Settings
+from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
+from reconciler.blueprints.objects import build
+from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock, SystemClock
+from reconciler.core import keys, refs
+from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube import crds
+from reconciler.kube.client import KubeCluster
+from tests.kit.osb import BrokerWires
+from tests.support import removal
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, FaultyCluster
+from tests.support.managed import working
+from tests.support.osb_broker import ScriptedBroker
+from tests.support.settled import settled
+
+MANAGER: Final = "tests"
+USUAL: Final = Settings()
+NAME: Final = "acme"
+GROUP: Final = "services.acme.example"
+INSTANCE: Final = Kind(GROUP, "v1", "DatabaseInstance", "databaseinstances")
+BINDING: Final = Kind(GROUP, "v1", "DatabaseBinding", "databasebindings")
+_FREE: Final[Manifest] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+@dataclass
+class OsbScene:
+    """One broker, and its first offering as kinds of a control plane."""
+
+    plane: LiveCluster
+    namespace: str  # of claims
+    broker: ScriptedBroker
+    wires: BrokerWires
+    url: str = "https://broker.example"
+    home: str = "klutch-osb"
+    name: str = NAME
+    timing: Mapping[str, str] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def program(
+        self, *, faults: Faults | None = None, clock: Clock | None = None
+    ) -> AsyncIterator[Term]:
+        """Let klutch-osb work for the length of the block."""
+        settings = replace(USUAL, leader_election=False)
+        async with KubeCluster(self.plane.connection, agent="klutch-osb") as real:
+            cluster = real if faults is None else FaultyCluster(real, faults)
+            made = program.wired(
+                settings,
+                cluster,
+                leases=cluster,
+                namespace=self.home,
+                clock=clock or SystemClock(),
+            )
+            async with working(made.manager):
+                yield made
+
+    async def install(self) -> None:
+        """Make CRDs, namespaces, the Secret and the ServiceBroker."""
+        plane = self.plane.cluster
+        for crd in (*crds.load(*crds.BROKERS), *self.generated()):
+            await plane.apply(crd, refs.CRD, manager=MANAGER, force=True)
+        home = build(refs.NAMESPACE, self.home)
+        await plane.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
+        await self.make_secret()
+        spec: dict[str, JSON] = {
+            "url": self.url,
+            "group": GROUP,
+            "secretRef": {"name": self.name},
+            "timing": dict(self.timing),
+        }
+        made = {**build(SERVICE_BROKER, self.name, namespace=self.home), "spec": spec}
+        await plane.create(made, SERVICE_BROKER, manager=MANAGER)
+
+    async def make_secret(self, password: str = "") -> None:
+        texts = {"username": self.broker.user, "password": password or self.broker.password}
+        data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        secret = {**build(refs.SECRET, self.name, namespace=self.home), "data": data}
+        await self.plane.cluster.apply(secret, refs.SECRET, manager=MANAGER, force=True)
+
+    def generated(self) -> list[Manifest]:
+        """Return the CRDs of the first offering."""
+        offering = self.broker.catalogue["services"][0]
+        plans = {plan["name"]: plan["id"] for plan in offering["plans"]}
+        marks = {keys.OSB_OFFERING: offering["id"], keys.OSB_PLANS: json.dumps(plans)}
+        bound = {**marks, keys.OSB_INSTANCES: INSTANCE.plural}
+        return [_crd(INSTANCE, self.name, marks), _crd(BINDING, self.name, bound)]
+
+    async def claim(self, name: str = "orders", **spec: Any) -> Manifest:
+        made = build(INSTANCE, name, namespace=self.namespace)
+        made = {**made, "spec": {"plan": "small", **spec}}
+        return await self.plane.cluster.create(made, INSTANCE, manager=MANAGER)
+
+    async def bind(self, name: str = "orders", instance: str = "orders", **spec: Any) -> Manifest:
+        made = build(BINDING, name, namespace=self.namespace)
+        made = {**made, "spec": {"instanceRef": instance, **spec}}
+        return await self.plane.cluster.create(made, BINDING, manager=MANAGER)
+
+    async def change(self, kind: Kind, name: str = "orders", **spec: Any) -> Manifest:
+        ref = Ref(self.plane.name, kind, self.namespace, name)
+        return await self.plane.cluster.merge_patch(ref, {"spec": spec}, manager=MANAGER)
+
+    async def annotate(self, kind: Kind, name: str, **marks: str | None) -> None:
+        """Set annotations; `_` in a name stands for `-`, and klutchctl.dev/ before it."""
+        place = self.home if kind in (BROKER_RECORD, SERVICE_BROKER) else self.namespace
+        ref = Ref(self.plane.name, kind, place, name)
+        named = {f"{keys.OWN_PREFIX}{key.replace('_', '-')}": text for key, text in marks.items()}
+        body = {"metadata": {"annotations": named}}
+        await self.plane.cluster.merge_patch(ref, body, manager=MANAGER)
+
+    async def delete(self, kind: Kind, name: str = "orders") -> None:
+        ref = Ref(self.plane.name, kind, self.namespace, name)
+        await removal.remove(self.plane.cluster, ref)
+
+    async def read(self, kind: Kind, name: str = "orders") -> Any:
+        return await self.plane.cluster.get(Ref(self.plane.name, kind, self.namespace, name))
+
+    async def records(self) -> list[Manifest]:
+        return await self.all_of(BROKER_RECORD, self.home)
+
+    async def all_of(self, kind: Kind, namespace: str = "") -> list[Manifest]:
+        page = await self.plane.cluster.first_page(
+            kind, namespace=namespace or self.namespace, limit=500
+        )
+        return list(page.items)
+
+    async def in_phase(self, kind: Kind, phase: str, name: str = "orders") -> Any:
+        """Return a claim once it is in this phase."""
+
+        async def found() -> Any:
+            live = await self.read(kind, name)
+            return live if get_text(live or {}, "status", "phase") == phase else None
+
+        return await eventually(found, within=7200)
+
+    async def gone(self, kind: Kind, name: str = "orders") -> None:
+        async def is_gone() -> bool:
+            return await self.read(kind, name) is None
+
+        await eventually(is_gone, within=7200)
+
+
+async def at_rest(term: Term) -> None:
+    """Wait until the program is at rest."""
+    await settled(term)
+
+
+def _crd(kind: Kind, broker: str, marks: Mapping[str, str]) -> Manifest:
+    """Return a CRD as a catalogue becomes one, without schemas of parameters."""
+    names = {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()}
+    version: dict[str, JSON] = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "properties": {"spec": _FREE, "status": _FREE}}
+        },
+    }
+    return {
+        "apiVersion": refs.CRD.api_version,
+        "kind": refs.CRD.kind,
+        "metadata": {
+            "name": kind.resource,
+            "labels": {keys.OSB_BROKER: broker},
+            "annotations": dict(marks),
+        },
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
