@@ -14,6 +14,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.times import moment
 
+SOON: Final = timedelta(seconds=1)  # the next step is due
 POLL: Final = timedelta(seconds=10)
 _SLOWEST_POLL: Final = timedelta(minutes=1)
 RESYNC: Final = timedelta(minutes=10)

@@ -163,7 +163,7 @@ def _succession(seen: Seen) -> Decision:
     number = seen.ledger.number
     step = seen.noted(replace(seen.ledger, coming=number + 1), None)
     tasks = () if step is None else (Task((step,), managed.WRITE_FAILED),)
-    return Decision(tasks=tasks, again=timedelta(seconds=1), sums_up=False)
+    return Decision(tasks=tasks, again=rules.SOON, sums_up=False)
 
 
 def steady(seen: Seen) -> Decision:
@@ -190,7 +190,7 @@ def lasts(seen: Seen, ledger: Ledger | None = None) -> timedelta:
     """Return when to look again: at the next look at all, or when a binding's time has come."""
     old = (seen.ledger if ledger is None else ledger).old.values()
     times = [at - seen.now for at in map(moment, old) if at is not None]
-    return max(min([rules.RESYNC, *times]), timedelta(seconds=1))
+    return max(min([rules.RESYNC, *times]), rules.SOON)
 
 
 def leaving(seen: Seen, ledger: Ledger, binding: str, overlap: timedelta) -> Ledger:

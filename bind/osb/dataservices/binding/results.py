@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 OVERLAP: Final = timedelta(hours=1)  # for which replaced credentials stay
 _NOW: Final = timedelta()
-_SOON: Final = timedelta(seconds=1)
 
 
 def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> Step:
@@ -138,7 +137,7 @@ def _given_up(seen: Seen, problem: str) -> Decision:
 def _refused(seen: Seen, ledger: Ledger, problem: str) -> Decision:
     """Stop until a user asks for something else; credentials that were handed out stay."""
     conditions = () if seen.is_created else (replace(managed.UNAVAILABLE, message=problem),)
-    said = seen.failed(problem, *conditions, again=_SOON if ledger.old else None)
+    said = seen.failed(problem, *conditions, again=rules.SOON if ledger.old else None)
     note = Note("BindingRefused", problem, "Warning")
     return _with(replace(said, notes=(note,)), seen, replace(ledger, refused=seen.asked))
 
@@ -220,7 +219,7 @@ def _unbind_polled(seen: Seen, operation: Operation, outcome: answers.Outcome) -
             return _with(seen.failed(problem, *_leaves(seen), again=again), seen, seen.ledger)
         case answers.Absent():
             # It may be gone: the next DELETE says so.
-            return _with(Decision(again=_SOON, sums_up=False), seen, seen.ledger)
+            return _with(Decision(again=rules.SOON, sums_up=False), seen, seen.ledger)
     return _in_progress(seen, operation, outcome)
 
 
@@ -230,4 +229,4 @@ def _gone(seen: Seen, binding: str) -> Decision:
         ledger = replace(ledger, coming=0)
     elif seen.is_deleting and binding == seen.id(ledger.number) and not ledger.old:
         return decide.left(seen)
-    return _with(Decision(again=_SOON, sums_up=False), seen, ledger)
+    return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)

@@ -7,8 +7,7 @@ lost is made again, with the same id; and what was never asked for is not delete
 """
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
@@ -32,7 +31,6 @@ from reconciler.core.secret import Secret
 if TYPE_CHECKING:
     from reconciler.core.manifest import JSON
 
-_SOON: Final = timedelta(seconds=1)
 Step: TypeAlias = Decision | Call
 
 
@@ -153,7 +151,7 @@ def _failed(seen: Seen) -> Step:
     if isinstance(wanted, str) or last.asks_for(wanted.sent):
         return NOTHING
     anew: dict[str, JSON] = {"state": "", "instanceId": seen.next_id}
-    return replace(managed.held(seen, anew, CREATING), again=_SOON)
+    return replace(managed.held(seen, anew, CREATING), again=rules.SOON)
 
 
 def _next_id(seen: Seen) -> str:

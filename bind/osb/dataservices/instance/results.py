@@ -24,7 +24,6 @@ from reconciler.core.manifest import JSON
 from reconciler.core.times import format_time
 
 _PAUSES: Final = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30))
-_SOON: Final = timedelta(seconds=1)
 
 
 def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> Decision:
@@ -81,7 +80,7 @@ def _done(seen: Seen, what: Sent, note: Note) -> Decision:
         "instanceId": seen.id,
     }
     said = seen.said(after, AVAILABLE, managed.SUCCESS, pendingOperation=None)
-    decision = replace(said, notes=(note,), again=_SOON)
+    decision = replace(said, notes=(note,), again=rules.SOON)
     return _with(decision, seen, what) if seen.asks_again else decision
 
 
@@ -155,7 +154,7 @@ def _broken(seen: Seen, problem: str) -> Decision:
         pendingOperation=None,
     )
     note = Note("ProvisioningFailed", problem, "Warning")
-    decision = replace(said, notes=(note,), again=_SOON)
+    decision = replace(said, notes=(note,), again=rules.SOON)
     if seen.sent is not None:
         return decision
     return _with(decision, seen, _asked(seen, seen.plan_id))
@@ -231,7 +230,7 @@ def _deletion_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
             return _in_progress(seen, outcome, DELETING, since)
     conditions = (DELETING, managed.error(problem)) if problem else (DELETING,)
     said = seen.said({}, *conditions, pendingOperation=None)
-    return replace(said, again=max(seen.pause(), rules.POLL) if problem else _SOON)
+    return replace(said, again=max(seen.pause(), rules.POLL) if problem else rules.SOON)
 
 
 def _gone(seen: Seen) -> Decision:

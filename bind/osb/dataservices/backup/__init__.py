@@ -1,0 +1,1 @@
+"""Backups and Restores, and the jobs of a backup manager behind them."""

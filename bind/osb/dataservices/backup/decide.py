@@ -1,0 +1,195 @@
+"""Decides about one Backup or Restore.
+
+A POST carries no id: so the highest number is written down before it, and after a crash the newer
+job that no object names is ours. A restore cannot be undone, and is not begun twice for one object.
+"""
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from bind.osb.dataservices import managed, rules
+from bind.osb.dataservices.backup import wire
+from bind.osb.dataservices.backup.facts import STATES, UNDER_WAY, Seen
+from bind.osb.dataservices.backup.wire import Ask, Reply
+from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
+from reconciler.blueprints.offering.outcomes import Unknown, Unsent
+from reconciler.core import keys, manifest
+from reconciler.core.decision import Decision, Note, Task
+from reconciler.core.manifest import JSON, Manifest
+
+Step: TypeAlias = Decision | Ask
+Answer: TypeAlias = Reply | Unsent | Unknown
+
+
+def next_step(seen: Seen) -> Step:
+    """Return the request that is next, or what follows without any."""
+    if (framed := managed.framed(seen)) is not None:
+        return framed
+    if seen.trouble:
+        return seen.failed(seen.trouble, again=seen.pause())
+    if seen.is_deleting:
+        return _leaving(seen)
+    if seen.number is None:
+        return _absent(seen)
+    return _paced(seen, wire.job(seen.instance, seen.words.sort, seen.number))
+
+
+def _paced(seen: Seen, ask: Ask) -> Step:
+    return Decision(again=seen.rest, sums_up=False) if seen.rest else ask
+
+
+def _absent(seen: Seen) -> Step:
+    if seen.after is None and (problem := _hindrance(seen)):
+        return seen.failed(problem, CREATING, again=None)
+    ids = seen.ids
+    if seen.after is None and not (seen.is_held and manifest.covers(seen.at_provider, ids)):
+        return managed.held(seen, ids, CREATING)
+    purpose: wire.Purpose = "mark" if seen.after is None else "find"
+    return _paced(seen, wire.jobs(purpose, seen.instance, seen.words.sort))
+
+
+def _hindrance(seen: Seen) -> str:
+    allowed = managed.may(seen.live, "Create")
+    return seen.hindrance if allowed else "Its policies do not allow that it is made"
+
+
+def _leaving(seen: Seen) -> Step:
+    number = seen.number
+    if number is None:
+        return managed.released(seen, "Forgotten", "The backup manager gave it no number")
+    if not seen.is_restore:
+        return _paced(seen, wire.deletion(seen.instance, number))
+    if seen.state in UNDER_WAY or not seen.state:
+        return _paced(seen, wire.job(seen.instance, seen.words.sort, number))
+    return managed.released(seen, "Forgotten", "What was restored stays")
+
+
+def answered(seen: Seen, ask: Ask, answer: Answer) -> Step:
+    """Return what follows from an answer: it may be another request."""
+    conditions = (DELETING,) if seen.is_deleting else ()
+    if isinstance(answer, Unsent | Unknown):
+        asked = answer.retry_after if isinstance(answer, Unsent) else None
+        again = asked or max(seen.pause(), rules.POLL)
+        return seen.failed(answer.problem, *conditions, again=again)
+    if answer.status in (401, 403):
+        problem = f"The backup manager does not let us in: {answer.problem}"
+        return seen.failed(problem, *conditions, again=rules.DENIED)
+    match ask.purpose:
+        case "read":
+            return _read(seen, answer)
+        case "delete":
+            return _deleted(seen, answer)
+        case _:
+            return _creating(seen, ask.purpose, answer)
+
+
+def _creating(seen: Seen, purpose: wire.Purpose, answer: Reply) -> Step:
+    match purpose, answer.jobs, answer.number:
+        case "mark", list() as found, _:
+            return _marked(seen, found)
+        case "find", list() as found, _:
+            return _found(seen, found)
+        case "create", _, int() as number:
+            return _named(seen, number)
+        case "configure", _, _ if 200 <= answer.status < 300:
+            return _creation(seen)
+    return seen.failed(answer.problem, CREATING, again=max(seen.pause(), rules.POLL))
+
+
+def _marked(seen: Seen, found: list[Manifest]) -> Decision:
+    """Write down which jobs are not ours."""
+    numbers = [number for one in found if (number := manifest.get_int(one, "id")) is not None]
+    step = managed.annotated(seen, {keys.OSB_AFTER: str(max(numbers, default=0))})
+    return Decision(tasks=(Task((step,), managed.WRITE_FAILED),), again=rules.SOON, sums_up=False)
+
+
+def _found(seen: Seen, found: list[Manifest]) -> Step:
+    """Take a newer job that no object names as the one that was asked for before a crash."""
+    newer = [
+        number
+        for one in found
+        if (number := manifest.get_int(one, "id")) is not None
+        and number > (seen.after or 0)
+        and number not in seen.named
+        and (not seen.is_restore or one.get("backup_id") == seen.backup)
+    ]
+    if newer:
+        return _named(seen, min(newer))
+    return wire.settings(seen.instance, seen.settings) if seen.settings else _creation(seen)
+
+
+def _creation(seen: Seen) -> Ask:
+    if seen.is_restore and seen.backup is not None:
+        return wire.restore(seen.instance, seen.backup)
+    return wire.backup(seen.instance)
+
+
+def _named(seen: Seen, number: int) -> Decision:
+    names = seen.words
+    said = seen.said({names.number: number, names.state: "queued"}, CREATING, managed.SUCCESS)
+    step = managed.annotated(seen, {names.annotation: str(number)})
+    note = Note("Created", f"The backup manager gave it the number {number}")
+    task = Task((step,), managed.WRITE_FAILED)
+    return replace(said, tasks=(task,), notes=(note,), again=rules.POLL)
+
+
+def _read(seen: Seen, answer: Reply) -> Decision:
+    state = manifest.get_text(answer.value, "status")
+    if answer.status == 200 and state in STATES:
+        return _observed(seen, answer.value, state)
+    if answer.status in (404, 410) and answer.value is not None:
+        return _lost(seen)
+    return seen.failed(answer.problem, again=max(seen.pause(), rules.POLL))
+
+
+def _observed(seen: Seen, job: JSON, state: str) -> Decision:
+    names = seen.words
+    at: dict[str, JSON] = {
+        names.number: seen.number,
+        names.state: state,
+        names.triggered: manifest.get_text(job, "triggered_at") or None,
+        names.finished: manifest.get_text(job, "finished_at") or None,
+    }
+    if not seen.is_restore:
+        at["size"] = manifest.get_int(job, "size")
+        at["downloadable"] = manifest.get_bool(job, "downloadable")
+    if seen.is_deleting:
+        return _restore_leaving(seen, at, state)
+    said = seen.said(at, _ready(seen, state), managed.SUCCESS)
+    return replace(said, again=rules.POLL if state in UNDER_WAY else rules.RESYNC)
+
+
+def _ready(seen: Seen, state: str) -> managed.Condition:
+    name = seen.kind.kind
+    match state:
+        case "done" if seen.is_restore:
+            return replace(AVAILABLE, message="Restore completed successfully")
+        case "done":
+            return AVAILABLE
+        case "failed":
+            return replace(UNAVAILABLE, message=f"{name} has failed")
+        case "deleted":
+            return replace(UNAVAILABLE, message=f"{name} has been deleted")
+    return CREATING
+
+
+def _restore_leaving(seen: Seen, at: dict[str, JSON], state: str) -> Decision:
+    if state not in UNDER_WAY:
+        return managed.released(seen, "Forgotten", "What was restored stays")
+    said = seen.said(at, DELETING, managed.error(f"The restore is still {state}"))
+    return replace(said, again=rules.POLL)
+
+
+def _lost(seen: Seen) -> Decision:
+    if seen.is_deleting:
+        return managed.released(seen, "Forgotten", "The backup manager does not know it")
+    problem = "The backup manager does not know it any more"
+    said = seen.said({}, replace(MISSING, message=problem), managed.error(problem))
+    return replace(said, again=rules.RESYNC)
+
+
+def _deleted(seen: Seen, answer: Reply) -> Decision:
+    gone = answer.status in (404, 410) and answer.value is not None
+    if gone or 200 <= answer.status < 300:
+        return managed.released(seen, "Deleted", "The backup manager deleted the backup")
+    return seen.failed(answer.problem, DELETING, again=max(seen.pause(), rules.POLL))

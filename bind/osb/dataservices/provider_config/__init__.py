@@ -1,0 +1,1 @@
+"""A ProviderConfig: its health, and how many objects use it."""

@@ -1,0 +1,107 @@
+"""Decides about one ProviderConfig: whether it is looked at, and what its status says then."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from bind.osb.dataservices.kinds import PROVIDER_CONFIG
+from reconciler.blueprints.offering.messages import HttpRequest, ReadCatalogue, http_request
+from reconciler.core import keys, manifest
+from reconciler.core.decision import Decision, Note, modification, unheld, writes
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.times import format_time, moment
+
+_WELL: Final = timedelta(minutes=3)  # until the next look
+_AILING: Final = timedelta(seconds=30)
+_ENDPOINT: Final = "/instances"  # as brokers of the original have
+Step: TypeAlias = Decision | HttpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One ProviderConfig, and how many objects use it. `trouble`: why nobody can be asked."""
+
+    cluster: str
+    live: Manifest = field(repr=False)
+    now: datetime
+    users: int = 0
+    trouble: str = ""
+
+    @property
+    def health(self) -> Manifest:
+        """What the last look came to."""
+        return manifest.get_map(self.live, "status", "health")
+
+    @property
+    def endpoint(self) -> str:
+        """The path that is asked for, "" for that of the original, else for the catalogue."""
+        stated = manifest.get_text(self.live, "spec", "healthCheckEndpoint").lstrip("/")
+        return f"/{stated}" if stated else ""
+
+
+def next_step(seen: Seen) -> Step:
+    """Return the request that is due, or what follows without any."""
+    if manifest.is_deleting(seen.live):
+        return _leaving(seen)
+    held = manifest.finalizers_of(seen.live)
+    if keys.IN_USE not in held:
+        metadata: dict[str, JSON] = {"finalizers": [*held, keys.IN_USE]}
+        return writes(modification(seen.cluster, PROVIDER_CONFIG, seen.live, metadata=metadata))
+    left = _left(seen)
+    if left > timedelta():
+        return Decision(fields=_users(seen), again=left)
+    if seen.trouble:
+        return result(seen, seen.trouble)
+    return HttpRequest("HEAD", seen.endpoint or _ENDPOINT)
+
+
+def _leaving(seen: Seen) -> Decision:
+    """Hold what is used: those objects could never be deleted."""
+    if seen.users:
+        return Decision(fields=_users(seen))
+    return writes(unheld(seen.cluster, PROVIDER_CONFIG, seen.live, keys.IN_USE))
+
+
+def _left(seen: Seen) -> timedelta:
+    """Return the time until the next look, by the status alone: whoever made it counts."""
+    last = moment(manifest.get_text(seen.health, "lastCheckTime"))
+    if last is None:
+        return timedelta()
+    well = manifest.get_bool(seen.health, "lastStatus")
+    return min(last - seen.now, timedelta()) + (_WELL if well else _AILING)
+
+
+def _users(seen: Seen) -> dict[str, JSON]:
+    return {"users": seen.users}
+
+
+def answered(seen: Seen, request: HttpRequest, status: int, problem: str) -> Step:
+    """Return what follows from an answer; `problem` says why there is none (status 0)."""
+    if 200 <= status < 300:
+        return result(seen, "")
+    catalogue = http_request(ReadCatalogue(), api_version="2.17")
+    unknown = status in (404, 405) and not seen.endpoint
+    if unknown and request != catalogue and not _is_backup_manager(seen):
+        return catalogue
+    return result(seen, problem or f"HTTP {status}")
+
+
+def _is_backup_manager(seen: Seen) -> bool:
+    return manifest.get_text(seen.live, "spec", "serviceType") == "backupmanager"
+
+
+def result(seen: Seen, problem: str) -> Decision:
+    """Return what the status says of a look."""
+    before, well = seen.health, not problem
+    health: dict[str, JSON] = {
+        "lastCheckTime": format_time(seen.now),
+        "lastStatus": well,
+        "lastMessage": problem or "Available",
+    }
+    decision = Decision(fields={"health": health, **_users(seen)}, again=_WELL if well else _AILING)
+    if before.get("lastStatus") is well:
+        return decision
+    note = Note("CheckSuccess", "It answers")
+    if not well:
+        note = Note("CheckFailure", problem, "Warning")
+    return replace(decision, notes=(note,))
