@@ -5,7 +5,7 @@ Nothing that the broker or the net does is an exception: it is an outcome. A cal
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from types import TracebackType
@@ -13,10 +13,11 @@ from typing import Final, Self, TypeAlias
 from uuid import uuid4
 
 from reconciler.blueprints.offering import answers, catalogue
-from reconciler.blueprints.offering.answers import Denied, Outcome, Unsent
+from reconciler.blueprints.offering.answers import Denied, Outcome, Unknown, Unsent
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, catalogue_of
 from reconciler.blueprints.offering.messages import (
     Call,
+    HttpRequest,
     OriginatingIdentity,
     ReadCatalogue,
     http_request,
@@ -120,19 +121,38 @@ class BrokerClient:
         denied, unsent = isinstance(found, Denied), isinstance(found, Unsent)
         raise BrokerFault(problem, denied=denied, unsent=unsent)
 
+    async def send(self, request: HttpRequest) -> Answer | Unsent | Unknown:
+        """Return the answer to a request that is no call, as to a server that stands beside."""
+        if self._fault:
+            return Unsent(self._fault)
+        try:
+            return await self._sent(request, request.method, {}, most=None)
+        except OutboundError as error:
+            return Unknown(error.problem, error.status) if error.sent else Unsent(error.problem)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What no text may repeat."""
+        return self._secrets
+
     async def _ask(
         self, call: Call, identity: OriginatingIdentity | None, *, most: int | None
     ) -> Answer:
         request = http_request(call, api_version=self._address.api_version)
-        headers: dict[str, str | Secret] = {
-            "Accept": "application/json",
+        headers = {
             "X-Broker-API-Version": self._address.api_version,
             "X-Broker-API-Request-Identity": str(uuid4()),
         }
-        if self._authorization is not None:
-            headers["Authorization"] = self._authorization
         if identity is not None:
             headers["X-Broker-API-Originating-Identity"] = identity.header()
+        return await self._sent(request, type(call).__name__, headers, most=most)
+
+    async def _sent(
+        self, request: HttpRequest, verb: str, more: Mapping[str, str], *, most: int | None
+    ) -> Answer:
+        headers: dict[str, str | Secret] = {"Accept": "application/json", **more}
+        if self._authorization is not None:
+            headers["Authorization"] = self._authorization
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         code, began = NO_CODE, time.monotonic()
@@ -144,7 +164,7 @@ class BrokerClient:
             code = _code(answer.status)
         finally:
             if self._observe is not None:
-                self._observe(type(call).__name__, code, time.monotonic() - began)
+                self._observe(verb, code, time.monotonic() - began)
         return answer
 
     def _outcome(self, call: Call, answer: Answer) -> Outcome:

@@ -121,11 +121,12 @@ def written(
 def texts_of(secret: Manifest | None) -> dict[str, str]:
     """Return the texts that a Secret holds."""
     return {
-        key: _decoded(value) for key, value in manifest.get_text_map(secret or {}, "data").items()
+        key: decoded(value) for key, value in manifest.get_text_map(secret or {}, "data").items()
     }
 
 
-def _decoded(value: str) -> str:
+def decoded(value: str) -> str:
+    """Return the text of a value of a Secret, "" where it is none."""
     try:
         return base64.b64decode(value).decode()
     except (binascii.Error, UnicodeDecodeError):

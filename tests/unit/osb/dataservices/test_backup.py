@@ -167,7 +167,9 @@ STATES = [
 
 @pytest.mark.parametrize(("state", "reason", "words"), STATES)
 def test_what_a_backup_has_come_to(state, reason, words):
-    job = {"id": 7, "size": 9, "status": state, "triggered_at": "t", "finished_at": None}
+    job: Any = {
+        "id": 7, "size": 9, "status": state, "triggered_at": "t", "finished_at": None,
+    }  # fmt: skip
     known, decision = follow(live(BACKUP, "queued"), step(live(BACKUP, "queued")), Reply(200, job))
     assert conditions(known) == {"Ready": reason, "Synced": "ReconcileSuccess"}
     assert message(known, "Ready") == words
@@ -179,7 +181,7 @@ def test_what_a_backup_has_come_to(state, reason, words):
 
 
 def test_what_a_restore_has_come_to():
-    job = {"id": 7, "status": "done", "triggered_at": "t", "finished_at": "f"}
+    job: Any = {"id": 7, "status": "done", "triggered_at": "t", "finished_at": "f"}
     of = live(RESTORE, "running")
     known, _ = follow(of, step(of), Reply(200, job))
     assert message(known, "Ready") == "Restore completed successfully"
@@ -212,7 +214,8 @@ def test_a_backup_is_deleted():
     assert ask == wire.deletion("i-1", 7)
     for answer in (Reply(200, {}), Reply(404, {}), Reply(410, {})):
         assert finalizers_of(follow(leaving, ask, answer)[0]) == []
-    for answer in (Reply(423, {}), Reply(404, None), Unsent("no"), Reply(500, {})):
+    waits: Any = (Reply(423, {}), Reply(404, None), Unsent("no"), Reply(500, {}))
+    for answer in waits:
         assert finalizers_of(follow(leaving, ask, answer)[0]) == [keys.MANAGED_RESOURCE]
 
 

@@ -14,6 +14,7 @@ from tests.support import dataservices as objects
 from tests.support.dataservices import NOW, after
 
 HEAD = HttpRequest("HEAD", "/instances")
+OWN = HttpRequest("HEAD", "/h")
 CATALOGUE = HttpRequest("GET", "/v2/catalog")
 
 
@@ -67,7 +68,7 @@ ANSWERS = [
     ("the catalogue", "", CATALOGUE, 200, (True, "Available")),
     ("no catalogue either", "", CATALOGUE, 404, (False, "HTTP 404")),
     ("401", "", HEAD, 401, (False, "HTTP 401")),
-    ("a path of its own", "healthCheckEndpoint: h", HttpRequest("HEAD", "/h"), 404, (False, "HTTP 404")),
+    ("a path of its own", "healthCheckEndpoint: h", OWN, 404, (False, "HTTP 404")),
     ("a backup manager", "serviceType: backupmanager", HEAD, 404, (False, "HTTP 404")),
 ]  # fmt: skip
 
@@ -92,7 +93,7 @@ def test_a_path_of_its_own_is_asked():
     )
 
 
-def test_events_tell_of_changes_only():
+def test_events_are_of_changes_only():
     for before, status, reasons in (
         (live(), 200, ["CheckSuccess"]),
         (checked(999, well=True), 200, []),

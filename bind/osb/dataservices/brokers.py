@@ -1,0 +1,266 @@
+"""Brokers and backup managers behind ProviderConfigs: their clients, catalogues and turns.
+
+A client lasts as long as its ProviderConfig and Secrets say the same; those are read again each
+minute, and at once after credentials were not accepted.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from weakref import WeakValueDictionary
+
+from bind.osb.dataservices.backup import wire
+from bind.osb.dataservices.connection import decoded
+from reconciler.api.osb import NEWEST_API, BrokerSpec
+from reconciler.blueprints.offering.catalogue import Catalogue
+from reconciler.blueprints.offering.messages import (
+    Call,
+    HttpRequest,
+    OriginatingIdentity,
+    is_mutating,
+)
+from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.broker.address import BrokerAddress, address_of
+from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.gate import Gate
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.tasks import Clock
+from reconciler.core import keys, manifest
+from reconciler.core.errors import ClusterError, ConfigError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, Ref
+from reconciler.kube.cluster import Reader
+
+_REQUEST: Final = timedelta(seconds=60)
+_READ_AGAIN: Final = 60.0  # seconds after which a Secret may have changed
+_CATALOGUE: Final = 300.0
+_FRESH: Final = 60.0  # seconds for which a catalogue shows that the broker itself answers
+_SERVED: Final = ("None", "Secret")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What may be done to reach a broker."""
+
+    allow_plain_http: bool = False
+    allow_loopback: bool = False
+    allow_insecure: bool = False
+
+
+class Server:
+    """One broker or backup manager."""
+
+    def __init__(self, client: BrokerClient, gate: Gate, clock: Clock, fence: WriteFence) -> None:
+        self.client, self._gate, self._clock, self._fence = client, gate, clock, fence
+        self._catalogue: Catalogue | None = None
+        self._read_at: float | None = None
+        self._problem = ""
+        self._reading = asyncio.Lock()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether its catalogue was read in the last minute."""
+        return self._age() < _FRESH
+
+    async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:
+        """Return its catalogue, read anew where it is older; the last good one where it fails."""
+        async with self._reading:
+            if self._age() >= within and not self._gate.pause:
+                await self._read()
+        return self._catalogue
+
+    @property
+    def problem(self) -> str:
+        """Why the catalogue could not be read, "" where it was."""
+        return self._problem
+
+    async def call(
+        self, call: Call, *, space: str, identity: OriginatingIdentity | None
+    ) -> Outcome:
+        """Return what a call came to. Raises Stopped where nothing may be changed any more."""
+        async with self._gate.turn(space):
+            if closed := self._gate.closed:
+                return Unsent(closed)
+            outcome = await self._sent(call, identity)
+            self._gate.record(outcome, space=space)
+        if self._gate.doubted:
+            await self.catalogue(within=0.0)
+        return outcome
+
+    async def _sent(self, call: Call, identity: OriginatingIdentity | None) -> Outcome:
+        if not is_mutating(call):
+            return await self.client.call(call, identity=identity)
+        return await self._fence.write(lambda: self.client.call(call, identity=identity))
+
+    async def ask(
+        self, request: HttpRequest, *, space: str, probes: bool = False
+    ) -> wire.Reply | Unsent | Unknown:
+        """Return the answer to another request; one that `probes` is made whatever failed before.
+
+        Raises Stopped as `call` does.
+        """
+        async with self._gate.turn(space):
+            closed = "" if probes else self._gate.closed
+            if closed:
+                return Unsent(closed)
+            if request.method in ("GET", "HEAD"):
+                answer = await self.client.send(request)
+            else:
+                answer = await self._fence.write(lambda: self.client.send(request))
+            if isinstance(answer, Unsent | Unknown):
+                self._gate.record(answer, space=space)
+                return answer
+            self._gate.record(Done(), space=space)
+            return wire.reply(answer.status, answer.body, self.client.secrets)
+
+    def _age(self) -> float:
+        return float("inf") if self._read_at is None else self._clock.monotonic() - self._read_at
+
+    async def _read(self) -> None:
+        try:
+            catalogue = await self.client.catalogue()
+        except BrokerFault as fault:
+            self._problem = f"The broker's catalogue cannot be read: {fault.problem}"
+            denied = Denied(401, fault.problem) if fault.denied else Unknown(fault.problem)
+            self._gate.record(denied, catalogue=True)
+            return
+        self._gate.record(Done(), catalogue=True)
+        # An empty one is a broker's trouble: what is there has its ids from the last good one.
+        if catalogue.offerings or self._catalogue is None:
+            self._catalogue = catalogue
+        self._read_at, self._problem = self._clock.monotonic(), ""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A server, and of what it was made."""
+
+    stated: str
+    digest: str
+    read_at: float
+    server: Server
+    stack: contextlib.AsyncExitStack = field(repr=False)
+
+
+class Brokers:
+    """The servers of all ProviderConfigs; a worker, because clients end with it."""
+
+    def __init__(self, cluster: Reader, *, clock: Clock, fence: WriteFence, terms: Terms) -> None:
+        self._cluster, self._clock, self._fence, self._terms = cluster, clock, fence, terms
+        self._held: dict[str, _Held] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End once all calls have ended."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Keep the connections until `stop`."""
+        try:
+            await self._stop.wait()
+        finally:
+            held, self._held = self._held, {}
+            for one in held.values():
+                await one.stack.aclose()
+
+    @asynccontextmanager
+    async def turn(self, instance: str) -> AsyncIterator[None]:
+        """Wait for a turn of an instance: its bindings and backups change it too."""
+        async with _lock(self._turns, instance):
+            yield
+
+    async def reach(self, config: Manifest) -> Server | str:
+        """Return the server behind a ProviderConfig, or why it cannot be asked."""
+        name = manifest.name_of(config)
+        stated = manifest.digest([manifest.get_map(config, "spec"), _version(config)])
+        async with _lock(self._opening, name):
+            held = self._held.get(name)
+            now = self._clock.monotonic()
+            if held and held.stated == stated and now - held.read_at < _READ_AGAIN:
+                return held.server
+            try:
+                address = await self._address(config)
+            except (ConfigError, ClusterError) as error:
+                return str(error)
+            if held and held.stated == stated and held.digest == address.digest:
+                held.read_at = now
+                return held.server
+            return await self._opened(name, stated, address)
+
+    async def _opened(self, name: str, stated: str, address: BrokerAddress) -> Server | str:
+        terms, stack = self._terms, contextlib.AsyncExitStack()
+        client = BrokerClient(
+            address,
+            timeout=_REQUEST,
+            allow_plain_http=terms.allow_plain_http,
+            allow_loopback=terms.allow_loopback,
+            allow_insecure=terms.allow_insecure,
+        )
+        try:
+            await stack.enter_async_context(client)
+        except ConfigError as error:
+            return str(error)
+        server = Server(client, Gate(now=self._clock.monotonic), self._clock, self._fence)
+        before = self._held.get(name)
+        self._held[name] = _Held(stated, address.digest, self._clock.monotonic(), server, stack)
+        if before is not None:
+            await before.stack.aclose()
+        return server
+
+    async def _address(self, config: Manifest) -> BrokerAddress:
+        """Return where the server is. Raises ConfigError and ClusterErrors."""
+        name = manifest.name_of(config)
+        where = f"ProviderConfig {name}"
+        spec = manifest.get_map(config, "spec")
+        stated: dict[str, str] = {}
+        source = manifest.get_text(spec, "providerCredentials", "source")
+        if source not in _SERVED:
+            raise ConfigError(f"credentials of source {source} are not served", where=where)
+        if source == "Secret":
+            for key in ("username", "password"):
+                ref = manifest.get_map(spec, "providerCredentials", key, "secretRef")
+                stated[key] = (await self._text(ref, where)).strip()
+        if ref := manifest.get_map(spec, "tls", "caBundleSecretRef"):
+            stated["ca.crt"] = await self._text({"key": "ca.crt", **ref}, where)
+        if manifest.get_text(spec, "tls", "overrideServerName"):
+            raise ConfigError("tls.overrideServerName is not served", where=where)
+        return address_of(
+            BrokerSpec(
+                name,
+                url=manifest.get_text(spec, "url"),
+                secret=where,
+                api_version=_version(config),
+                insecure=manifest.get_bool(spec, "tls", "insecureSkipVerify"),
+            ),
+            {"stringData": stated},
+        )
+
+    async def _text(self, ref: Manifest, where: str) -> str:
+        names = [manifest.get_text(ref, part) for part in ("namespace", "name", "key")]
+        if not all(names):
+            raise ConfigError("it names no key of a Secret for its credentials", where=where)
+        namespace, name, key = names
+        secret = await self._cluster.get(Ref(self._cluster.name, SECRET, namespace, name))
+        if secret is None:
+            raise ConfigError(f"its Secret {namespace}/{name} is not there", where=where)
+        found = decoded(manifest.get_text_map(secret, "data").get(key, ""))
+        if not found:
+            raise ConfigError(f"its Secret {namespace}/{name} has no text {key}", where=where)
+        return found
+
+
+def _version(config: Manifest) -> str:
+    return manifest.annotations_of(config).get(keys.OSB_API_VERSION, NEWEST_API)
+
+
+def _lock(locks: WeakValueDictionary[str, asyncio.Lock], name: str) -> asyncio.Lock:
+    lock = locks.get(name)
+    if lock is None:
+        lock = locks[name] = asyncio.Lock()
+    return lock

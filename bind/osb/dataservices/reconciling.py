@@ -1,0 +1,203 @@
+"""Reconcilers of managed resources: look, decide on a call, make it, decide about its answer.
+
+What an answer is rested on is remembered here alone: a process that starts asks once more.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from bind.osb.dataservices import managed
+from bind.osb.dataservices.brokers import Brokers, Server
+from bind.osb.dataservices.informers import CONFIG, UID, Informers
+from bind.osb.dataservices.managed import Seen, config_name, is_paused
+from bind.osb.decisions.view import Place
+from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.core import keys, manifest
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.kube.store import Store
+
+V = TypeVar("V", bound=Seen)
+_MOST_CALLS: Final = 4  # in one turn
+_SYSTEM: Final = "kube-system"
+_WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    wishes: Hashable
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all reconcilers of managed resources work with."""
+
+    informers: Informers
+    executor: Executor
+    brokers: Brokers
+    places: "Places"
+
+
+class Places:
+    """Where claims live, by the labels of what Crossplane made of them."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._cluster = informers.cluster
+        self._uids: dict[str, str] = {}
+
+    async def of(self, live: Manifest) -> Place:
+        """Return the place of an object's claim. Raises ClusterErrors."""
+        space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
+        cluster = await self._uid(_SYSTEM)
+        uid = await self._uid(space) if space else manifest.uid_of(live)
+        return Place(space or manifest.name_of(live), cluster, uid or manifest.uid_of(live))
+
+    async def _uid(self, name: str) -> str:
+        if name not in self._uids:
+            live = await self._cluster.get(
+                Ref(self._cluster.name, NAMESPACE, "", name), metadata_only=True
+            )
+            if live is None:
+                return ""
+            self._uids[name] = manifest.uid_of(live)
+        return self._uids[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What `Seen` needs beside the object, and the server that is asked, None without."""
+
+    facts: dict[str, Any]
+    server: Server | None
+
+
+class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
+    """The reconciler of one kind. `view` has its objects."""
+
+    def __init__(self, common: Common, view: Store) -> None:
+        informers = common.informers
+        self._live = informers.recent(view)
+        self._usages = informers.recent(informers.usages)
+        super().__init__(common.executor, self._live, self._usages)
+        self._common, self._view = common, view
+        self._rests: dict[ObjectKey, _Rest] = {}
+        self._servers: dict[str, Server] = {}  # of those that are looked at, by uid
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        by_config = enqueue_mapped(queue, self._view, CONFIG)
+        by_uid = enqueue_mapped(queue, self._view, UID)
+        self._view.subscribe_keys(queue.enqueue)
+        self._common.informers.configs.subscribe_keys(lambda key: by_config(key.name))
+        self._common.informers.usages.subscribe_keys(lambda key: by_uid(key.name))
+
+    async def reconcile(self, key: ObjectKey) -> timedelta | None:
+        """Have a turn of the instance, which its bindings and backups change too."""
+        async with self._common.brokers.turn(self.instance_of(key)):
+            return await super().reconcile(key)
+
+    @abstractmethod
+    def instance_of(self, key: ObjectKey) -> str:
+        """Return what the turn is of: the id of an instance, as far as it is known."""
+
+    async def look(self, key: ObjectKey) -> tuple[Observed, V] | None:
+        """Return one object and all that concerns it. Raises ClusterErrors."""
+        live = self._live.get(*key)
+        if live is None:
+            self._rests.pop(key, None)
+            return None
+        reached = await self._reach(key, live)
+        uid = manifest.uid_of(live)
+        self._servers.pop(uid, None)
+        if reached.server is not None:
+            self._servers[uid] = reached.server
+        return observed(self._live, live), await self.seen(live, reached)
+
+    @abstractmethod
+    async def seen(self, live: Manifest, reached: Reached) -> V:
+        """Return what a decision about an object is made on."""
+
+    @abstractmethod
+    def next_step(self, view: V) -> Any:
+        """Return the Decision, or what is to be asked."""
+
+    @abstractmethod
+    async def ask(self, server: Server, view: V, step: Any) -> Any:
+        """Return the answer."""
+
+    @abstractmethod
+    def answered(self, view: V, step: Any, answer: Any) -> Any:
+        """Return the Decision, or what is to be asked then."""
+
+    def decide(self, view: V, now: datetime) -> Decision:
+        """Return what follows without asking anybody."""
+        step = self.next_step(replace(view, now=now))
+        return step if isinstance(step, Decision) else NOTHING
+
+    async def decided(self, view: V) -> Decision:
+        """Return what follows, from the answers too. Raises Stopped."""
+        step, asked = self.next_step(view), False
+        server = self._servers.pop(view.uid, None)
+        for _ in range(_MOST_CALLS):
+            if isinstance(step, Decision) or server is None:
+                break
+            answer = await self.ask(server, view, step)
+            view, asked = self._later(view, server), True
+            step = self.answered(view, step, answer)
+        decision = step if isinstance(step, Decision) else Decision(sums_up=False)
+        if asked:
+            self._rest(view.live, decision.again)
+        return decision
+
+    def _later(self, view: V, server: Server) -> V:
+        return replace(view, now=self.executor.now())
+
+    def _rest(self, live: Manifest, again: timedelta | None) -> None:
+        key = ObjectKey(*manifest.identity_of(live))
+        if again is None:
+            self._rests.pop(key, None)
+        else:
+            self._rests[key] = _Rest(_wishes(live), self.executor.now() + again)
+
+    async def _reach(self, key: ObjectKey, live: Manifest) -> Reached:
+        informers, now = self._common.informers, self.executor.now()
+        config = informers.configs.get("", config_name(live))
+        facts: dict[str, Any] = {
+            "cluster": informers.cluster.name,
+            "kind": self._view.kind,
+            "now": now,
+            "config": config,
+            "usage": self._usages.get("", manifest.uid_of(live)),
+        }
+        rest = self._rests.get(key)
+        if rest is not None and rest.wishes == _wishes(live):
+            facts["rest"] = max(rest.until - now, timedelta())
+        if config is None or is_paused(live):
+            return Reached(facts, None)
+        facts["place"] = await self._common.places.of(live)
+        server = await self._common.brokers.reach(config)
+        if isinstance(server, str):
+            return Reached(facts | {"trouble": server}, None)
+        return Reached(facts, server)
+
+
+def _wishes(live: Manifest) -> Hashable:
+    """Return what has somebody asked at once, though an answer is rested on."""
+    annotations = manifest.annotations_of(live)
+    return (
+        manifest.uid_of(live),
+        manifest.get_int(live, "metadata", "generation"),
+        manifest.is_deleting(live),
+        *(annotations.get(key) for key in _WISHES),
+    )
+
+
+def space_of(view: managed.Seen) -> str:
+    """Return whose calls share a turn at a broker."""
+    return "" if view.place is None else view.place.space
