@@ -227,7 +227,8 @@ class ScriptedBroker:
             return self._operations.accepted(operation)
         if refused := self._refused(asked):
             return refused
-        self.inventory.change(asked.place, old_plan_id=known["plan_id"])
+        if asked.members.get("plan_id", known["plan_id"]) != known["plan_id"]:
+            self.inventory.change(asked.place, old_plan_id=known["plan_id"])
         begun = self._operations.begin(asked)
         if begun is not None:
             return begun

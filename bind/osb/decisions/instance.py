@@ -43,7 +43,7 @@ def look(  # noqa: PLR0911 - a row each
     """
     live, current = view.live, view.current
     if live is None:
-        return _without_claim(view, free=free, now=now)
+        return _unclaimed(view, (*view.records, *view.others), free=free, now=now)
     if is_deleting(live):
         return _leave(view, live, free=free, now=now)
     if view.broker is None:
@@ -62,7 +62,7 @@ def look(  # noqa: PLR0911 - a row each
 def _begin(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
     """Have a record made, before the first call."""
     if view.others:
-        return _take_over(view, live)
+        return _take_over(view, live, free=free, now=now)
     target = wants.wanted(view, None)
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
@@ -90,8 +90,8 @@ def _claim(view: InstanceView, live: manifest.Manifest) -> record.Claim:
     return record.Claim(kind.group, kind.kind, view.namespace, view.name, uid_of(live))
 
 
-def _take_over(view: InstanceView, live: manifest.Manifest) -> Next:
-    """Give a claim what a predecessor of its name left, if its record says so."""
+def _take_over(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+    """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
             return soon(_reclaimed(other, claim=_claim(view, live)))
@@ -101,7 +101,9 @@ def _take_over(view: InstanceView, live: manifest.Manifest) -> Next:
         "Deprovision to delete it at the broker, or Forget"
     )
     message = f"an earlier claim of this name left its instance at the broker; {advice}"
-    return _held(view, causes.PREDECESSOR, message)
+    held = _held(view, causes.PREDECESSOR, message)
+    follows = _unclaimed(view, view.others, free=free, now=now)
+    return replace(follows, decision=Decision.merge((follows.decision, held.decision)))
 
 
 def _reclaimed(left: Record, **fields: object) -> Step | None:
@@ -283,9 +285,11 @@ def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Task:
     return Task(tuple(step for step in (*steps, lift) if step is not None))
 
 
-def _without_claim(view: InstanceView, *, free: bool, now: datetime) -> Next:
+def _unclaimed(
+    view: InstanceView, records: tuple[Record, ...], *, free: bool, now: datetime
+) -> Next:
     """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
-    for one in sorted((*view.records, *view.others), key=lambda each: each.number):
+    for one in sorted(records, key=lambda each: each.number):
         wish = one.mark.get(keys.OSB_ORPHAN, "")
         if one.state == record.LEAVING:
             return calls.remove(view, one, now)

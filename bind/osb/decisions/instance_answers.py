@@ -226,13 +226,13 @@ def _compared(view: InstanceView, current: Record, outcome: Done, pause: Pause) 
         step = record.changed(current, intent=None)
         return replace(soon(step), pauses={current.id: pause})
     if intent is not None and not intent.closed:
-        if not wants.differences(view, intent.target, outcome):
+        if wants.confirms(view, current.sent, intent.target, outcome):
             return become.now_as_wanted(view, current, intent.target, outcome.dashboard_url)
         tried = replace(pause, tried=intent.tries)
         return Next(Decision(again=SOON), pauses={current.id: tried})
     if current.sent is not None and not current.sent.digest:
         target = wants.wanted(view, current.sent)
-        if not wants.differences(view, target, outcome):
+        if wants.confirms(view, None, target, outcome):
             next_ = become.now_as_wanted(view, current, target, outcome.dashboard_url)
             return replace(next_, pauses={current.id: pause})
         return Next(Decision(again=SOON), pauses={current.id: pause})

@@ -39,6 +39,10 @@ def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> 
         return soon(
             record.changed(current, intent=changed, plan=target.plan, asked=wants.asked(view))
         )
+    if intent.verb == "Update" and not wants.is_as_wanted(intent.target, target):
+        # Nobody knows whether the earlier wish was sent: as after a try, all of this one is.
+        changed = replace(intent, target=target, tries=max(intent.tries, 1))
+        return soon(record.changed(current, intent=changed, asked=wants.asked(view)))
     wait = _wait(view, intent.since, pause, now)
     if wait is not None:
         return Next(replace(decision, again=wait))
@@ -111,15 +115,13 @@ def _update_call(
         return messages.FetchInstance(current.instance, current.service, current.plan)
     assert view.live is not None
     assert view.place is not None
-    place = view.place
+    place, whole = view.place, intent.tries > 0 or wants.drifts(view)
     return messages.Update(
         instance=current.instance,
         service=current.service,
-        plan=target.plan if target.plan != sent.plan else "",
-        parameters=parameters_of(view.live)
-        if target.digest != sent.digest or wants.drifts(view)
-        else None,
+        plan=target.plan if whole or target.plan != sent.plan else "",
+        parameters=parameters_of(view.live) if whole or target.digest != sent.digest else None,
         context=place.context(view.name),
-        maintenance=target.maintenance if target.maintenance != sent.maintenance else "",
+        maintenance=target.maintenance if whole or target.maintenance != sent.maintenance else "",
         previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),
     )

@@ -134,3 +134,21 @@ def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...
     known = {name: record.digest_of(salt, said[name]) for name in sent.parameters if name in said}
     found += [f"parameters.{name}" for name, has in known.items() if sent.parameters[name] != has]
     return tuple(sorted(found))
+
+
+def confirms(view: InstanceView, sent: Sent | None, target: Sent, outcome: Done) -> bool:
+    """Tell whether what the broker shows proves that an update to `target` was done.
+
+    `sent` is what it had before, None where that is not known.
+    """
+    if differences(view, target, outcome):
+        return False
+    before = sent or Sent("")
+    names = {*before.parameters, *target.parameters}
+    changed = {name for name in names if before.parameters.get(name) != target.parameters.get(name)}
+    shown = outcome.parameters or {}
+    return (
+        (bool(outcome.plan) or target.plan == before.plan)
+        and (bool(outcome.maintenance) or target.maintenance == before.maintenance)
+        and all((name in shown) == (name in target.parameters) for name in changed)
+    )

@@ -1,0 +1,167 @@
+"""Whatever befalls an instance claim, its broker has one instance for it, or none.
+
+Random histories: developers edit, delete and tear off, brokers lie, lose and fail, processes die
+between any two steps. Then all is well for a while, and what the broker has is what is claimed.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bind.osb.decisions.record import ORPHANED
+from reconciler.api.osb import BROKER_RECORD
+from reconciler.blueprints.offering.messages import FetchInstance
+from reconciler.core import conditions, keys
+from reconciler.core.refs import Ref
+from tests.support import osb_catalogues, osb_faults
+from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_turns import CLUSTER, Turns
+from tests.support.osb_wire import MUTATING
+
+HISTORIES, SOAKED, EVENTS = 60, 4000, 8
+
+
+def make_claim(it: Turns) -> None:
+    if it.claim is None:
+        spec = {"plan": "small", "parameters": {"a": it.chance.randrange(3)}}
+        metadata = {"namespace": "home", "name": "orders"}
+        it.objects.create(it.kind.kind, {"metadata": metadata, "spec": spec})
+
+
+def edit(it: Turns) -> None:
+    if it.claim is not None:
+        change = it.chance.choice([{"plan": "big"}, {"plan": "small"}, {"parameters": {"a": 3}}])
+        it.objects.patch(it.ref, {"spec": change})
+
+
+def retry(it: Turns) -> None:
+    if it.claim is not None:
+        note = {keys.OSB_RETRY: str(it.chance.random())}
+        it.objects.patch(it.ref, {"metadata": {"annotations": note}})
+
+
+def delete(it: Turns) -> None:
+    it.objects.delete(it.ref)
+
+
+def tear_off(it: Turns) -> None:
+    if it.claim is not None:
+        it.objects.patch(it.ref, {"metadata": {"finalizers": None}})
+        it.objects.delete(it.ref)
+
+
+def decide_about_orphans(it: Turns) -> None:
+    wish = it.chance.choice([keys.ORPHAN_ADOPT, keys.ORPHAN_DEPROVISION])
+    for one in it.records():
+        if one.state == ORPHANED:
+            ref = Ref(CLUSTER, BROKER_RECORD, "osb", one.id)
+            it.objects.patch(ref, {"metadata": {"annotations": {keys.OSB_ORPHAN: wish}}})
+
+
+def lose(it: Turns) -> None:
+    for key in list(it.broker.inventory.instances):
+        it.broker.inventory.lose((key, ""))
+
+
+def misbehave(it: Turns) -> None:
+    is_done = it.chance.random() < 0.5
+    fault = it.chance.choice(
+        [
+            osb_faults.says(500, processed=is_done),
+            osb_faults.cuts(processed=is_done),
+            osb_faults.broken_json(202, processed=is_done),
+            osb_faults.broken_json(200, processed=is_done),
+            osb_faults.unavailable(),
+            osb_faults.gateway(404),
+            osb_faults.busy(),
+            osb_faults.refuses(400, "BadRequest", "no"),
+            osb_faults.redirects("https://elsewhere.example"),
+        ]
+    )
+    verb = it.chance.choice([*sorted(MUTATING), "poll", "fetch"])
+    it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
+
+
+def fail(it: Turns) -> None:
+    it.broker.modes.failing[it.chance.choice(["provision", "update", "deprovision"])] += 1
+
+
+def change_ways(it: Turns) -> None:
+    modes, choice = it.broker.modes, it.chance.choice
+    modes.asynchronous = choice([frozenset(), MUTATING])
+    modes.polls = choice([0, 1, 3])
+    modes.gives_operation = choice([True, False])
+    modes.repeated = choice([0, 0, 200, 201, 202, 409])
+    modes.unknown_delete = choice([200, 404, 410])
+    modes.gone_poll = choice([200, 404, 410])
+    modes.unknown_poll = choice([404, 410])
+    modes.aborts = choice([True, False])
+    modes.shows_parameters = choice([True, False])
+
+
+HAPPENINGS: tuple[Callable[[Turns], None], ...] = (
+    make_claim, make_claim, edit, edit, retry, delete, tear_off, lose, misbehave,
+    misbehave, misbehave, fail, change_ways, decide_about_orphans,
+)  # fmt: skip
+
+
+def come_to_rest(it: Turns) -> None:
+    """Let all be well until nothing follows for hours."""
+    it.mortality = 0.0
+    it.broker.faults.clear()
+    it.broker.modes.failing.clear()
+    quiet = 0
+    while quiet < 20:
+        before, asked = it.objects.versions, len(it.calls)
+        it.go_on(1)
+        reads = all(isinstance(call, FetchInstance) for call in it.calls[asked:])
+        quiet = quiet + 1 if reads and it.objects.versions == before else 0
+        assert len(it.steps) < 2000, it.steps
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config) -> None:
+    soaks = pytestconfig.getoption("--hypothesis-profile") == "soak"
+    for number in range((SOAKED if soaks else HISTORIES) // 4):
+        chance = random.Random(f"{part}/{number}")
+        broker = ScriptedBroker(osb_catalogues.catalogue(osb_catalogues.offering()))
+        it = Turns(broker, chance, mortality=chance.choice([0, 0.05, 0.2]))
+        for _ in range(EVENTS):
+            happening = chance.choice(HAPPENINGS)
+            it.steps.append(happening.__name__)
+            happening(it)
+            it.go_on(chance.choice([0, 1, 2, 5, 20]))
+            assert broker.inventory.doubles == [], it.steps
+        come_to_rest(it)
+        assert faults_at_rest(it) == [], (part, number, it.steps, it.claim, it.records())
+
+
+def said(claim: Any, type_: str) -> str:
+    condition = conditions.said(claim, type_)
+    return "" if condition is None else f"{condition.status}/{condition.reason}"
+
+
+def faults_at_rest(it: Turns) -> list[str]:
+    """Return what is wrong where all is well for long."""
+    held, records, claim = it.broker.inventory.instances, it.records(), it.claim
+    found = [*it.broker.inventory.doubles, *it.broker.violations]
+    found += [f"{key} is forgotten" for key in held if key not in {one.id for one in records}]
+    if claim is None or keys.OSB not in claim["metadata"].get("finalizers", []):
+        return found + [f"{one.id}: {one.state}" for one in records if one.state != ORPHANED]
+    if "deletionTimestamp" in claim["metadata"]:
+        return [*found, "the claim does not go"]
+    if said(claim, "Provisioned") == "True/" and said(claim, "UpToDate") == "True/":
+        mine = [one for one in records if one.claim.uid == claim["metadata"]["uid"]]
+        there = [held.get(one.id, {}) for one in mine]
+        wanted = it.kind.plans[claim["spec"]["plan"]], claim["spec"]["parameters"]
+        if [(one.get("plan_id"), one.get("parameters")) for one in there] != [wanted]:
+            found.append(f"{there} in place of {wanted}")
+    elif said(claim, "Provisioned") == "False/PredecessorThere":
+        wishes = [one.mark.get(keys.OSB_ORPHAN, "") for one in records]
+        left = [one.state for one in records if one.state != ORPHANED]
+        return found + left + [f"{wish} is not done" for wish in wishes if wish]
+    elif not records or not records[0].intent or not records[0].intent.closed:
+        found.append("neither Ready nor refused")
+    return found
