@@ -28,6 +28,14 @@ def write(path: Path, content: bytes) -> None:
         os.replace(draft, path)
 
 
+def write_shared(path: Path, content: bytes) -> None:
+    """Replace the file at `path`, or make it with its folder; everybody may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _draft(path, content) as draft:
+        draft.chmod(0o644)
+        os.replace(draft, path)
+
+
 def write_new(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all. Raises ConfigError where there is one."""
     path.parent.mkdir(parents=True, exist_ok=True)

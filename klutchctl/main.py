@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import settings
-from klutchctl.commands import apply, bind, doctor, init, plan, sandbox, status, validate
+from klutchctl.commands import apply, bind, catalog, doctor, init, plan, sandbox, status, validate
 from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
@@ -38,6 +38,7 @@ app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
 app.command("why")(status.why)
 app.command("bind")(bind.bind)
+app.command("catalog")(catalog.catalog)
 app.command("import")(init.import_)
 app.command("release")(apply.release)
 app.command("show")(plan.show)
@@ -52,7 +53,7 @@ _MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 # An option that narrows what is done must not be ignored.
 _ALWAYS_WHOLE: Final = frozenset(
-    {"init", "release", "sandbox", "schema", "show", "validate", "version", "why"}
+    {"catalog", "init", "release", "sandbox", "schema", "show", "validate", "version", "why"}
 )
 
 

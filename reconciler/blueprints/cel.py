@@ -26,8 +26,13 @@ IS_DELETE: Final = "request.operation == 'DELETE'"
 
 def text(value: str) -> str:
     """Return a text as a literal."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"'{''.join(map(_character, value))}'"
+
+
+def _character(one: str) -> str:
+    if one in "\\'":
+        return f"\\{one}"
+    return one if one.isprintable() else f"\\U{ord(one):08x}"
 
 
 def texts(values: Iterable[str]) -> str:

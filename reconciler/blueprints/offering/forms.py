@@ -246,7 +246,8 @@ def cut(form: Form, depth: int) -> Form:
 
 def finished(form: Form) -> dict[str, Any]:
     """Return a form as a CRD has it."""
-    found = {key: value for key, value in form.items() if key != WELCOMING}
+    head = {key: form[key] for key in _WORDS if key in form}
+    found = head | {key: value for key, value in form.items() if key != WELCOMING}
     if "properties" in form:
         found["properties"] = {name: finished(inner) for name, inner in properties_of(form).items()}
     for key in ("items", "additionalProperties"):

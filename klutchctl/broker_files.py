@@ -1,0 +1,173 @@
+"""A ServiceBroker in a file, what its broker answers, and the files that follow from both."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from klutchctl import files
+from klutchctl.render import manifests
+from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
+from reconciler.blueprints.offering import lock
+from reconciler.blueprints.offering.catalogue import MOST_OCTETS, Catalogue
+from reconciler.core import yaml_text
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get_list,
+    get_map,
+    get_maps,
+    get_text,
+    get_texts,
+    indented,
+)
+
+if TYPE_CHECKING:
+    from reconciler.blueprints.offering.files import Documents, Output
+
+_NEW: Final = "new"
+_CHANGED: Final = "changed"
+_GONE: Final = "gone"
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return the content of a file, if it is not too large. Raises ConfigError and OSError."""
+    with file.open("rb") as stream:
+        content = stream.read(MOST_OCTETS + 1)
+    if len(content) > MOST_OCTETS:
+        raise ConfigError(f"it is larger than {MOST_OCTETS >> 20} MiB", where=str(file))
+    return content
+
+
+def broker_in(file: Path) -> BrokerSpec:
+    """Return the one ServiceBroker of a file. Raises ConfigError, also for fields that are none."""
+    from reconciler.kube import crds
+
+    documents = [node.plain() for node in yaml_text.read_all(read_bytes(file), str(file))]
+    found = [one for one in documents if get_text(one, "kind") == SERVICE_BROKER.kind]
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise ConfigError(f"{len(found)} ServiceBrokers are there, and not one", where=str(file))
+    (definition,) = crds.load(SERVICE_BROKER.resource)
+    (version,) = get_maps(definition, "spec", "versions")
+    problems = [*_head_problems(found[0])]
+    schema = get_map(version, "schema", "openAPIV3Schema", "properties", "spec")
+    problems += _problems(schema, found[0].get("spec"), "spec")
+    if problems:
+        raise ConfigError("; ".join(problems), where=str(file))
+    return broker_spec(found[0])
+
+
+def _head_problems(live: Manifest) -> Iterator[str]:
+    if get_text(live, "apiVersion") != SERVICE_BROKER.api_version:
+        yield f"apiVersion is not {SERVICE_BROKER.api_version}"
+    if not get_text(live, "metadata", "name"):
+        yield "metadata.name is missing"
+
+
+def _problems(schema: Manifest, value: JSON, path: str) -> Iterator[str]:
+    """Return what an API server would refuse or drop, in words."""
+    kind = get_text(schema, "type")
+    if not isinstance(value, _TYPES.get(kind, object)):
+        yield f"{path} is no {kind}" if value is not None else f"{path} is missing"
+        return
+    properties = get_map(schema, "properties")
+    for name in get_map(value):
+        if properties and name not in properties:
+            yield f"{path}.{name} is no field: there are {', '.join(sorted(properties))}"
+    for name in get_texts(schema, "required"):
+        if name not in get_map(value):
+            yield f"{path}.{name} is missing"
+    for name, inner in properties.items():
+        if name in get_map(value) and isinstance(inner, Mapping):
+            yield from _problems(inner, get_map(value)[name], f"{path}.{name}")
+    for place, item in enumerate(get_list(value)):
+        yield from _problems(get_map(schema, "items"), item, f"{path}[{place}]")
+    pattern = get_text(schema, "pattern")
+    if isinstance(value, str) and pattern and not re.search(pattern, value):
+        yield f"{path} is not of the form {pattern}"
+
+
+async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
+    """Return the catalogue as the broker answers it. Raises ConfigError, BrokerFault and others.
+
+    What stands in a file of the person who runs this may lead to the own machine.
+    """
+    from reconciler.broker.address import address_of
+    from reconciler.broker.client import BrokerClient
+
+    held = yaml_text.read(read_bytes(credentials), str(credentials)).plain()
+    address = address_of(spec, {"stringData": held})
+    async with BrokerClient(
+        address,
+        timeout=spec.timing.request,
+        allow_loopback=True,
+        allow_plain_http=_is_here(address.url),
+        allow_insecure=spec.insecure,
+    ) as client:
+        return await client.catalogue()
+
+
+def _is_here(url: str) -> bool:
+    """Tell whether an address never leaves this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file that is not as it should be; `content` None is of one that should not be there."""
+
+    path: str
+    what: str
+    content: bytes | None
+
+
+def changes(folder: Path, output: "Output", head: str) -> list[Change]:
+    """Return the files that differ, the lock file last.
+
+    Raises ConfigError for a file in the way that was not made from a catalogue.
+    """
+    found = []
+    for path, documents in sorted(output.files.items(), key=lambda one: (one[0] == lock.FILE, one)):
+        content, file = _content(path, documents, head), folder / path
+        there = file.read_bytes() if file.exists() else None
+        if there is not None and there != content:
+            if path not in output.before and path != lock.FILE:
+                hint = "Move it, or choose another folder with --out"
+                raise ConfigError(
+                    "is there already, and not from a catalogue", where=str(file), hint=hint
+                )
+            found.append(Change(path, _CHANGED, content))
+        elif there is None:
+            found.append(Change(path, _NEW, content))
+    gone = sorted(output.before - output.files.keys())
+    return [*(Change(path, _GONE, None) for path in gone if (folder / path).exists()), *found]
+
+
+def _content(path: str, documents: "Documents", head: str) -> bytes:
+    if path == lock.FILE:
+        return indented(documents[0]) + b"\n"
+    texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
+    return (head + "\n---\n".join(texts) + "\n").encode()
+
+
+def write(folder: Path, differing: list[Change]) -> None:
+    """Make the files what they should be, in order: after a crash, another run goes on."""
+    for change in differing:
+        if change.content is None:
+            (folder / change.path).unlink(missing_ok=True)
+        else:
+            files.write_shared(folder / change.path, change.content)

@@ -1,0 +1,366 @@
+"""The CRDs of an offering: its instances, and its bindings where a plan has any.
+
+They hold what every API server takes without a warning. Refuses to know what was there before.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.blueprints.objects import Marks, build
+from reconciler.blueprints.offering import forms, parameters, rules
+from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
+from reconciler.blueprints.offering.json_schema import DEEPEST
+from reconciler.blueprints.offering.kinds import VERSION, Named
+from reconciler.blueprints.offering.parameters import Parameters
+from reconciler.blueprints.offering.rules import Rule
+from reconciler.blueprints.offering.words import line
+from reconciler.core import keys
+from reconciler.core.manifest import JSON, Manifest, canonical
+from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN
+from reconciler.core.refs import CRD, Kind
+
+MOST_OCTETS: Final = 400 * 1024
+_MOST_NOTED: Final = 200 * 1024  # octets of annotations; 256 KiB is what there may be
+LONGEST_BINDING: Final = MAX_SUBDOMAIN - len("-creds")
+
+_DURATION: Final[Manifest] = {
+    "type": "string",
+    "maxLength": 64,
+    "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$",
+}
+_TEXT: Final[Manifest] = {"type": "string"}
+_TIME: Final[Manifest] = {"type": "string", "format": "date-time"}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A CRD, and the warnings that it leaves."""
+
+    crd: Manifest
+    warnings: tuple[str, ...] = ()
+
+
+def of_instances(offering: Offering, named: Named) -> Made:
+    """Return the CRD of an offering's instances. Raises CatalogueFault where it is too large."""
+    plans = sorted(offering.plans, key=lambda plan: plan.name)
+    fixed = [plan.name for plan in plans if not plan.plan_updateable]
+    names = [plan.name for plan in plans]
+    rule = rules.fixed_plans(fixed, names)
+
+    def taken(depth: int) -> Parameters:
+        return parameters.of_instances(plans, depth=depth, most=rules.MOST - 2)
+
+    def crd(found: Parameters) -> Manifest:
+        spec = _instance_spec(plans, found, rule)
+        name = Rule(
+            f"self.metadata.name.size() <= {MAX_LABEL}",
+            f"a name has {MAX_LABEL} characters at most",
+        )
+        return _crd(
+            named.instances,
+            _marks(offering, named, plans),
+            _Schema(_words(offering), spec, _INSTANCE_STATUS, name),
+            _INSTANCE_COLUMNS,
+        )
+
+    return _fitting(offering, taken, crd)
+
+
+def of_bindings(offering: Offering, named: Named) -> Made | None:
+    """Return the CRD of an offering's bindings; None where no plan has any.
+
+    Raises CatalogueFault where it is too large.
+    """
+    plans = [plan for plan in sorted(offering.plans, key=lambda plan: plan.name) if plan.bindable]
+    if not plans:
+        return None
+
+    def taken(depth: int) -> Parameters:
+        return parameters.of_bindings(plans, depth=depth)
+
+    def crd(found: Parameters) -> Manifest:
+        name = Rule(
+            f"self.metadata.name.size() <= {LONGEST_BINDING}",
+            f"a name has {LONGEST_BINDING} characters at most",
+        )
+        words = f"Credentials for {named.instances.kind}: {_words(offering)}"
+        marks = _marks(offering, named, plans, instances=named.instances.plural)
+        return _crd(
+            named.bindings,
+            marks,
+            _Schema(words, _binding_spec(named, found), _BINDING_STATUS, name),
+            _BINDING_COLUMNS,
+        )
+
+    made = _fitting(offering, taken, crd)
+    return Made(made.crd, tuple(f"bindings: {warning}" for warning in made.warnings))
+
+
+def _fitting(
+    offering: Offering,
+    taken: Callable[[int], Parameters],
+    crd: Callable[[Parameters], Manifest],
+) -> Made:
+    """Return the CRD with as many levels of parameters as fit."""
+    found = taken(DEEPEST)
+    made, deepest = crd(found), forms.depth_of(found.form)
+    depth = deepest
+    while len(canonical(made)) > MOST_OCTETS and depth:
+        depth -= 1
+        found = taken(depth)
+        made = crd(found)
+    if len(canonical(made)) > MOST_OCTETS or _noted_octets(made) > _MOST_NOTED:
+        raise CatalogueFault(
+            [
+                f"offering {offering.name}: {len(offering.plans)} plans are too many"
+                " for a kind: name some of them in `plans`"
+            ]
+        )
+    if depth == deepest:
+        return Made(made, found.warnings)
+    cut = (
+        f"parameters: more than {MOST_OCTETS // 1024} KiB: what is deeper than {depth} levels is"
+        " accepted as it is"
+    )
+    return Made(
+        made, (*found.warnings, f"plan {rules.names([p.name for p in offering.plans])}: {cut}")
+    )
+
+
+def _noted_octets(made: Manifest) -> int:
+    return len(canonical(made["metadata"]))
+
+
+def _marks(
+    offering: Offering, named: Named, plans: Sequence[Plan], *, instances: str = ""
+) -> Marks:
+    ids = {plan.name: plan.id for plan in plans}
+    noted = {keys.OSB_OFFERING: offering.id, keys.OSB_PLANS: canonical(ids).decode()}
+    if instances:
+        noted[keys.OSB_INSTANCES] = instances
+    return Marks({keys.OSB_BROKER: named.broker}, noted)
+
+
+def _words(offering: Offering) -> str:
+    return line(offering.description) or line(offering.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """What a kind's objects are, in words and schemas, and how long their names may be."""
+
+    words: str
+    spec: Manifest
+    status: Manifest
+    name: Rule
+
+    @property
+    def wire(self) -> dict[str, JSON]:
+        """The schema as a CRD has it."""
+        return {
+            "description": self.words,
+            "type": "object",
+            "required": ["spec"],
+            "properties": {
+                "apiVersion": _TEXT,
+                "kind": _TEXT,
+                "metadata": {"type": "object"},
+                "spec": self.spec,
+                "status": self.status,
+            },
+            "x-kubernetes-validations": [self.name.wire],
+        }
+
+
+def _crd(kind: Kind, marks: Marks, schema: _Schema, columns: Sequence[Manifest]) -> Manifest:
+    version: dict[str, JSON] = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": schema.wire},
+    }
+    names = {
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+    }
+    spec: dict[str, JSON] = {
+        "group": kind.group,
+        "names": names,
+        "scope": "Namespaced",
+        "versions": [version],
+    }
+    return build(CRD, kind.resource, marks=marks, spec=spec)
+
+
+def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None) -> Manifest:
+    names = [plan.name for plan in plans]
+    plan: dict[str, JSON] = {
+        "description": line(f"One of: {'; '.join(map(_plan_words, plans))}"),
+        "type": "string",
+        "enum": names,
+        "maxLength": max(map(len, names)),
+    }
+    if len(names) == 1:
+        plan["default"] = names[0]
+    if fixed is not None:
+        plan["x-kubernetes-validations"] = [fixed.wire]
+    properties: dict[str, JSON] = {
+        "plan": plan,
+        "parameters": _parameters(found, "What the broker is asked for beside the plan."),
+        "deletionPolicy": {
+            "description": "What becomes of the instance with this object: WhenUnbound waits for"
+            " its bindings, Immediate unbinds first, Retain leaves it at the broker.",
+            "type": "string",
+            "enum": ["WhenUnbound", "Immediate", "Retain"],
+            "default": "WhenUnbound",
+        },
+        "maintenanceVersion": {
+            "description": "Version to update to, one that status.maintenance says is available.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 256,
+        },
+    }
+    required = [*(["plan"] if len(names) > 1 else []), *_required(found)]
+    return _spec("What is wanted.", properties, required, found.rules)
+
+
+def _plan_words(plan: Plan) -> str:
+    words = line(plan.description, longest=120)
+    return f"{plan.name} ({words})" if words else plan.name
+
+
+def _binding_spec(named: Named, found: Parameters) -> Manifest:
+    reference = rules.Rule("self == oldSelf", "instanceRef is immutable")
+    properties: dict[str, JSON] = {
+        "instanceRef": {
+            "description": f"Name of the {named.instances.kind} in this namespace.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_LABEL,
+            "x-kubernetes-validations": [reference.wire],
+        },
+        "parameters": _parameters(found, "What the broker is told when it makes credentials."),
+        "secretName": {
+            "description": "Secret that gets the credentials: by default, this object's name with"
+            " -creds behind it.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_SUBDOMAIN,
+            "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        },
+        "rotation": {
+            "description": "When there are new credentials.",
+            "type": "object",
+            "properties": {
+                "every": {"description": "How long credentials are used.", **_DURATION},
+                "overlap": {
+                    "description": "How long old ones stay valid: 1h by default.",
+                    **_DURATION,
+                },
+                "request": {
+                    "description": "Another text asks for new ones, once.",
+                    "type": "string",
+                    "maxLength": 256,
+                },
+            },
+        },
+    }
+    held = [rules.immutable("secretName"), rules.immutable("parameters")]
+    return _spec("What is wanted.", properties, ["instanceRef", *_required(found)], held)
+
+
+def _parameters(found: Parameters, words: str) -> Manifest:
+    return {"description": words, **forms.finished(found.form)}
+
+
+def _required(found: Parameters) -> list[str]:
+    return ["parameters"] if forms.required_of(found.form) else []
+
+
+def _spec(
+    words: str, properties: Mapping[str, JSON], required: Sequence[str], held: Sequence[Rule]
+) -> Manifest:
+    spec: dict[str, JSON] = {"description": words, "type": "object", "properties": properties}
+    if required:
+        spec["required"] = sorted(required)
+    if held:
+        spec["x-kubernetes-validations"] = [rule.wire for rule in held]
+    return spec
+
+
+def _column(name: str, path: str, kind: str = "string") -> dict[str, JSON]:
+    return {"name": name, "type": kind, "jsonPath": path}
+
+
+_READY: Final = _column("Ready", '.status.conditions[?(@.type=="Ready")].status')
+_AGE: Final = _column("Age", ".metadata.creationTimestamp", "date")
+_INSTANCE_COLUMNS: Final = (_column("Plan", ".spec.plan"), _READY, _AGE)
+_BINDING_COLUMNS: Final = (_column("Instance", ".spec.instanceRef"), _READY, _AGE)
+
+
+def _object(words: str = "", **properties: JSON) -> dict[str, JSON]:
+    described: dict[str, JSON] = {"description": words} if words else {}
+    return {**described, "type": "object", "properties": properties}
+
+
+_CONDITION: Final[Manifest] = {
+    **_object(
+        type={"description": "Name of the condition.", **_TEXT},
+        status={"description": "True, False or Unknown.", **_TEXT},
+        severity={
+            "description": "Error, Warning or Info where the status is False; else empty.",
+            **_TEXT,
+        },
+        lastTransitionTime={"description": "When the condition last changed.", **_TIME},
+        reason={"description": "One word for programs.", **_TEXT},
+        message={"description": "A sentence for people.", **_TEXT},
+    ),
+    "required": ["lastTransitionTime", "status", "type"],
+}
+_CONDITIONS: Final[Manifest] = {
+    "description": "What was observed of this object.",
+    "type": "array",
+    "items": _CONDITION,
+}
+_INSTANCE_STATUS: Final = _object(
+    "What the broker says.",
+    phase={"description": "Pending, Provisioning, Ready, Updating, Deleting or Failed.", **_TEXT},
+    instanceID={"description": "Id of the instance at the broker.", **_TEXT},
+    plan={"description": "The plan that the instance is in.", **_TEXT},
+    dashboardURL={"description": "Where the broker shows the instance.", **_TEXT},
+    operation=_object(
+        "What goes on at the broker.",
+        verb=_TEXT,
+        description={"description": "The broker's words.", **_TEXT},
+        since=_TIME,
+    ),
+    maintenance=_object(
+        "Version of the instance, and the one that the plan has now.",
+        installed=_TEXT,
+        available=_TEXT,
+        description=_TEXT,
+    ),
+    conditions=_CONDITIONS,
+)
+_BINDING_STATUS: Final = _object(
+    "What the broker says.",
+    phase={"description": "As of an instance.", **_TEXT},
+    bindingID={"description": "Id of the binding at the broker.", **_TEXT},
+    binding=_object("The Secret with the credentials.", name=_TEXT),
+    endpoints={
+        "description": "Where the service is reached.",
+        "type": "array",
+        "items": _object(host=_TEXT, ports={"type": "array", "items": _TEXT}, protocol=_TEXT),
+    },
+    expiresAt={"description": "When the credentials end.", **_TIME},
+    renewBefore={"description": "By when there should be new ones.", **_TIME},
+    rotatedAt={"description": "When there were new ones last.", **_TIME},
+    previous=_object("Credentials that are still valid.", bindingID=_TEXT, until=_TIME),
+    conditions=_CONDITIONS,
+)
