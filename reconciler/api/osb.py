@@ -11,6 +11,7 @@ from typing import Final
 
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
+from reconciler.core.names import MAX_LABEL
 from reconciler.core.refs import Kind
 from reconciler.core.times import parse_duration
 
@@ -129,6 +130,20 @@ class GeneratedKind:
         """The kind without `Instance` or `Binding`, in lower case: the type of its services."""
         suffix = "Binding" if self.is_binding else "Instance"
         return self.kind.kind.removesuffix(suffix).lower()
+
+    @property
+    def service(self) -> str:
+        """What label `osb-service` says on Secrets."""
+        return service_label(self.broker, self.stem)
+
+
+def service_label(broker: str, stem: str) -> str:
+    """Return the label of the Secrets of an offering: `acme.postgresql`, 63 characters at most."""
+    service = f"{broker}.{stem}"
+    if len(service) <= MAX_LABEL:
+        return service
+    mark = manifest.digest([broker, stem])[:8]
+    return f"{service[: MAX_LABEL - len(mark) - 1]}.{mark}"
 
 
 def generated_kind(crd: Manifest) -> GeneratedKind | None:

@@ -194,7 +194,8 @@ class Claims:
                 live = recent.get(*name)
                 if live is not None:
                     records = tuple(left.pop(uid_of(live), ()))
-                    yield BindingView(cluster, kind, live, records, None, pauses)
+                    is_deleting = self._crd_is_deleting(kind)
+                    yield BindingView(cluster, kind, live, records, None, pauses, is_deleting)
         for records_left in left.values():
             kind_left = self._kind_of(records_left[0])
             if kind_left is not None:

@@ -1,38 +1,226 @@
-"""What follows for a binding: nothing yet."""
+"""What follows for a binding: bound, rotated, kept as its Secret says, unbound, step by step.
 
+finalizer -> record with its intent -> call -> Secret -> record -> status. Each step may be
+repeated. At every moment the Secret holds credentials of a binding that is not being undone.
+"""
+
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
-from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
+from bind.osb.decisions import causes, credentials, pacing, record, rotation
+from bind.osb.decisions.bindings import answers, calls, numbers, status, unbinding
+from bind.osb.decisions.bindings import outcomes as become
+from bind.osb.decisions.bindings import seen as look_of
+from bind.osb.decisions.bindings.seen import CHECKS, Seen
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import (
+    CLOSED,
+    NO_PAUSE,
+    Ask,
+    BindingView,
+    InstanceView,
+    Next,
+    soon,
+)
 from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.core import conditions, manifest
+from reconciler.core.decision import Patch, Task
+
+GOING: Final = 0
+UNBINDING: Final = 1
+OTHER: Final = 2
 
 
 def look(view: InstanceView, binding: BindingView, *, free: bool, now: datetime) -> Next:
-    """Return what follows from the present state of a binding."""
-    del view, binding, free, now
-    return Next()
+    """Return what follows from the present state of a binding.
+
+    `free`: it may begin something that changes it at the broker.
+    """
+    if unbinding.has_no_claim(binding):
+        left = replace(binding, live=None)
+        return unbinding.orphans(look_of.seen(view, left, free=free, now=now))
+    seen = look_of.seen(view, binding, free=free, now=now)
+    if unbinding.ends(view, binding):
+        return unbinding.leave(seen)
+    for one in binding.records:
+        if one.state in (record.ORPHANED, record.RETAINED):
+            return unbinding.reclaimed(one)
+    if binding.records and (patch := numbers.finalized(seen)) is not None:
+        return soon(patch)
+    for row in (_open, _leaves, _candidate):
+        if (next_ := row(seen)) is not None:
+            return _noted(seen, next_)
+    return _noted(seen, _kept(seen))
 
 
 def answered(
     view: InstanceView, binding: BindingView, ask: Ask, outcome: Outcome, *, now: datetime
 ) -> Next:
     """Return what follows from the answer to a call."""
-    del view, binding, ask, outcome, now
-    return Next()
+    if unbinding.has_no_claim(binding):
+        binding = replace(binding, live=None)
+    seen = look_of.seen(view, binding, now=now)
+    asked = next((one for one in binding.records if one.id == ask.record), None)
+    if asked is None:
+        return Next()
+    return answers.answered(seen, asked, ask.call, outcome)
 
 
 def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
-    """Return how urgent a binding is."""
-    del view, binding, now
-    return 2
+    """Return when a binding has its turn beside others: what goes on, what goes, all else."""
+    if any(one.is_open for one in binding.records):
+        return GOING
+    is_over = any(one.leave_at is not None and one.leave_at <= now for one in binding.records)
+    is_leaving = any(one.state == record.LEAVING for one in binding.records)
+    return UNBINDING if is_over or is_leaving or unbinding.ends(view, binding) else OTHER
 
 
 def needs_secret(binding: BindingView, *, now: datetime) -> bool:
-    """Tell whether a look has to read the Secret."""
-    del binding, now
-    return False
+    """Tell whether a look has to read the Secret: before it is written, and now and then."""
+    live = binding.live
+    if live is None or unbinding.has_no_claim(binding):
+        return False
+    if manifest.is_deleting(live):
+        return len(binding.records) <= 1
+    state = look_of.numbers_of(binding.records)
+    if state.current is None or state.candidate is not None or state.leaving or state.lost:
+        return True
+    if any(one.leave_at is not None and one.leave_at <= now for one in state.older):
+        return True
+    due_at = rotation.due_at(live, state.current, state.older, now)
+    checked = binding.pauses.get(state.current.id, NO_PAUSE).checked
+    return checked is None or checked + CHECKS <= now or (due_at is not None and due_at <= now)
 
 
 def secret_name(binding: BindingView) -> str:
-    """Return the name of a binding's Secret."""
-    del binding
-    return ""
+    """Return the name of a binding's Secret, where its claim is there."""
+    return "" if binding.live is None else credentials.name_of(binding.live)
+
+
+def _open(seen: Seen) -> Next | None:
+    """Go on with what was begun."""
+    for one in seen.numbers.leaving:
+        if one.is_open:
+            return calls.unbind(seen, one)
+    for one in seen.binding.records:
+        if one.operation is not None:
+            return calls.poll(seen, one)
+        if one.state == record.INTENDED and one.is_open:
+            return calls.bind(seen, one)
+    return None
+
+
+def _leaves(seen: Seen) -> Next | None:
+    """Have go what was replaced, or never came to be, unless the Secret may have it."""
+    for old in seen.older:
+        if (step := _leaves_later(seen, old)) is not None:
+            return soon(step)
+    over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.now]
+    undone = (*over, *seen.numbers.lost)
+    going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
+    paused = [one for one in seen.numbers.leaving if not _is_paused(one, seen.now)]
+    if not seen.free or not (going or paused) or seen.broker is None:
+        return None
+    return unbinding.next_to_leave(seen, (*paused, *going))
+
+
+def _is_paused(one: Record, now: datetime) -> bool:
+    return one.intent is not None and one.intent.since > now
+
+
+def _leaves_later(seen: Seen, old: Record) -> Patch | None:
+    """Return the step that a crash kept from being done: what was replaced gets its end."""
+    current = seen.current
+    if current is None or old.leave_at is not None or old.sent is None or current.sent is None:
+        return None
+    if old.sent.secret == current.sent.secret:
+        return None
+    leave_at = rotation.leaves_at(seen.claim, old, current.made_at or seen.now)
+    return record.changed(old, leave_at=leave_at)
+
+
+def _candidate(seen: Seen) -> Next | None:
+    """Have a number come to hold credentials: the first, or what is to replace the present one."""
+    candidate = seen.candidate
+    if candidate is None:
+        return numbers.begin(seen) if seen.current is None else None
+    if candidate.state == record.PRESENT:
+        if seen.is_retrievable and seen.pause(candidate).misses < pacing.MOST_READS:
+            return calls.fetch(seen, candidate, status.begun(seen))
+        if _is_unknown(seen):
+            return Next(status.of(seen, again=CLOSED))
+        message = "the broker made a binding, and gives no credentials of it"
+        return become.mitigated(seen, candidate, causes.NO_CREDENTIALS, message)
+    if (next_ := numbers.retry(seen, candidate)) is not None or seen.current is not None:
+        return next_
+    return Next(status.of(seen))
+
+
+def _kept(seen: Seen) -> Next:
+    """Keep the credentials that count where they are, and replace them when that is due."""
+    current = seen.current
+    assert current is not None
+    match credentials.state(seen.binding, current):
+        case credentials.TAKEN:
+            return Next(status.of(seen, false=[numbers.taken(seen)], again=numbers.TAKEN))
+        case credentials.ABSENT | credentials.EDITED:
+            return _restored(seen, current)
+        case credentials.UNREAD if conditions.said(seen.claim, causes.BOUND) is not None:
+            return Next(status.of(seen))
+    if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
+        return numbers.begin(seen)
+    decision = status.of(seen, true=[causes.BOUND])
+    repair = credentials.repaired(seen.binding, current)
+    tasks = () if repair is None else (Task((repair,), causes.SECRET_NOT_WRITTEN),)
+    return Next(replace(decision, tasks=tasks))
+
+
+def _is_due(seen: Seen, current: Record) -> bool:
+    due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
+    return due_at is not None and due_at <= seen.now
+
+
+def _may_begin(seen: Seen) -> bool:
+    return seen.free and numbers.not_ready(seen) is None
+
+
+def _restored(seen: Seen, current: Record) -> Next:
+    """Give a Secret that was lost or edited its credentials back, or new ones."""
+    name = credentials.name_of(seen.claim)
+    message = f"Secret {name} was deleted, or has not what was written; it gets credentials again"
+    decision = status.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
+    if seen.is_retrievable and seen.pause(current).misses < pacing.MOST_READS:
+        return calls.fetch(seen, current, decision)
+    if seen.candidate is not None or not _may_begin(seen):
+        return Next(decision)
+    next_ = numbers.begin(seen)
+    stated = replace(next_.decision, conditions=decision.conditions, fields=decision.fields)
+    return replace(next_, decision=stated)
+
+
+def _is_unknown(seen: Seen) -> bool:
+    """Tell whether it is not known whether the broker lets bindings be read."""
+    return seen.broker is None or seen.broker.catalogue is None
+
+
+def _noted(seen: Seen, next_: Next) -> Next:
+    """Return what follows, with when to look again for what is to come, and what was read."""
+    decision, current = next_.decision, seen.current
+    if current is None:
+        return next_
+    checked = seen.pause(current).checked
+    if seen.binding.secret is not None:
+        is_kept = credentials.state(seen.binding, current) == credentials.KEPT
+        checked = seen.now if is_kept else None  # else it is read until it is as it should be
+        next_ = look_of.remembered(seen, current, next_, checked=checked)
+    times = [
+        rotation.due_at(seen.claim, current, seen.older, seen.now),
+        current.expires_at,
+        None if checked is None else checked + CHECKS,
+        *(one.leave_at for one in seen.older),
+        *(one.intent.since for one in seen.binding.records if one.intent is not None),
+    ]
+    timer = rotation.next_timer(times, seen.now)
+    waits = [wait for wait in (decision.again, timer) if wait is not None]
+    return replace(next_, decision=replace(decision, again=min(waits, default=None)))

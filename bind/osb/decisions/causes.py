@@ -42,3 +42,29 @@ UNREACHABLE: Final = Cause(REACHABLE, ERROR, "Unreachable")
 CATALOG_UNREAD: Final = Cause(CATALOG_IN_SYNC, WARNING, "NotRead")
 CATALOG_DIFFERS: Final = Cause(CATALOG_IN_SYNC, WARNING, "Differs")
 ORPHANS: Final = Cause(NO_ORPHANS, WARNING, "Orphans")
+
+# Of bindings; DELETES_ALLOWED as of instances.
+BOUND: Final = "Bound"
+VALID: Final = "Valid"
+ROTATED: Final = "Rotated"
+PROJECTED: Final = "Projected"
+
+BIND_WAITS: Final = Cause(BOUND, INFO, "Pending")
+BINDING: Final = Cause(BOUND, INFO, "Binding")
+NO_BROKER_TO_BIND: Final = Cause(BOUND, WARNING, "NoServiceBroker")
+NOT_BINDABLE: Final = Cause(BOUND, ERROR, "NotBindable")
+BIND_RETRIES: Final = Cause(BOUND, WARNING, "Retrying")
+BIND_REFUSED: Final = Cause(BOUND, ERROR, "Refused")
+BIND_FAILED: Final = Cause(BOUND, ERROR, "Failed")
+NO_CREDENTIALS: Final = Cause(BOUND, ERROR, "NoCredentials")
+SECRET_TAKEN: Final = Cause(BOUND, ERROR, "SecretTaken")
+SECRET_LOST: Final = Cause(BOUND, WARNING, "SecretLost")
+SECRET_NOT_WRITTEN: Final = Cause(BOUND, WARNING, "SecretNotWritten")
+INSTANCE_DELETED: Final = Cause(BOUND, INFO, "InstanceDeleted")
+
+EXPIRED: Final = Cause(VALID, ERROR, "Expired")
+
+
+def of_rotation(cause: Cause) -> Cause:
+    """Return for what cause a rotation is not done; the old credentials stay as they are."""
+    return Cause(ROTATED, WARNING, cause.reason)

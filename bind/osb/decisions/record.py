@@ -35,6 +35,7 @@ BINDING: Final = "Binding"
 REFUSED: Final = "Refused"
 FAILED: Final = "Failed"
 MISSING: Final = "Missing"  # it was there, and the broker knows it no more
+PAUSED: Final = "Paused"  # until `since`; meanwhile others of the instance go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Sent:
 class Intent:
     """What is asked, or was last. It is due at `since`; `tries` had an unknown outcome.
 
-    `closed` is REFUSED, FAILED or MISSING where it is not tried again, and "" while it is open;
+    `closed` says why it is not tried again (PAUSED: not before `since`), "" while it is open;
     `catalog` is the digest of the catalogue under which it was refused.
     """
 
@@ -118,7 +119,7 @@ class Record:
     @property
     def is_open(self) -> bool:
         """Whether something has been begun about it whose outcome is not known."""
-        if self.operation is not None or self.state == LEAVING:
+        if self.operation is not None or (self.state == LEAVING and self.intent is None):
             return True
         return self.intent is not None and not self.intent.closed
 

@@ -91,6 +91,7 @@ class BindingView:
     """A binding claim, or what is left of one, with its records by number.
 
     `secret` is None where it was not read in this look. `pauses` are by id of record.
+    `crd_is_deleting`: its kind is being deleted, with all claims.
     """
 
     cluster: str
@@ -99,6 +100,7 @@ class BindingView:
     records: tuple[Record, ...] = ()
     secret: HeldSecret | None = None
     pauses: Mapping[str, Pause] = field(default_factory=dict)
+    crd_is_deleting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

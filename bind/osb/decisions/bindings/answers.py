@@ -1,0 +1,137 @@
+"""What follows from a broker's answer about a binding: table 5 of the design, row by row."""
+
+from dataclasses import replace
+
+from bind.osb.decisions import causes, pacing, record
+from bind.osb.decisions import instance_outcomes as of_instances
+from bind.osb.decisions.bindings import outcomes as become
+from bind.osb.decisions.bindings.seen import Seen, is_held
+from bind.osb.decisions.bindings.unbinding import ends
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import SOON, Next, soon
+from reconciler.blueprints.offering import messages
+from reconciler.blueprints.offering.outcomes import (
+    Absent,
+    Accepted,
+    Busy,
+    Conflict,
+    Denied,
+    Done,
+    Gone,
+    Outcome,
+    Progress,
+    Unknown,
+    Unsent,
+)
+from reconciler.core.decision import Decision
+
+
+def answered(  # noqa: PLR0911 - a row each
+    seen: Seen, asked: Record, call: messages.Call, outcome: Outcome
+) -> Next:
+    """Return what follows from the answer to a call about a record."""
+    is_going = seen.binding.live is None or ends(seen.view, seen.binding)
+    if is_going and asked.state != record.LEAVING:
+        return Next(Decision(again=SOON))  # whatever it is: it is unbound, or an orphan
+    if isinstance(outcome, Denied | Unsent):
+        return become.later(seen, asked, outcome)
+    match call:
+        case messages.Bind() if asked.intent is not None:
+            return _bound(seen, asked, outcome)
+        case messages.Unbind():
+            return _unbound(seen, asked, outcome)
+        case messages.LastOperation() if asked.state == record.LEAVING:
+            return _unbind_progressed(seen, asked, outcome)
+        case messages.LastOperation():
+            return _bind_progressed(seen, asked, outcome)
+        case messages.FetchBinding():
+            return _fetched(seen, asked, outcome)
+    return Next(Decision(again=SOON))
+
+
+def _bound(  # noqa: PLR0911 - a row each
+    seen: Seen, asked: Record, outcome: Outcome
+) -> Next:
+    intent = asked.intent
+    assert intent is not None
+    match outcome:
+        case Done(credentials=None) | Conflict():
+            return become.unread(seen, asked)
+        case Done():
+            return become.bound(seen, asked, outcome)
+        case Accepted():
+            return become.accepted(seen, asked, outcome)
+        case Busy():
+            return become.busy(seen, asked, outcome.problem)
+        case Unknown(malformed=False) if intent.tries < pacing.MOST_TRIES:
+            return become.repeated(seen, asked, outcome.problem)
+        case Unknown():
+            return become.mitigated(seen, asked, causes.BIND_RETRIES, outcome.problem)
+    return become.refused(seen, asked, of_instances.words(seen.view, outcome))
+
+
+def _unbound(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    match outcome:
+        case Gone() | Absent() if _is_gone(seen, outcome):
+            return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
+        case Absent():
+            problem = "a 404 proves nothing before the catalogue was read"
+            return replace(become.unbind_again(seen, asked, problem), reads_catalogue=True)
+        case Accepted():
+            return become.accepted(seen, asked, outcome)
+        case Busy():
+            return become.busy(seen, asked, outcome.problem)
+    return become.unbind_again(seen, asked, of_instances.words(seen.view, outcome))
+
+
+def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    match outcome:
+        case Gone() | Progress(state="succeeded"):
+            return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
+        case Progress(state="failed"):
+            return become.unbind_again(seen, asked, outcome.problem)
+        case Absent():
+            return soon(record.changed(asked, operation=None))
+        case Progress():
+            return become.polled(seen, asked, outcome.retry_after)
+    return become.polled(seen, asked, None)
+
+
+def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    match outcome:
+        case Progress(state="succeeded"):
+            return become.unread(seen, asked)
+        case Progress(state="failed"):
+            return become.failed(seen, asked, outcome.problem)
+        case Progress():
+            return become.polled(seen, asked, outcome.retry_after)
+        case Absent():
+            misses = seen.pause(asked).misses + 1
+            if misses >= pacing.MOST_MISSES:
+                return become.failed(seen, asked, "the broker knows no such operation")
+            return become.polled(seen, asked, None, misses=misses)
+    return become.polled(seen, asked, None)
+
+
+def _fetched(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    """Take credentials that were read; what comes without any is read so often, and no more."""
+    misses = seen.pause(asked).misses + 1
+    match outcome:
+        case Done(credentials=None):
+            return become.missed(seen, asked, misses=pacing.MOST_READS)
+        case Done():
+            return become.bound(seen, asked, outcome)
+        case Gone() | Absent() if _is_gone(seen, outcome) and is_held(asked):
+            return become.vanished(seen, asked)
+        case Absent(is_json=True):
+            return replace(become.missed(seen, asked, misses=misses), reads_catalogue=True)
+        case Busy():
+            return become.busy(seen, asked, outcome.problem)
+    return become.missed(seen, asked, misses=misses)
+
+
+def _is_gone(seen: Seen, outcome: Gone | Absent) -> bool:
+    """Tell whether an answer proves that something is not at the broker: a gateway's does not."""
+    if isinstance(outcome, Gone):
+        return True
+    return outcome.is_json and seen.broker is not None and seen.broker.is_fresh

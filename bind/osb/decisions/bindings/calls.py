@@ -1,0 +1,96 @@
+"""The call about a binding that is due, if one is: the same until its outcome is known."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bind.osb.decisions.bindings import outcomes as become
+from bind.osb.decisions.bindings import status
+from bind.osb.decisions.bindings.seen import Seen
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import CLOSED, Ask, Next, due, parameters_of
+from reconciler.blueprints.offering import messages
+from reconciler.core.decision import Decision
+
+
+def bind(seen: Seen, candidate: Record) -> Next:
+    """Ask for a binding, again where the outcome is not known."""
+    intent, decision = candidate.intent, status.begun(seen)
+    assert intent is not None
+    wait = waits(seen, candidate, since=intent.since)
+    if wait is None and (seen.view.place is None or _has_no_catalogue(seen)):
+        wait = CLOSED
+    if wait is not None:
+        return Next(replace(decision, again=wait))
+    return Next(decision, Ask(candidate.id, _bind_call(seen, candidate)))
+
+
+def _has_no_catalogue(seen: Seen) -> bool:
+    """Tell whether it is not known yet what a plan can do: a repeated call has to be the same."""
+    return seen.broker is None or seen.broker.catalogue is None
+
+
+def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:
+    """Return the bind; a broker that can rotate is told what it takes the place of."""
+    assert seen.view.place is not None
+    place, current = seen.view.place, seen.current
+    plan = seen.plan(candidate.plan)
+    is_rotatable = plan is not None and plan.binding_rotatable
+    replaces = current is not None and is_rotatable and current.instance == candidate.instance
+    return messages.Bind(
+        candidate.instance,
+        candidate.id,
+        candidate.service,
+        candidate.plan,
+        app=place.space,
+        context=place.context(seen.view.name),
+        parameters=parameters_of(seen.claim) or None,
+        predecessor=current.id if current is not None and replaces else "",
+    )
+
+
+def poll(seen: Seen, one: Record) -> Next:
+    """Ask how far an operation is, when that is due. One past its deadline is decided without."""
+    operation = one.operation
+    assert operation is not None
+    if operation.deadline <= seen.now:
+        return become.failed(seen, one, "it took too long")
+    decision = status.of(seen)
+    wait = waits(seen, one)
+    if wait is not None:
+        return Next(replace(decision, again=min(wait, operation.deadline - seen.now)))
+    call = messages.LastOperation(
+        one.instance, one.service, operation.plan, operation.key, binding=one.id
+    )
+    return Next(decision, Ask(one.id, call))
+
+
+def unbind(seen: Seen, leaving: Record) -> Next:
+    """Have a binding deleted at the broker, until that is confirmed."""
+    if leaving.operation is not None:
+        return poll(seen, leaving)
+    decision = status.of(seen)
+    wait = waits(seen, leaving)
+    if wait is not None:
+        return Next(replace(decision, again=wait))
+    call = messages.Unbind(leaving.instance, leaving.id, leaving.service, leaving.plan)
+    return Next(decision, Ask(leaving.id, call))
+
+
+def fetch(seen: Seen, one: Record, decision: Decision) -> Next:
+    """Read a binding with its credentials, when that is due."""
+    wait = waits(seen, one)
+    if wait is not None:
+        return Next(replace(decision, again=wait))
+    call = messages.FetchBinding(one.instance, one.id, one.service, one.plan)
+    return Next(decision, Ask(one.id, call))
+
+
+def waits(seen: Seen, one: Record, *, since: datetime | None = None) -> timedelta | None:
+    """Return how long a call waits, None where it is due."""
+    pause = seen.pause(one)
+    if since is not None and since > seen.now:
+        return since - seen.now
+    if not due(pause, seen.now):
+        assert pause.until is not None
+        return pause.until - seen.now
+    return CLOSED if seen.broker is None or seen.broker.closed else None

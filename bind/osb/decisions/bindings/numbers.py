@@ -1,0 +1,174 @@
+"""The next number of a binding: when one may be begun, and the record that it begins with."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from bind.osb.decisions import causes, credentials, pacing, record, rotation
+from bind.osb.decisions.bindings import status
+from bind.osb.decisions.bindings.seen import Seen, circumstances, claim_of, is_held, target
+from bind.osb.decisions.record import Intent, Record
+from bind.osb.decisions.view import CLOSED, Next, soon
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import Decision, Patch, modification
+
+TAKEN: Final = timedelta(minutes=1)  # until it is seen whether a Secret's name is free
+_SLOW: Final = timedelta(hours=1)  # between rotations, after several failed in a row
+
+
+def begin(seen: Seen) -> Next:
+    """Have a record made of the next number, before the first call about it."""
+    if (held := _held_back(seen)) is not None:
+        return held
+    assert seen.broker is not None
+    assert seen.view.current is not None
+    instance, uid = seen.view.current, manifest.uid_of(seen.claim)
+    number = max((one.number for one in seen.binding.records), default=-1) + 1
+    new = Record(
+        id=record.identifier(uid, number),
+        broker=seen.binding.kind.broker,
+        kind=record.BINDING,
+        instance=instance.id,
+        service=instance.service,
+        plan=instance.plan,
+        claim=claim_of(seen),
+        state=record.INTENDED,
+        number=number,
+        intent=Intent("Bind", seen.now, target(seen, instance.plan)),
+        asked=rotation.terms(seen.claim).request,
+    )
+    return replace(soon(record.created(new, seen.broker.spec.namespace)), begins=True)
+
+
+def retry(seen: Seen, candidate: Record) -> Next | None:
+    """Ask again for what was refused or failed, once that is worth it; None where it is not yet."""
+    intent = candidate.intent
+    if intent is not None and not _is_worth_it(seen, intent):
+        return None
+    if (held := _held_back(seen)) is not None:
+        return held if seen.current is None else None
+    instance = seen.view.current
+    assert instance is not None
+    tries = 0 if intent is None else min(intent.tries, 1)  # that it was called is not forgotten
+    step = record.changed(
+        candidate,
+        intent=Intent("Bind", seen.now, target(seen, instance.plan), tries),
+        instance=instance.id,
+        service=instance.service,
+        plan=instance.plan,
+        asked=rotation.terms(seen.claim).request,
+    )
+    return replace(soon(step), begins=True)
+
+
+def _is_worth_it(seen: Seen, intent: Intent) -> bool:
+    if intent.closed == record.PAUSED:
+        return intent.since <= seen.now
+    present = circumstances(seen, intent.closed)
+    return bool(present) and present != intent.catalog
+
+
+def _held_back(seen: Seen) -> Next | None:
+    """Return what is said, or done first, where nothing may be begun now."""
+    if (reason := not_ready(seen)) is not None:
+        cause, message = reason
+        return Next(_said(seen, cause, message, again=CLOSED))
+    if not seen.free:
+        message = "another operation of this instance goes on"
+        return Next(_said(seen, causes.BIND_WAITS, message))
+    match credentials.state(seen.binding, seen.current):
+        case credentials.UNREAD:
+            return Next(status.of(seen, again=CLOSED))
+        case credentials.TAKEN:
+            return Next(status.trouble(seen, *taken(seen), again=TAKEN))
+    if (patch := finalized(seen)) is not None:
+        return soon(patch)
+    return None
+
+
+def _said(seen: Seen, cause: Cause, message: str, *, again: timedelta | None = None) -> Decision:
+    if cause == causes.BIND_WAITS:
+        return status.waiting(seen, message, again=again)
+    return status.trouble(seen, cause, message, again=again)
+
+
+def taken(seen: Seen) -> tuple[Cause, str]:
+    """Return what is said of a Secret that is somebody else's."""
+    name = credentials.name_of(seen.claim)
+    return causes.SECRET_TAKEN, f"Secret {name} is not this binding's; it is left as it is"
+
+
+def finalized(seen: Seen) -> Patch | None:
+    """Return the step that holds a claim until its binding is undone; None if it is held."""
+    held = manifest.finalizers_of(seen.claim)
+    if keys.OSB in held:
+        return None
+    binding = seen.binding
+    metadata: manifest.Manifest = {"finalizers": [*held, keys.OSB]}
+    return modification(binding.cluster, binding.kind.kind, seen.claim, metadata=metadata)
+
+
+def not_ready(seen: Seen) -> tuple[Cause, str] | None:
+    """Return why no binding may be begun now; None where one may."""
+    broker, instance = seen.broker, seen.view.current
+    if broker is None:
+        return causes.NO_BROKER_TO_BIND, f"there is no ServiceBroker {seen.binding.kind.broker}"
+    if (problem := _unusable(seen)) or instance is None:
+        return causes.BIND_WAITS, problem
+    if broker.catalogue is None or broker.closed:
+        why = broker.closed or "its catalogue was not read yet"
+        return causes.BIND_WAITS, f"ServiceBroker {broker.spec.name}: {why}"
+    if seen.view.place is None:
+        return causes.BIND_WAITS, "it is not known yet in which app cluster the claim is"
+    plan = seen.plan(instance.plan)
+    if plan is not None and not plan.bindable:
+        return causes.NOT_BINDABLE, f"plan {plan.name} has no bindings"
+    return None
+
+
+def _unusable(seen: Seen) -> str:
+    """Return why the instance cannot be bound, "" where it can."""
+    named, instance = f"{seen.view.kind.kind} {seen.view.name}", seen.view.current
+    if seen.view.live is None:
+        return f"there is no {named}"
+    if manifest.is_deleting(seen.view.live):
+        return f"{named} is being deleted"
+    provisioned = conditions.said(seen.view.live, causes.PROVISIONED)
+    is_usable = provisioned is None or provisioned.status != conditions.FALSE
+    if instance is None or instance.state != record.PRESENT or not is_usable:
+        return f"{named} is not provisioned"
+    return ""
+
+
+def further(seen: Seen, gone: Record) -> Record:
+    """Return the record of the next number, after a binding failed and is gone.
+
+    It is bound after a pause, and after some in a row not by itself any more; but a rotation goes
+    on, slowly, because what expires has no other way.
+    """
+    base = -1 if seen.current is None else seen.current.number
+    pause = timedelta() if is_held(gone) or gone.made_at else pacing.further(gone.number - base)
+    is_last = pause is None and seen.current is None
+    intent = Intent(
+        "Bind",
+        seen.now + (_SLOW if pause is None else pause),
+        target(seen, gone.plan),
+        closed=record.FAILED if is_last else record.PAUSED,
+        catalog=circumstances(seen, record.FAILED),
+    )
+    number = gone.number + 1
+    return replace(
+        gone,
+        id=record.identifier(gone.claim.uid, number),
+        number=number,
+        state=record.INTENDED,
+        sent=None,
+        intent=intent,
+        operation=None,
+        leave_at=None,
+        made_at=None,
+        expires_at=None,
+        renew_before=None,
+        live=None,
+    )

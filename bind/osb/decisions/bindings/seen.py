@@ -1,0 +1,178 @@
+"""A binding as one look shows it: its claim, its Secret, and what each of its numbers is to it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.osb.decisions import record, rotation
+from bind.osb.decisions.record import Claim, Record, Sent
+from bind.osb.decisions.view import (
+    NO_PAUSE,
+    BindingView,
+    Broker,
+    InstanceView,
+    Next,
+    Pause,
+    parameters_of,
+)
+from reconciler.api.osb import Timing
+from reconciler.blueprints.offering.catalogue import Plan
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
+
+CHECKS: Final = timedelta(minutes=5)  # between two readings of a Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The records of a binding, as what they are to it.
+
+    `current` holds the credentials that count. `candidate` has a higher number: it is being bound,
+    was refused, or waits. `older` still hold credentials, `lost` never came to hold any, `leaving`
+    are being unbound.
+    """
+
+    current: Record | None = None
+    candidate: Record | None = None
+    older: tuple[Record, ...] = ()
+    lost: tuple[Record, ...] = ()
+    leaving: tuple[Record, ...] = ()
+
+
+def numbers_of(records: Iterable[Record]) -> Numbers:
+    """Return what each record of a binding is to it."""
+    rising = sorted(records, key=lambda one: one.number)
+    held = [one for one in rising if is_held(one)]
+    current = held[-1] if held else None
+    asked = [
+        one for one in rising if one.state in (record.INTENDED, record.PRESENT) and not is_held(one)
+    ]
+    top = asked[-1] if asked else None
+    is_candidate = top is not None and (current is None or top.number > current.number)
+    return Numbers(
+        current=current,
+        candidate=top if is_candidate else None,
+        older=tuple(held[:-1]),
+        lost=tuple(asked[:-1] if is_candidate else asked),
+        leaving=tuple(one for one in rising if one.state == record.LEAVING),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A binding in one look. `free`: it may begin something that changes it at the broker."""
+
+    view: InstanceView
+    binding: BindingView
+    now: datetime
+    free: bool
+    numbers: Numbers
+
+    @property
+    def current(self) -> Record | None:
+        """The record whose credentials count."""
+        return self.numbers.current
+
+    @property
+    def candidate(self) -> Record | None:
+        """The record that is to be the next current one."""
+        return self.numbers.candidate
+
+    @property
+    def older(self) -> tuple[Record, ...]:
+        """The records whose credentials were replaced, by number."""
+        return self.numbers.older
+
+    @property
+    def claim(self) -> Manifest:
+        """The binding claim, where it is there."""
+        assert self.binding.live is not None
+        return self.binding.live
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker, where there is one."""
+        return self.view.broker
+
+    @property
+    def timing(self) -> Timing:
+        """How long the broker is waited for."""
+        return self.broker.spec.timing if self.broker is not None else Timing()
+
+    @property
+    def is_retrievable(self) -> bool:
+        """Whether bindings of this offering can be read at the broker."""
+        offering = None if self.broker is None else self.broker.offering(self.view.kind)
+        return offering is not None and offering.bindings_retrievable
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """Return a plan, as the catalogue has it."""
+        return None if self.broker is None else self.broker.plan(self.view.kind, plan_id)
+
+    def pause(self, one: Record) -> Pause:
+        """Return what is remembered of an id."""
+        return self.binding.pauses.get(one.id, NO_PAUSE)
+
+    def after(self, changed: Record) -> "Seen":
+        """Return the binding with one of its records as it is to be."""
+        kept = tuple(one for one in self.binding.records if one.id != changed.id)
+        binding = replace(self.binding, records=(*kept, changed))
+        return seen(self.view, binding, free=self.free, now=self.now)
+
+
+def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: datetime) -> Seen:
+    """Return a binding as it is to be decided about."""
+    return Seen(view, binding, now, free, numbers_of(binding.records))
+
+
+def is_held(one: Record) -> bool:
+    """Tell whether credentials of a record were written into the Secret."""
+    return one.state == record.PRESENT and one.sent is not None and bool(one.sent.secret)
+
+
+def was_never_sent(one: Record, now: datetime) -> bool:
+    """Tell whether the broker surely has nothing of a record."""
+    if one.state != record.INTENDED or one.operation is not None:
+        return False
+    intent = one.intent
+    return intent is None or (not intent.tries and (bool(intent.closed) or intent.since > now))
+
+
+def target(seen: Seen, plan_id: str) -> Sent:
+    """Return what the broker is asked for."""
+    parameters: Mapping[str, JSON] = parameters_of(seen.claim)
+    return Sent(plan_id, record.digest_of(manifest.uid_of(seen.claim), parameters))
+
+
+def circumstances(seen: Seen, closed: str) -> str:
+    """Return the digest of what another try after a refusal, or after failures, hangs on.
+
+    "" where the catalogue counts and none was read.
+    """
+    catalogue = seen.broker.catalogue if seen.broker is not None else None
+    offered = catalogue.digest if catalogue is not None else ""
+    if closed == record.REFUSED and not offered:
+        return ""
+    instance = seen.view.current
+    parts: list[JSON] = [
+        offered if closed == record.REFUSED else "",
+        manifest.annotations_of(seen.claim).get(keys.OSB_RETRY, ""),
+        rotation.terms(seen.claim).request,
+        dict(parameters_of(seen.claim)),
+        instance.plan if instance is not None else "",
+    ]
+    return record.digest_of(manifest.uid_of(seen.claim), parts)
+
+
+def claim_of(seen: Seen) -> Claim:
+    """Return whom a record of this binding is for."""
+    kind, live = seen.binding.kind.kind, seen.claim
+    namespace, name = manifest.identity_of(live)
+    return Claim(kind.group, kind.kind, namespace, name, manifest.uid_of(live))
+
+
+def remembered(seen: Seen, one: Record, next_: Next, **fields: object) -> Next:
+    """Return what follows, with this remembered of an id."""
+    pause = replace(seen.pause(one), **fields)  # type: ignore[arg-type]
+    return replace(next_, pauses={**next_.pauses, one.id: pause})
