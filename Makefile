@@ -18,7 +18,7 @@ again: $(STAMP)
 
 # Tests wait much: three processes keep two cores busy. The servers of tests take most of the time;
 # they collect garbage less often.
-PYTEST := GOGC=400 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := GOGC=200 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: check
 	$(PYTEST) $(ARGS)

@@ -32,6 +32,8 @@ _PROGRAMS: Final = frozenset(Program)
 _POLL: Final = 0.05
 # Nothing of the user's: etcd takes every ETCD_... variable as a flag, for one.
 _ENVIRONMENT: Final = {"PATH": os.defpath}
+# But for what Go reads alone, and which changes no answer: memory for CPU time. Tests set it.
+_OF_GO: Final = ("GOGC", "GOMEMLIMIT")
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
 _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
 _GUEST: Final = "guest:"
@@ -162,7 +164,7 @@ def start(server: Server, program: Path) -> None:
     if server.log.exists():
         server.log.replace(server.log.with_suffix(".log.previous"))
     command: tuple[str, ...] = (str(program), *server.arguments)
-    environment: Mapping[str, str] = _ENVIRONMENT
+    environment = _environment()
     if server.launch is not None:
         environment = {**marked(server.identity, server.digest), **server.launch.environment}
         command = (*launcher(server.launch.folder, server.launch.owner), *command)
@@ -191,7 +193,11 @@ def _private(path: str, flags: int) -> int:
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:
     """Return the environment that lets `observe` find a process, and what that starts."""
-    return {**_ENVIRONMENT, _MARK: f"{digest} {identity}"}
+    return {**_environment(), _MARK: f"{digest} {identity}"}
+
+
+def _environment() -> Mapping[str, str]:
+    return {**_ENVIRONMENT, **{name: os.environ[name] for name in _OF_GO if name in os.environ}}
 
 
 def launcher(folder: Path, owner: Owner | None) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def home(tmp_path, programs):
         "XDG_CACHE_HOME": str(Settings(os.environ).cache_home),
         "BROWSER": " ".join(VISITOR),
     }
-    kept = ("KUBEBUILDER_ASSETS", "JAVA_HOME", processes.PORTS_VARIABLE)
+    kept = ("KUBEBUILDER_ASSETS", "JAVA_HOME", "GOGC", "GOMEMLIMIT", processes.PORTS_VARIABLE)
     environ |= {name: os.environ[name] for name in kept if name in os.environ}
     yield environ
     for name in ("default", "tour", "door"):
