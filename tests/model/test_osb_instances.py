@@ -1,29 +1,20 @@
 """Instances of service brokers, whole: claim, record, calls, status, deletion."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from reconciler.core import conditions, keys
 from reconciler.core.manifest import finalizers_of, get, get_text, name_of, uid_of
-from tests.kit.osb import BrokerWires
 from tests.support.clusters import LiveCluster
-from tests.support.osb_broker import ScriptedBroker
-from tests.support.osb_scenes import INSTANCE, OsbScene
-
-URL = "https://broker.example"
+from tests.support.osb_scenes import INSTANCE, OsbScene, modelled
 
 
 @pytest.fixture
 async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
-    broker = ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
-    wires = BrokerWires({URL: broker})
-    scene = OsbScene(control_plane, namespace, broker, wires, URL)
-    await scene.install()
-    with wires.plugged():
+    async with modelled(control_plane, namespace) as scene:
         yield scene
-    assert broker.violations == []
+    assert scene.broker.violations == []
 
 
 async def test_a_claim_becomes_an_instance_and_goes_with_it(osb: OsbScene) -> None:

@@ -1,5 +1,6 @@
 """A broker, its ServiceBroker and generated kinds on a control plane, and `klutch-osb` there."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -150,6 +151,17 @@ class OsbScene:
             return await self.read(kind, name) is None
 
         await eventually(is_gone, within=7200)
+
+
+@contextlib.asynccontextmanager
+async def modelled(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
+    """Make a scene on a model of a control plane, with a broker on the same clock."""
+    broker = ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
+    url = "https://broker.example"
+    scene = OsbScene(plane, namespace, broker, BrokerWires({url: broker}), url)
+    await scene.install()
+    with scene.wires.plugged():
+        yield scene
 
 
 async def at_rest(term: Term) -> None:
