@@ -18,6 +18,14 @@ _LONGEST_OPERATION: Final = 600  # seconds
 _DESCRIPTION: Final = "A PostgreSQL database of its own, and logins for it."
 
 
+# Without a maximum, which is the plan's: a binding names no plan.
+_OF_LOGIN: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "description": "How many sessions of this login may be open at once; else all of the plan.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A plan: how many sessions a database of it takes."""
@@ -109,7 +117,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
                 "create": _schema({SESSIONS: sessions, ENCODING: encoding}),
                 "update": _schema({SESSIONS: sessions}),
             },
-            "service_binding": {"create": _schema({SESSIONS: sessions})},
+            "service_binding": {"create": _schema({SESSIONS: _OF_LOGIN})},
         },
     }
 
