@@ -33,9 +33,8 @@ from bind.osb.decisions.view import (
     Place,
 )
 from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind
-from reconciler.blueprints.offering.answers import outcome, unreadable
 from reconciler.blueprints.offering.catalogue import Catalogue, catalogue_of
-from reconciler.blueprints.offering.messages import Call, http_request, is_mutating
+from reconciler.blueprints.offering.messages import is_mutating
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import keys, manifest
 from reconciler.core.decision import (
@@ -50,6 +49,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
 from tests.support import osb_catalogues, osb_wire
 from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_turns import outcome_of
 
 CLUSTER = "control-plane"
 SPACE = "klutch-bind-a"
@@ -58,7 +58,6 @@ GROUP = "services.acme.example"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 INSTANCE_KIND = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
 BINDING_KIND = Kind(GROUP, "v1", "PostgresqlBinding", "postgresqlbindings")
-_CREDENTIALS = {"username": b"", "password": b""}
 
 
 class Crash(Exception):
@@ -84,14 +83,15 @@ class World:
         self.objects: dict[Ref, dict[str, Any]] = {}
         self.pauses: dict[str, Pause] = {}
         self.events: list[str] = []
-        self.crash_after = -1  # writes and calls; below 0: never
-        self.check: Callable[[], None] = lambda: None  # after each write and call
+        self.dies: Callable[[], bool] = lambda: False  # asked after each write and call
+        self.check: Callable[[], None] = lambda: None  # likewise
+        self.steps: list[str] = []
         self.versions = itertools.count(1)
         self.spec = BrokerSpec("acme", OSB, url="https://broker.acme.example", group=GROUP)
         self.closed, self.is_fresh, self.confirms = "", True, False
         self.crd_is_deleting = False
         self.place: Place | None = Place("shop", "c1", "s1")
-        self._dues: dict[str, datetime] = {}
+        self._read: tuple[osb_wire.Members, Catalogue] | None = None
         self._provision()
 
     # What stands on the API server.
@@ -207,7 +207,10 @@ class World:
 
     def read_catalogue(self) -> Catalogue:
         """Return the catalogue as the program knows it."""
-        return catalogue_of(osb_wire.said(200, self.broker.catalogue).body)
+        document = self.broker.catalogue
+        if self._read is None or self._read[0] is not document:
+            self._read = document, catalogue_of(manifest.canonical(document))
+        return self._read[1]
 
     def view(self) -> InstanceView:
         """Return the instance as one look shows it."""
@@ -250,7 +253,15 @@ class World:
     # What the program does.
 
     def turn(self) -> timedelta | None:
-        """Look at all bindings once; return when to look again."""
+        """Look at all bindings once, or crash; return when to look again."""
+        try:
+            return self._turn()
+        except Crash:
+            self.steps.append("crash")
+            self.restart()
+            return SOON
+
+    def _turn(self) -> timedelta | None:
         view, agains = self.view(), list[timedelta | None]()
         every = [*self.records(), *self.records(records_of.INSTANCE)]
         free, has_called = not any(one.is_open for one in every), False
@@ -277,33 +288,17 @@ class World:
             answer = self._call(next_.ask)
             after = bindings.answered(view, self.binding(name), next_.ask, answer, now=self.now)
             self._execute(after, name)
-        except Old:
+        except Old as error:
+            self.steps.append(f"old: {error}")
             return SOON
         return after.decision.again
 
     def _call(self, ask: Ask) -> Outcome:
         """Ask the broker, as the product's client does."""
-        answer = self.call(ask.call)
+        answer = outcome_of(self.broker, ask.call)
+        self.steps.append(f"{type(ask.call).__name__} {ask.record[:4]}: {answer}")
         self._lived()
         return answer
-
-    def call(self, call: Call) -> Outcome:
-        """Ask the broker; what an answer means, the product says."""
-        request = http_request(call, api_version=self.spec.api_version)
-        pair = base64.b64encode(f"{self.broker.user}:{self.broker.password}".encode()).decode()
-        headers = {
-            "Authorization": f"Basic {pair}",
-            "X-Broker-API-Version": self.spec.api_version,
-            "X-Broker-API-Request-Identity": "r1",
-            "Content-Type": "application/json",
-        }
-        asked = osb_wire.asked(request.method, request.path, headers, request.body or b"")
-        assert asked is not None
-        said = self.broker.answer(asked)
-        if said.way != "answer":
-            return unreadable(call, 0, "no answer")
-        names = {name.lower(): value for name, value in said.headers.items()}
-        return outcome(call, said.status, names, said.body)
 
     def _execute(self, next_: Next, name: str) -> None:
         """Do the steps in their order, then write the status, as the executor does."""
@@ -329,12 +324,11 @@ class World:
 
     def _lived(self) -> None:
         self.check()
-        if self.crash_after == 0:
-            self.crash_after = -1
+        if self.dies():
             raise Crash
-        self.crash_after -= 1
 
     def _write(self, step: Step, moved: dict[Ref, tuple[str, str]]) -> None:
+        self.steps.append(f"{type(step).__name__} {_shown(step)}")
         match step:
             case Create(kind, body):
                 self.put(kind, body)
@@ -385,6 +379,15 @@ class World:
                 return
             self.now += again
         raise AssertionError(f"looks again and again: {self.events[-5:]}")
+
+
+def _shown(step: Step) -> str:
+    match step:
+        case Create(kind, body):
+            return f"{kind} {manifest.name_of(body)[:4]}"
+        case Patch(ref, body, part):
+            return f"{ref.kind} {ref.name[:4]} {part} {manifest.get_map(body, 'spec')}"
+    return str(step)
 
 
 def _merged(live: Any, patch: Any) -> Any:

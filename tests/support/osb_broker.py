@@ -117,8 +117,8 @@ class ScriptedBroker:
             return said(200, self.catalogue)
         self._operations.settle()
         reply = self._done(asked)
-        if is_heard and asked.verb in MUTATING and reply.status == 202:
-            self._operations.hear(asked)
+        if is_heard and asked.verb in MUTATING:
+            self._operations.hear(asked, reply.status)
         if reply.status == 202 and self.modes.retry_after is not None:
             reply = replace(reply, headers={"Retry-After": str(self.modes.retry_after)})
         return reply

@@ -49,9 +49,12 @@ class Operations:
         if others and not is_repeat:
             yield "a second operation while one is in progress"
 
-    def hear(self, asked: Asked) -> None:
-        """Note that the platform knows of an operation."""
-        self._heard.add(asked.place)
+    def hear(self, asked: Asked, status: int) -> None:
+        """Note that the platform knows of an operation, or that there is none any more."""
+        if status == 202:
+            self._heard.add(asked.place)
+        elif status in (200, 201):
+            self._heard.discard(asked.place)
 
     def begin(self, asked: Asked) -> Said | None:
         """Begin an operation; None says that it is done within its request."""

@@ -1,11 +1,12 @@
 """What follows from a broker's answer about a binding: table 5 of the design, row by row."""
 
 from dataclasses import replace
+from typing import Final
 
 from bind.osb.decisions import causes, pacing, record
 from bind.osb.decisions import instance_outcomes as of_instances
 from bind.osb.decisions.bindings import outcomes as become
-from bind.osb.decisions.bindings.seen import Seen, is_held
+from bind.osb.decisions.bindings.seen import Seen, is_held, is_still_bound
 from bind.osb.decisions.bindings.unbinding import ends
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import SOON, Next, soon
@@ -24,6 +25,8 @@ from reconciler.blueprints.offering.outcomes import (
     Unsent,
 )
 from reconciler.core.decision import Decision
+
+_ENDED: Final = ("succeeded", "failed")
 
 
 def answered(  # noqa: PLR0911 - a row each
@@ -80,11 +83,15 @@ def _unbound(seen: Seen, asked: Record, outcome: Outcome) -> Next:
         case Accepted():
             return become.accepted(seen, asked, outcome)
         case Busy():
-            return become.busy(seen, asked, outcome.problem)
+            return become.busy_at_unbind(seen, asked, outcome.problem)
     return become.unbind_again(seen, asked, of_instances.words(seen.view, outcome))
 
 
 def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    if asked.operation is None or is_still_bound(asked):
+        is_over = isinstance(outcome, Gone | Absent)
+        is_over = is_over or (isinstance(outcome, Progress) and outcome.state in _ENDED)
+        return become.unbind_now(seen, asked, waits=not is_over)
     match outcome:
         case Gone() | Progress(state="succeeded"):
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))

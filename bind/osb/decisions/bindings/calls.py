@@ -5,11 +5,12 @@ from datetime import datetime, timedelta
 
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import status
-from bind.osb.decisions.bindings.seen import Seen
+from bind.osb.decisions.bindings.seen import Seen, is_still_bound
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import CLOSED, Ask, Next, due, parameters_of
 from reconciler.blueprints.offering import messages
 from reconciler.core.decision import Decision
+from reconciler.core.secret import Secret
 
 
 def bind(seen: Seen, candidate: Record) -> Next:
@@ -58,20 +59,25 @@ def poll(seen: Seen, one: Record) -> Next:
     wait = waits(seen, one)
     if wait is not None:
         return Next(replace(decision, again=min(wait, operation.deadline - seen.now)))
-    call = messages.LastOperation(
-        one.instance, one.service, operation.plan, operation.key, binding=one.id
-    )
-    return Next(decision, Ask(one.id, call))
+    return Next(decision, Ask(one.id, _last_operation(one, operation.plan, operation.key)))
+
+
+def _last_operation(one: Record, plan: str, key: Secret | None) -> messages.LastOperation:
+    return messages.LastOperation(one.instance, one.service, plan, key, binding=one.id)
 
 
 def unbind(seen: Seen, leaving: Record) -> Next:
     """Have a binding deleted at the broker, until that is confirmed."""
-    if leaving.operation is not None:
+    operation = leaving.operation
+    if operation is not None and not is_still_bound(leaving):
         return poll(seen, leaving)
     decision = status.of(seen)
     wait = waits(seen, leaving)
     if wait is not None:
         return Next(replace(decision, again=wait))
+    if seen.pause(leaving).misses:  # it was busy: some brokers go on only while they are asked
+        key = operation.key if operation is not None else None
+        return Next(decision, Ask(leaving.id, _last_operation(leaving, leaving.plan, key)))
     call = messages.Unbind(leaving.instance, leaving.id, leaving.service, leaving.plan)
     return Next(decision, Ask(leaving.id, call))
 

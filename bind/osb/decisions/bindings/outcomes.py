@@ -178,6 +178,19 @@ def busy(seen: Seen, one: Record, problem: str) -> Next:
     return remembered(seen, one, Next(decision), until=seen.now + pacing.BUSY)
 
 
+def busy_at_unbind(seen: Seen, one: Record, problem: str) -> Next:
+    """Ask what keeps a binding from going, then delete it again, each minute."""
+    wait = min(seen.timing.poll, pacing.BUSY)
+    next_ = Next(status.waiting(seen, problem, again=wait))
+    return remembered(seen, one, next_, until=seen.now + wait, misses=1)
+
+
+def unbind_now(seen: Seen, one: Record, *, waits: bool) -> Next:
+    """Delete a binding again, after it was asked what keeps it from going."""
+    wait = pacing.BUSY if waits else SOON
+    return remembered(seen, one, Next(Decision(again=wait)), until=seen.now + wait, misses=0)
+
+
 def repeated(seen: Seen, one: Record, problem: str) -> Next:
     """Make the same call again, so often; the record counts, because a restart must not forget."""
     intent = one.intent

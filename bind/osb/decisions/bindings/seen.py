@@ -139,6 +139,12 @@ def was_never_sent(one: Record, now: datetime) -> bool:
     return intent is None or (not intent.tries and (bool(intent.closed) or intent.since > now))
 
 
+def is_still_bound(one: Record) -> bool:
+    """Tell whether a record leaves while the operation that made its binding may go on."""
+    is_of_bind = one.intent is not None and one.intent.verb == "Bind"
+    return one.state == record.LEAVING and one.operation is not None and is_of_bind
+
+
 def target(seen: Seen, plan_id: str) -> Sent:
     """Return what the broker is asked for."""
     parameters: Mapping[str, JSON] = parameters_of(seen.claim)

@@ -11,7 +11,7 @@ from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import CLOSED, SOON, BindingView, InstanceView, Next, soon
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import NOTHING, Decision, Note, Task
+from reconciler.core.decision import NOTHING, Decision, Note, Step, Task
 
 IMMEDIATE: Final = "Immediate"
 
@@ -75,11 +75,17 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> Next:
         if intent is not None and intent.since > seen.now:
             continue
         if seen.free or one.is_open:
-            step = record.changed(one, state=record.LEAVING, intent=None, operation=None)
-            return replace(soon(step), begins=True)
+            return replace(soon(_left(one)), begins=True)
     waits = [one.intent.since - seen.now for one in records if one.intent is not None]
     again = min((wait for wait in waits if wait > SOON), default=CLOSED)
     return Next(status.of(seen, again=again))
+
+
+def _left(one: Record) -> Step | None:
+    """Have a record leave; what the broker does for it meanwhile can still be asked for."""
+    if one.operation is not None:
+        return record.changed(one, state=record.LEAVING)
+    return record.changed(one, state=record.LEAVING, intent=None)
 
 
 def orphans(seen: Seen) -> Next:

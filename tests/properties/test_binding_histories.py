@@ -1,0 +1,210 @@
+"""Whatever befalls binding claims: their Secrets log in, and no binding at a broker is forgotten.
+
+Random histories: developers claim, ask for rotation, tear off and delete, Secrets are lost and
+edited, brokers lie and fail, processes die between any two steps. Then all is well for a while.
+"""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from bind.osb.decisions.record import ORPHANED
+from reconciler.api.osb import BROKER_RECORD
+from reconciler.core import keys
+from reconciler.core.decision import Step
+from reconciler.core.refs import SECRET, Ref
+from tests.support import osb_faults
+from tests.support.osb_bindings import BINDING_KIND, World, catalogue
+
+HISTORIES, SOAKED, EVENTS = 80, 4000, 10
+NAMES = ("web", "job")
+
+
+class Story(World):
+    """A world with chance, which knows what may be wrong with a Secret and why."""
+
+    def __init__(self, chance: random.Random) -> None:
+        offered = catalogue(
+            rotatable=chance.random() < 0.5, bindings_retrievable=chance.random() < 0.6
+        )
+        super().__init__(offered)
+        self.chance = chance
+        self.mortality = chance.choice([0, 0, 0.03, 0.1])
+        self.dies = lambda: self.chance.random() < self.mortality
+        self.check = self.holds
+        self.tampered: set[str] = set()
+
+    def holds(self) -> None:
+        """Assert what holds after each write and each call."""
+        known = {ref.name for ref in self.objects if ref.kind == BROKER_RECORD}
+        lost = self.broker.inventory.bindings.keys() - known
+        assert not lost, f"forgotten: {lost}"
+        assert self.broker.violations == []
+        for name in NAMES:
+            live, secret = self.live(BINDING_KIND, name), self.live(SECRET, f"{name}-creds")
+            if live is None or secret is None or name in self.tampered:
+                continue
+            metadata = live["metadata"]
+            if keys.OSB in metadata.get("finalizers", []) and "deletionTimestamp" not in metadata:
+                assert self.logs_in(name), f"the Secret of {name} does not log in"
+
+    def _write(self, step: Step, moved: dict[Ref, tuple[str, str]]) -> None:
+        super()._write(step, moved)
+        for name in list(self.tampered):
+            secret = self.live(SECRET, f"{name}-creds")
+            if secret is not None and self.broker.log_in(self.secret(f"{name}-creds")):
+                self.tampered.discard(name)
+
+
+def make_claim(it: Story) -> None:
+    for name in NAMES:
+        if it.live(BINDING_KIND, name) is None:
+            every = it.chance.choice([{}, {"every": "3h"}, {"every": "30m", "overlap": "10m"}])
+            it.claim(name, rotation=every)
+            return
+
+
+def some_claim(it: Story) -> str:
+    there = [name for name in NAMES if it.live(BINDING_KIND, name) is not None]
+    return it.chance.choice(there) if there else ""
+
+
+def request(it: Story) -> None:
+    if name := some_claim(it):
+        wish = str(it.chance.randrange(3))
+        it.edit(BINDING_KIND, name, lambda live: live["spec"]["rotation"].update(request=wish))
+
+
+def retry(it: Story) -> None:
+    if name := some_claim(it):
+        note = {keys.OSB_RETRY: str(it.chance.random())}
+        it.edit(BINDING_KIND, name, lambda live: live["metadata"].update(annotations=note))
+
+
+def delete(it: Story) -> None:
+    if name := some_claim(it):
+        it.delete(BINDING_KIND, name)
+
+
+def tear_off(it: Story) -> None:
+    if name := some_claim(it):
+        it.edit(BINDING_KIND, name, lambda live: live["metadata"].update(finalizers=[]))
+        it.delete(BINDING_KIND, name)
+
+
+def decide_about_orphans(it: Story) -> None:
+    note = {keys.OSB_ORPHAN: keys.ORPHAN_DEPROVISION}
+    for one in it.records():
+        if one.state == ORPHANED:
+            it.edit(BROKER_RECORD, one.id, lambda live: live["metadata"].update(annotations=note))
+
+
+def lose_secret(it: Story) -> None:
+    name = it.chance.choice(NAMES)
+    if it.live(SECRET, f"{name}-creds") is not None:
+        it.tampered.add(name)
+        it.delete(SECRET, f"{name}-creds")
+
+
+def edit_secret(it: Story) -> None:
+    name = it.chance.choice(NAMES)
+    if it.live(SECRET, f"{name}-creds") is not None:
+        it.tampered.add(name)
+        it.edit(SECRET, f"{name}-creds", lambda live: live["data"].update(password="eA=="))
+
+
+def misbehave(it: Story) -> None:
+    is_done = it.chance.random() < 0.5
+    fault = it.chance.choice(
+        [
+            osb_faults.says(500, processed=is_done),
+            osb_faults.cuts(processed=is_done),
+            osb_faults.broken_json(202, processed=is_done),
+            osb_faults.broken_json(200, processed=is_done),
+            osb_faults.unavailable(),
+            osb_faults.gateway(404),
+            osb_faults.busy(),
+            osb_faults.refuses(400, "BadRequest", "no"),
+            osb_faults.refuses(401, "Unauthorized", "no"),
+            osb_faults.redirects("https://elsewhere.example"),
+        ]
+    )
+    verb = it.chance.choice(["bind", "bind", "unbind", "poll-binding", "fetch-binding"])
+    it.broker.faults.add(verb, fault, times=it.chance.choice([1, 1, 3, 8]))
+
+
+def fail(it: Story) -> None:
+    it.broker.modes.failing[it.chance.choice(["bind", "unbind"])] += 1
+
+
+def change_ways(it: Story) -> None:
+    modes, choice = it.broker.modes, it.chance.choice
+    modes.asynchronous = choice([frozenset(), frozenset({"bind", "unbind"})])
+    modes.polls = choice([0, 1, 3])
+    modes.gives_operation = choice([True, False])
+    modes.repeated = choice([0, 0, 200, 201, 202, 409])
+    modes.repeats_credentials = choice([True, True, False])
+    modes.unknown_delete = choice([200, 404, 410])
+    modes.gone_poll = choice([200, 404, 410])
+    modes.unknown_poll = choice([404, 410])
+    modes.aborts = choice([True, False])
+
+
+HAPPENINGS: tuple[Callable[[Story], None], ...] = (
+    make_claim, make_claim, request, request, retry, delete, tear_off, lose_secret, edit_secret,
+    misbehave, misbehave, misbehave, fail, change_ways, decide_about_orphans,
+)  # fmt: skip
+
+
+def told(it: Story) -> str:
+    return "\n".join(it.steps[-60:])
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pytest.Config) -> None:
+    soaks = pytestconfig.getoption("--hypothesis-profile") == "soak"
+    for number in range((SOAKED if soaks else HISTORIES) // 4):
+        it = Story(random.Random(f"{part}/{number}"))
+        it.steps.append(f"{part}/{number}")
+        try:
+            for _ in range(EVENTS):
+                happening = it.chance.choice(HAPPENINGS)
+                it.steps.append(happening.__name__)
+                happening(it)
+                it.run(minutes=it.chance.choice([0, 1, 10, 100]))
+            end_well(it, is_deleted=it.chance.random() < 0.5)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{told(it)}") from error
+
+
+def end_well(it: Story, *, is_deleted: bool) -> None:
+    """Let all be well, and see that all is as it is claimed."""
+    it.mortality = 0
+    it.broker.faults.clear()
+    it.broker.modes.failing.clear()
+    # What is bound later, and cannot be read then, never comes to anybody.
+    it.broker.modes.asynchronous, it.broker.modes.repeats_credentials = frozenset(), True
+    decide_about_orphans(it)
+    note = {keys.OSB_RETRY: "at last"}
+    for name in NAMES:
+        if it.live(BINDING_KIND, name) is None:
+            continue
+        if is_deleted:
+            it.delete(BINDING_KIND, name)
+        else:
+            it.edit(BINDING_KIND, name, lambda live: live["metadata"].update(annotations=note))
+    it.run(hours=2, most=2000)
+    decide_about_orphans(it)
+    it.run(hours=2, most=2000)
+    assert it.broker.violations == []
+    if is_deleted:
+        assert it.records() == []
+        assert it.broker.inventory.bindings == {}
+        assert [ref for ref in it.objects if ref.kind in (SECRET, BINDING_KIND)] == []
+        return
+    for name in NAMES:
+        live = it.live(BINDING_KIND, name)
+        if live is not None and not live["metadata"].get("deletionTimestamp"):
+            assert it.logs_in(name), (name, live, it.records())
+            assert it.condition("Bound", name) == ("True", "")
