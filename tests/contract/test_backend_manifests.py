@@ -1,19 +1,33 @@
 """The manifests of bind/deploy: whole, known to an API server, and to the program."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 from bind import settings as flags
+from bind.osb import settings as osb_flags
 from reconciler.core import names
-from reconciler.core.manifest import get_maps, get_texts, name_of
+from reconciler.core.manifest import get_maps, get_texts, labels_of, name_of
 from reconciler.core.refs import DEPLOYMENT, LEASE, NAMESPACE, ROLE
 from tests.support import deployed
-from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, DEPLOY, FOLDER, FRONT_DOOR
+from tests.support.deployed import (
+    CLUSTER_SCOPE,
+    CONTROL_PLANE_MODE,
+    DATASERVICES,
+    DEPLOY,
+    FOLDER,
+    FRONT_DOOR,
+    OSB,
+)
 from tests.support.raw import http_session
 
-FOLDERS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE, FRONT_DOOR]
+BACKENDS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE, FRONT_DOOR]
+OF_BROKERS = [OSB, DATASERVICES]
+FOLDERS = [*BACKENDS, *OF_BROKERS]
+BASES = {DATASERVICES: {"../osb"}, **{one: {"../default-mode"} for one in BACKENDS[1:]}}
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text("utf-8")
 MOUNTED = "/etc/klutch-bind/"
 
 
@@ -27,7 +41,7 @@ def test_a_kustomization_names_all_files_beside_it(folder):
     beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
     bases = {one for one in named if one not in beside}
     assert {*named} == beside | bases
-    assert bases == (set() if folder == FOLDER else {"../default-mode"})
+    assert bases == BASES.get(folder, set())
     # Kustomize refuses a base that contains the folder which names it.
     assert not [one for one in bases if folder.is_relative_to((folder / one).resolve())]
 
@@ -36,7 +50,7 @@ def test_every_folder_is_tried_here():
     assert {one.parent for one in DEPLOY.rglob("kustomization.yaml")} == {*FOLDERS}
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
+@pytest.mark.parametrize("folder", BACKENDS, ids=folder_ids)
 def test_the_program_knows_its_arguments(folder, tmp_path):
     deployment = deployed.only(DEPLOYMENT, deployed.built(folder))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -49,6 +63,44 @@ def test_the_program_knows_its_arguments(folder, tmp_path):
     assert given.probes == ("0.0.0.0", ports["probes"])
     images = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
     assert [one["name"] for one in images] == [container["image"]]
+
+
+@pytest.mark.parametrize("folder", OF_BROKERS, ids=folder_ids)
+def test_the_program_of_brokers_is_in_the_same_image_and_knows_its_arguments(folder):
+    (container,) = pod_of(folder)["containers"]
+    assert container["command"] == [f"{home_of_scripts()}/klutch-osb"]
+    given = osb_flags.parse(container["args"])
+    assert given.unserved == ()
+    assert given.leader_election
+    assert given.dataservices == (folder == DATASERVICES)
+    refused = given.allow_plain_http, given.allow_loopback, given.allow_insecure
+    assert refused == (False, False, False)
+    assert given.probes == ("0.0.0.0", container["ports"][0]["containerPort"])
+    (image,) = yaml.safe_load((OSB / "kustomization.yaml").read_text())["images"]
+    assert [image] == yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
+    assert image["name"] == container["image"]
+
+
+def pod_of(folder):
+    return deployed.only(DEPLOYMENT, deployed.built(folder))["spec"]["template"]["spec"]
+
+
+def home_of_scripts():
+    """Return where the image has the programs of the wheel."""
+    (entry,) = re.findall(r'^ENTRYPOINT \["(.*)/klutch-bind"\]$', CONTAINERFILE, re.MULTILINE)
+    return entry
+
+
+def test_both_programs_are_confined_alike():
+    ours, theirs = (pod_of(folder) for folder in (OSB, FOLDER))
+    assert ours["securityContext"] == theirs["securityContext"]
+    for part in ("securityContext", "resources", "startupProbe", "livenessProbe", "readinessProbe"):
+        assert ours["containers"][0][part] == theirs["containers"][0][part]
+    made = deployed.built(OSB), deployed.built(FOLDER)
+    labels = [labels_of(deployed.only(NAMESPACE, one)) for one in made]
+    assert labels[0] == labels[1]
+    network = [deployed.only(deployed.NETWORK_POLICY, one)["spec"]["egress"] for one in made]
+    assert network[0] == network[1]
 
 
 def with_files(container, folder):
@@ -95,7 +147,8 @@ def test_the_files_of_the_front_door_are_those_of_its_secrets():
 def test_the_role_names_the_lease_of_the_program(folder):
     role = deployed.only(ROLE, deployed.built(folder))
     rules = [one for one in get_maps(role, "rules") if LEASE.plural in get_texts(one, "resources")]
-    assert [get_texts(one, "resourceNames") for one in rules] == [[], [names.BACKEND_LEASE]]
+    lease = names.OSB_LEASE if folder in OF_BROKERS else names.BACKEND_LEASE
+    assert [get_texts(one, "resourceNames") for one in rules] == [[], [lease]]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)

@@ -172,7 +172,9 @@ async def applied_again(stage: Stage) -> None:
     """Apply the rights again: nothing is written, so the aggregated ones are not away a moment."""
     ref = Ref(stage.cluster.name, refs.CLUSTER_ROLE, "", "klutch-bind")
     before = await stage.cluster.get(ref)
-    assert rights_of(manifest.get_maps(before, "rules")) == deployed.aggregated(stage.made)
+    assert rights_of(manifest.get_maps(before, "rules")) == deployed.aggregated(
+        stage.made, names.BACKEND
+    )
     await deployed.apply(stage.cluster, [o for o in stage.made if o["kind"] == "ClusterRole"])
     assert await stage.cluster.get(ref) == before
 

@@ -14,7 +14,7 @@ import jsonpatch
 import yaml
 
 import bind
-from reconciler.core import keys, manifest, names, refs
+from reconciler.core import keys, manifest, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from reconciler.kube.client import KubeCluster
@@ -32,8 +32,8 @@ FOLDER: Final = DEPLOY / "default-mode"
 CONTROL_PLANE_MODE: Final = DEPLOY / "control-plane-mode"
 CLUSTER_SCOPE: Final = DEPLOY / "consumer-scope-cluster"
 FRONT_DOOR: Final = DEPLOY / "front-door"
-AGGREGATED: Final = f"{keys.OWN_PREFIX}aggregate-to-klutch-bind"
-ACCOUNT: Final = "klutch-bind"
+OSB: Final = DEPLOY / "osb"
+DATASERVICES: Final = DEPLOY / "osb-dataservices"
 SERVICES: Final = "klutch-bind-services"
 PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 SERVICE: Final = Kind("", "v1", "Service", "services")
@@ -113,7 +113,7 @@ def only(kind: Kind, made: Iterable[Any], *, name: str = "") -> Any:
 
 
 def granted(made: Iterable[Manifest]) -> frozenset[Right]:
-    """Return what the manifests give to the backend, wherever."""
+    """Return what the manifests give to a program, wherever."""
     roles = [
         one
         for one in made
@@ -126,16 +126,17 @@ def granted(made: Iterable[Manifest]) -> frozenset[Right]:
 async def installed(
     cluster: Cluster, connection: Connection, made: Sequence[Manifest]
 ) -> AsyncIterator[Connection]:
-    """Apply all but the workload, wait until it holds, and yield the way of the backend's account.
+    """Apply all but the workload, wait until it holds, and yield the way of the program's account.
 
     At the end all of it goes but the Namespace, which others share.
     """
     applied = [one for one in made if manifest.get_text(one, "kind") not in _WORKLOAD]
+    namespace, name = manifest.identity_of(only(refs.SERVICE_ACCOUNT, made))
     try:
         await apply(cluster, applied)
-        way = with_token(connection, await token_of(cluster, names.KLUTCH_NAMESPACE, ACCOUNT))
-        await _held(way, granted(applied))
-        await policed.in_force(connection, policed.user_of(names.KLUTCH_NAMESPACE, ACCOUNT))
+        way = with_token(connection, await token_of(cluster, namespace, name))
+        await _held(way, namespace, granted(applied))
+        await policed.in_force(connection, policed.user_of(namespace, name))
         yield way
     finally:
         for one in applied:
@@ -151,12 +152,12 @@ async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
         await cluster.apply(one, kind, manager=_MANAGER, force=True)
 
 
-async def _held(way: Connection, wanted: frozenset[Right]) -> None:
+async def _held(way: Connection, namespace: str, wanted: frozenset[Right]) -> None:
     """Wait until an account has rights: an API server hears of new roles a little later."""
     async with KubeCluster(way) as cluster:
 
         async def hears():
-            return wanted <= await rights_in(cluster, names.KLUTCH_NAMESPACE)
+            return wanted <= await rights_in(cluster, namespace)
 
         await eventually(hears)
 
@@ -172,9 +173,10 @@ async def rights_in(cluster: Cluster, namespace: str) -> frozenset[Right]:
     return rights_of(manifest.get_maps(answer, "status", "resourceRules"))
 
 
-def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:
-    """Return what the aggregated ClusterRole is to hold."""
-    marked = [one for one in made if manifest.labels_of(one).get(AGGREGATED) == "true"]
+def aggregated(made: Iterable[Manifest], program: str) -> frozenset[Right]:
+    """Return what the aggregated ClusterRole of a program is to hold."""
+    label = f"{keys.OWN_PREFIX}aggregate-to-{program}"
+    marked = [one for one in made if manifest.labels_of(one).get(label) == "true"]
     return rights_of(rule for one in marked for rule in manifest.get_maps(one, "rules"))
 
 

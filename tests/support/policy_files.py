@@ -6,13 +6,17 @@ from typing import Final
 import bind
 import konnector
 from klutchctl.render import manifests
-from reconciler.blueprints import policies
+from reconciler.blueprints import broker_policy, policies
 from reconciler.blueprints.policies import Policy
 
 _BACKEND: Final = """\
 # What RBAC cannot say of klutch-bind, and of account klutch-binder of each binding space, whose
 # token an app cluster has. They concern no other account. Needs Kubernetes 1.30 or later. Made by
 # tests/support/policy_files.py from reconciler/blueprints/policies.py.
+"""
+_BROKERS: Final = """\
+# What RBAC cannot say of klutch-osb. It concerns no other account. Needs Kubernetes 1.30 or later.
+# Made by tests/support/policy_files.py from reconciler/blueprints/broker_policy.py.
 """
 _KONNECTOR: Final = """\
 # What RBAC cannot say of the konnector's account in its app cluster. It concerns no other account.
@@ -25,6 +29,7 @@ FILES: Final = {
         _BACKEND,
         (policies.backend(), policies.binder()),
     ),
+    Path(bind.__file__).parent / "deploy/osb/policies.yaml": (_BROKERS, (broker_policy.policy(),)),
     Path(konnector.__file__).parent / "deploy/minimal/policies.yaml": (
         _KONNECTOR,
         (policies.konnector(),),

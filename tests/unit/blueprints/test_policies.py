@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.blueprints import policies
+from reconciler.blueprints import broker_policy, policies
 from tests.support.policy_files import FILES, text
 
 
@@ -19,7 +19,7 @@ def test_the_files_are_as_they_would_be_made(file):
 
 @pytest.mark.parametrize(
     "policy",
-    [policies.backend(), policies.binder(), policies.konnector()],
+    [policies.backend(), policies.binder(), policies.konnector(), broker_policy.policy()],
     ids=lambda one: one.name,
 )
 def test_a_policy_fails_closed_and_refuses(policy):
