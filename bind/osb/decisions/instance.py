@@ -27,7 +27,7 @@ from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task, modification, unheld
-from reconciler.core.manifest import get_text, is_deleting, uid_of
+from reconciler.core.manifest import Manifest, get_text, is_deleting, uid_of
 
 WHEN_UNBOUND: Final = "WhenUnbound"
 IMMEDIATE: Final = "Immediate"
@@ -59,7 +59,7 @@ def look(  # noqa: PLR0911 - a row each
     return _go_on(view, current, free=free, now=now)
 
 
-def _begin(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
     """Have a record made, before the first call."""
     if view.others:
         return _take_over(view, live, free=free, now=now)
@@ -85,12 +85,12 @@ def _begin(view: InstanceView, live: manifest.Manifest, *, free: bool, now: date
     return replace(soon(record.created(new, view.broker.spec.namespace)), begins=True)
 
 
-def _claim(view: InstanceView, live: manifest.Manifest) -> record.Claim:
+def _claim(view: InstanceView, live: Manifest) -> record.Claim:
     kind = view.kind.kind
     return record.Claim(kind.group, kind.kind, view.namespace, view.name, uid_of(live))
 
 
-def _take_over(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+def _take_over(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
     """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
@@ -223,7 +223,7 @@ def _read(view: InstanceView, current: Record, now: datetime) -> Next:
     return Next(replace(decision, again=again))
 
 
-def _leave(view: InstanceView, live: manifest.Manifest, *, free: bool, now: datetime) -> Next:
+def _leave(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
     """Deprovision, as the claim's policy says, and take the finalizer off then."""
     current = view.current
     lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
@@ -289,12 +289,15 @@ def _unclaimed(
     view: InstanceView, records: tuple[Record, ...], *, free: bool, now: datetime
 ) -> Next:
     """Keep what has no claim any more, until somebody says what becomes of it (law 1)."""
+    is_bound = any(binding.records for binding in view.bindings)
     for one in sorted(records, key=lambda each: each.number):
         wish = one.mark.get(keys.OSB_ORPHAN, "")
         if one.state == record.LEAVING:
             return calls.remove(view, one, now)
         if one.state not in (record.ORPHANED, record.RETAINED):
             return Next(_orphaned(one))
+        if is_bound:
+            continue  # by records without claim as well, which come first
         if wish == keys.ORPHAN_FORGET:
             return Next(Decision(tasks=(Task((record.deleted(one),)),), again=SOON))
         if wish == keys.ORPHAN_DEPROVISION and free and view.broker is not None:

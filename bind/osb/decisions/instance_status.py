@@ -11,7 +11,7 @@ from bind.osb.decisions.view import InstanceView
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision
-from reconciler.core.manifest import JSON, is_deleting
+from reconciler.core.manifest import JSON, is_deleting, uid_of
 from reconciler.core.times import format_time
 
 READY: Final = "Ready"
@@ -34,6 +34,8 @@ def of(
     """Return what a claim's status is to say; conditions that are not named stay."""
     if view.live is None:
         return replace(NOTHING, again=again)
+    if current is not None and current.claim.uid != uid_of(view.live):
+        current = None  # a predecessor's
     stated = [conditions.true(each) for each in true]
     stated += [conditions.false(cause, message) for cause, message in false]
     return Decision(

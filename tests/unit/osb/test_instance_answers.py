@@ -1,0 +1,584 @@
+"""A broker's answer about an instance: what follows, cell by cell of the design's table 5."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bind.osb.decisions import instance_answers, record
+from bind.osb.decisions.view import Ask, Next, Pause
+from reconciler.blueprints.offering import messages, outcomes
+from reconciler.core import keys
+from reconciler.core.secret import Secret
+from tests.support.osb_views import (
+    BROKER,
+    NOW,
+    OTHER_UID,
+    UID,
+    claim,
+    held,
+    intent,
+    message,
+    operation,
+    phase,
+    recorded,
+    said,
+    sent,
+    view,
+    written,
+)
+
+SECONDS = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+BIG = claim(plan="big")
+TO_BIG = sent(BIG, maintenance="")
+
+PUT = messages.Provision(UID, "service-1", "plan-s", "o", "s")
+PATCH = messages.Update(UID, "service-1", messages.Previous("plan-s"), plan="plan-b")
+DELETE = messages.Deprovision(UID, "service-1", "plan-s")
+GET = messages.FetchInstance(UID, "service-1", "plan-s")
+POLL = messages.LastOperation(UID, "service-1", "plan-s")
+
+NEW = held(record.INTENDED, intent=intent())
+THERE = held(record.PRESENT, sent=sent())
+CHANGING = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG))
+LEAVING = held(record.LEAVING, sent=sent())
+
+
+def answered(seen, call, outcome, *, about=UID) -> Next:
+    return instance_answers.answered(seen, Ask(about, call), outcome, now=NOW)
+
+
+def put(outcome, before=NEW, live=None, **fields) -> Next:
+    return answered(view(live or claim(), before, **fields), PUT, outcome)
+
+
+def patch(outcome, before=CHANGING, **fields) -> Next:
+    return answered(view(BIG, before, **fields), PATCH, outcome)
+
+
+def delete(outcome, before=LEAVING, *, live=None, **fields) -> Next:
+    return answered(view(live or claim(deleting=True), before, **fields), DELETE, outcome)
+
+
+def poll(outcome, before, *, live=None, **fields) -> Next:
+    return answered(view(live or claim(), before, **fields), POLL, outcome)
+
+
+def get(outcome, before=THERE, *, live=None, **fields) -> Next:
+    return answered(view(live or claim(), before, **fields), GET, outcome)
+
+
+# PUT
+
+
+@pytest.mark.parametrize("created", [True, False], ids=["201", "200"])
+def test_a_put_that_is_done_is_present_with_what_was_sent(created):
+    found = put(outcomes.Done(dashboard_url="https://d.example", created=created))
+    after = recorded(found, NEW)
+    assert (after.state, after.sent, after.intent) == (record.PRESENT, sent(), None)
+    assert said(found) == {"Provisioned": ("True", ""), "UpToDate": ("True", "")}
+    assert found.decision.fields["dashboardURL"] == "https://d.example"
+
+
+def test_a_put_that_is_accepted_is_polled_by_its_key_until_its_deadline():
+    found = put(outcomes.Accepted(Secret("op-9"), retry_after=17 * SECONDS))
+    after = recorded(found, NEW)
+    assert after.operation is not None
+    assert after.operation.key == Secret("op-9")
+    assert after.operation.deadline == NOW + timedelta(hours=24)
+    assert found.decision.again == 17 * SECONDS
+    assert found.pauses[UID].until == NOW + 17 * SECONDS
+    assert "op-9" not in repr(found)
+
+
+def test_a_202_without_a_key_is_polled_without_one_each_ten_seconds():
+    found = put(outcomes.Accepted())
+    after = recorded(found, NEW)
+    assert after.operation is not None
+    assert after.operation.key is None
+    assert found.decision.again == 10 * SECONDS
+
+
+def test_a_plan_says_how_long_it_may_take():
+    before = held(record.INTENDED, plan="plan-b", intent=intent(target=TO_BIG))
+    after = recorded(put(outcomes.Accepted(), before, BIG), before)
+    assert after.operation is not None
+    assert after.operation.deadline == NOW + timedelta(minutes=10)
+
+
+def test_a_conflict_is_ours_by_its_id_and_is_settled_later():
+    found = put(outcomes.Conflict("it is there"))
+    after = recorded(found, NEW)
+    assert after.state == record.PRESENT
+    assert after.sent is not None
+    assert after.sent.digest == ""
+    assert "UpToDate" not in said(found)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        outcomes.Refused(400, "", "no such region"),
+        outcomes.Refused(404, "", "no such region"),
+        outcomes.Unsupported("no such region"),
+    ],
+)
+def test_a_refused_put_is_closed_with_the_brokers_words(refusal):
+    found = put(refusal)
+    after = recorded(found, NEW)
+    assert after.state == record.INTENDED
+    assert after.intent is not None
+    assert (after.intent.closed, after.intent.catalog) == (record.REFUSED, "catalogue-1")
+    assert said(found)["Provisioned"] == ("False", "Refused")
+    assert "no such region" in message(found, "Provisioned")
+    assert phase(found) == "Failed"
+    assert [note.reason for note in found.decision.notes] == ["ProvisionRefused"]
+
+
+def test_a_412_names_the_version_that_is_spoken():
+    assert "2.17" in message(put(outcomes.Unsupported("too new")), "Provisioned")
+
+
+def test_a_busy_broker_is_waited_for_and_nothing_is_undone():
+    found = put(outcomes.Busy("another operation"))
+    assert written(found) == []
+    assert found.decision.again == 10 * SECONDS
+
+
+def test_another_version_of_maintenance_is_read_and_tried_once_more():
+    found = put(outcomes.MaintenanceConflict("2.0.1"))
+    assert found.reads_catalogue
+    assert recorded(found, NEW).is_open
+    again = held(record.INTENDED, intent=intent(tries=1))
+    found = put(outcomes.MaintenanceConflict("2.0.1"), again)
+    assert said(found)["Provisioned"] == ("False", "Refused")
+
+
+@pytest.mark.parametrize(("tries", "wait"), [(0, 2), (1, 8), (2, 30)])
+def test_an_unknown_put_is_repeated_after_ever_longer_pauses(tries, wait):
+    before = held(record.INTENDED, intent=intent(tries=tries))
+    found = put(outcomes.Unknown("silence"), before)
+    after = recorded(found, before)
+    assert after.intent is not None
+    assert (after.state, after.intent.tries) == (record.INTENDED, tries + 1)
+    assert found.decision.again == wait * SECONDS
+    assert found.pauses[UID].until == NOW + wait * SECONDS
+
+
+def test_an_unknown_put_is_mitigated_after_three_repetitions():
+    before = held(record.INTENDED, intent=intent(tries=3))
+    found = put(outcomes.Unknown("silence"), before)
+    after = recorded(found, before)
+    assert (after.state, after.intent) == (record.LEAVING, None)
+    assert said(found)["Provisioned"] == ("False", "Retrying")
+
+
+def test_a_malformed_success_is_mitigated_at_once():
+    found = put(outcomes.Unknown("no JSON", 201, malformed=True))
+    assert recorded(found, NEW).state == record.LEAVING
+
+
+@pytest.mark.parametrize("call", [PUT, PATCH, DELETE, POLL, GET])
+@pytest.mark.parametrize(
+    ("outcome", "wait"),
+    [
+        (outcomes.Unsent("refused connection"), 2),
+        (outcomes.Unsent("too many", timedelta(seconds=90)), 90),
+        (outcomes.Denied(401, "who are you?"), 2),
+    ],
+)
+def test_what_was_surely_not_done_changes_no_record_and_no_ready(call, outcome, wait):
+    found = answered(view(claim(), THERE), call, outcome)
+    assert written(found) == []
+    assert found.decision.again == wait * SECONDS
+    assert "Provisioned" not in said(found)
+
+
+def test_pauses_of_calls_that_were_not_sent_grow_to_a_minute():
+    pauses = {UID: Pause(count=9)}
+    assert put(outcomes.Unsent("away"), pauses=pauses).decision.again == MINUTE
+
+
+# PATCH
+
+
+def test_an_update_that_is_done_is_what_the_record_says_then():
+    found = patch(outcomes.Done())
+    after = recorded(found, CHANGING)
+    assert (after.sent, after.plan, after.intent) == (TO_BIG, "plan-b", None)
+    assert said(found)["UpToDate"] == ("True", "")
+    assert found.decision.fields["plan"] == "big"
+
+
+def test_an_accepted_update_is_polled_with_the_plan_before_it():
+    after = recorded(patch(outcomes.Accepted()), CHANGING)
+    assert after.operation is not None
+    assert after.operation.plan == "plan-s"
+    assert after.sent == sent()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        outcomes.Refused(400, "", "not smaller"),
+        outcomes.Refused(404, "", "not smaller"),
+        outcomes.Refused(409, "", "not smaller"),
+        outcomes.Unsupported("not smaller"),
+    ],
+)
+def test_a_refused_update_keeps_the_instance_as_it_is(refusal):
+    found = patch(refusal)
+    after = recorded(found, CHANGING)
+    assert after.state == record.PRESENT
+    assert after.sent == sent()
+    assert after.intent is not None
+    assert after.intent.closed == record.REFUSED
+    assert said(found) == {"UpToDate": ("False", "Refused")}
+
+
+def test_an_update_of_what_is_gone_is_missing():
+    found = patch(outcomes.Gone())
+    after = recorded(found, CHANGING)
+    assert after.intent is not None
+    assert after.intent.closed == record.MISSING
+    assert said(found)["Provisioned"] == ("False", "Missing")
+    assert keys.OSB_RETRY in message(found, "Provisioned")
+
+
+@pytest.mark.parametrize(("tries", "is_closed"), [(0, False), (2, False), (3, True)])
+def test_an_unknown_update_is_tried_three_times_more(tries, is_closed):
+    before = replace(CHANGING, intent=intent("Update", TO_BIG, tries=tries))
+    after = recorded(patch(outcomes.Unknown("silence"), before), before)
+    assert after.intent is not None
+    assert bool(after.intent.closed) is is_closed
+    assert after.intent.tries == tries + 1
+    assert after.state == record.PRESENT
+
+
+GOING = replace(CHANGING, operation=operation())
+
+
+@pytest.mark.parametrize(
+    ("usable", "repeatable", "tries", "is_closed"),
+    [
+        (None, None, 0, False),
+        (True, True, 1, False),
+        (None, None, 2, True),
+        (None, False, 0, True),
+        (False, None, 0, False),
+    ],
+)
+def test_a_failed_update_is_repeated_as_the_broker_allows(usable, repeatable, tries, is_closed):
+    before = held(
+        record.PRESENT,
+        sent=sent(),
+        intent=intent("Update", TO_BIG, tries=tries),
+        operation=operation(),
+    )
+    failed = outcomes.Progress(
+        "failed", "no disk", instance_usable=usable, update_repeatable=repeatable
+    )
+    found = poll(failed, before, live=BIG)
+    after = recorded(found, before)
+    assert after.operation is None
+    assert after.intent is not None
+    assert bool(after.intent.closed) is is_closed
+    assert said(found)["UpToDate"] == ("False", "Failed")
+    assert said(found).get("Provisioned") == (("False", "NotUsable") if usable is False else None)
+
+
+# DELETE
+
+
+@pytest.mark.parametrize("outcome", [outcomes.Gone(), outcomes.Absent(is_json=True)])
+def test_a_confirmed_deletion_takes_the_record_and_then_the_finalizer(outcome):
+    found = delete(outcome)
+    assert written(found) == [f"delete BrokerRecord {UID}", "patch DatabaseInstance orders"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "broker"),
+    [
+        (outcomes.Absent(is_json=False), BROKER),
+        (outcomes.Absent(is_json=True), replace(BROKER, is_fresh=False)),
+    ],
+    ids=["no JSON", "a catalogue of long ago"],
+)
+def test_the_404_of_a_gateway_proves_nothing(outcome, broker):
+    found = delete(outcome, broker=broker)
+    assert written(found) == []
+    assert found.reads_catalogue
+    assert said(found)["DeletesAllowed"] == ("False", "NotDeleted")
+
+
+def test_a_deletion_that_goes_on_is_polled():
+    after = recorded(delete(outcomes.Accepted(Secret("op-2"))), LEAVING)
+    assert after.state == record.LEAVING
+    assert after.operation is not None
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        outcomes.Refused(400, "", "still bound"),
+        outcomes.Refused(409, "", "still bound"),
+        outcomes.Unsupported("still bound"),
+        outcomes.Unknown("still bound"),
+        outcomes.Unknown("still bound", 202, malformed=True),
+    ],
+)
+def test_a_deletion_without_success_is_repeated_ever_slower_and_said(outcome):
+    found = delete(outcome)
+    assert written(found) == []
+    assert found.decision.again == 2 * SECONDS
+    assert "still bound" in message(found, "DeletesAllowed")
+    pauses = {UID: Pause(count=20)}
+    assert delete(outcome, pauses=pauses).decision.again == timedelta(minutes=10)
+
+
+def test_a_busy_deletion_waits():
+    found = delete(outcomes.Busy("another operation"))
+    assert written(found) == []
+    assert found.decision.again == 10 * SECONDS
+
+
+def test_a_failed_try_is_followed_by_the_next_number_before_its_record_goes():
+    found = delete(outcomes.Gone(), live=claim())
+    second = record.identifier(UID, 1)
+    assert written(found) == [f"create BrokerRecord {second}", f"delete BrokerRecord {UID}"]
+    after = recorded(found)
+    assert (after.number, after.state) == (1, record.INTENDED)
+    assert after.intent is not None
+    assert after.intent.since == NOW + MINUTE
+    assert after.intent.closed == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "minutes", "closed"), [(0, 1, ""), (1, 5, ""), (2, 30, ""), (3, 0, "Failed")]
+)
+def test_tries_come_after_one_five_and_thirty_minutes_and_then_no_more(number, minutes, closed):
+    leaving = held(record.LEAVING, number=number)
+    found = answered(
+        view(claim(), leaving),
+        replace(DELETE, instance=leaving.id),
+        outcomes.Gone(),
+        about=leaving.id,
+    )
+    after = recorded(found)
+    assert after.number == number + 1
+    assert after.intent is not None
+    assert after.intent.closed == closed
+    assert after.intent.since == NOW + timedelta(minutes=minutes)
+    assert phase(found) == ("Failed" if closed else "Provisioning")
+
+
+def test_what_leaves_without_its_claim_is_followed_by_nothing():
+    seen = view(None, others=(LEAVING,))
+    assert written(answered(seen, DELETE, outcomes.Gone())) == [f"delete BrokerRecord {UID}"]
+    leaving = held(record.LEAVING, uid=OTHER_UID)
+    seen = view(claim(), others=(leaving,))
+    found = answered(seen, DELETE, outcomes.Gone(), about=OTHER_UID)
+    assert written(found) == [f"delete BrokerRecord {OTHER_UID}"]
+
+
+# last_operation
+
+
+def test_an_operation_in_progress_is_asked_for_ever_slower_up_to_a_minute():
+    before = replace(NEW, operation=operation())
+    found = poll(outcomes.Progress("in progress", "half done"), before)
+    assert written(found) == []
+    assert found.decision.again == 15 * SECONDS
+    assert found.decision.fields["operation"]["description"] == "half done"
+    pauses = {UID: Pause(count=12)}
+    assert poll(outcomes.Progress(""), before, pauses=pauses).decision.again == MINUTE
+    slow = outcomes.Progress("in progress", retry_after=timedelta(minutes=5))
+    assert poll(slow, before).decision.again == 5 * MINUTE
+
+
+def test_an_operation_that_succeeded_is_what_it_was_for():
+    before = replace(NEW, operation=operation())
+    after = recorded(poll(outcomes.Progress("succeeded"), held_again(before)), before)
+    assert (after.state, after.sent, after.operation) == (record.PRESENT, sent(), None)
+    going = held_again(GOING)
+    after = recorded(poll(outcomes.Progress("succeeded"), going, live=BIG), going)
+    assert (after.sent, after.intent, after.operation) == (TO_BIG, None, None)
+    leaving = held_again(replace(LEAVING, operation=operation()))
+    found = poll(outcomes.Progress("succeeded"), leaving, live=claim(deleting=True))
+    assert written(found)[0] == f"delete BrokerRecord {UID}"
+
+
+def test_a_failed_provisioning_is_deleted_at_the_broker():
+    before = held_again(replace(NEW, operation=operation()))
+    found = poll(outcomes.Progress("failed", "no disk"), before)
+    assert recorded(found, before).state == record.LEAVING
+    assert "no disk" in message(found, "Provisioned")
+
+
+def test_a_failed_deletion_is_begun_again():
+    leaving = held_again(replace(LEAVING, operation=operation()))
+    found = poll(outcomes.Progress("failed", "locked"), leaving, live=claim(deleting=True))
+    after = recorded(found, leaving)
+    assert (after.state, after.operation) == (record.LEAVING, None)
+    assert "locked" in message(found, "DeletesAllowed")
+
+
+def test_three_404_in_a_row_are_a_failure_of_what_is_made():
+    before = held_again(replace(NEW, operation=operation()))
+    for misses in (0, 1):
+        pauses = {UID: Pause(misses=misses)}
+        found = poll(outcomes.Absent(is_json=True), before, pauses=pauses)
+        assert written(found) == []
+        assert found.pauses[UID].misses == misses + 1
+    found = poll(outcomes.Absent(is_json=True), before, pauses={UID: Pause(misses=2)})
+    assert recorded(found, before).state == record.LEAVING
+
+
+def test_another_answer_ends_the_row():
+    before = held_again(replace(NEW, operation=operation()))
+    found = poll(outcomes.Progress("in progress"), before, pauses={UID: Pause(misses=2)})
+    assert found.pauses[UID].misses == 0
+
+
+def test_a_404_or_410_of_what_is_deleted_is_asked_again_or_the_end():
+    leaving = held_again(replace(LEAVING, operation=operation()))
+    gone = claim(deleting=True)
+    after = recorded(poll(outcomes.Absent(is_json=True), leaving, live=gone), leaving)
+    assert (after.state, after.operation) == (record.LEAVING, None)
+    found = poll(outcomes.Gone(), leaving, live=gone)
+    assert written(found)[0] == f"delete BrokerRecord {UID}"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        outcomes.Gone(),
+        outcomes.Busy("x"),
+        outcomes.Refused(400, "", "x"),
+        outcomes.Unknown("x"),
+        outcomes.Progress("", "x"),
+    ],
+)
+def test_whatever_else_is_said_of_what_is_made_it_is_polled_to_its_deadline(outcome):
+    found = poll(outcome, held_again(replace(NEW, operation=operation())))
+    assert written(found) == []
+    assert found.decision.again is not None
+
+
+# last_operation, where the claim changed since
+
+
+CHANGED = claim(parameters={"a": 1})
+
+
+@pytest.mark.parametrize(
+    "outcome", [outcomes.Absent(is_json=True), outcomes.Gone(), outcomes.Refused(400, "", "x")]
+)
+def test_what_the_broker_does_not_know_is_asked_for_as_it_is_wanted_now(outcome):
+    after = recorded(poll(outcome, NEW, live=CHANGED), NEW)
+    assert after.state == record.INTENDED
+    assert after.intent is not None
+    assert after.intent.target == sent(CHANGED)
+
+
+def test_what_the_broker_made_meanwhile_is_there_as_it_was_asked_for():
+    after = recorded(poll(outcomes.Progress("succeeded"), NEW, live=CHANGED), NEW)
+    assert (after.state, after.sent) == (record.PRESENT, sent())
+    after = recorded(poll(outcomes.Progress("in progress"), NEW, live=CHANGED), NEW)
+    assert after.operation is not None
+
+
+# GET
+
+
+def test_what_is_as_it_was_sent_writes_nothing():
+    found = get(outcomes.Done(plan="plan-s"))
+    assert written(found) == []
+    assert found.pauses[UID].checked == NOW
+    assert found.decision.again == 10 * MINUTE
+
+
+@pytest.mark.parametrize(
+    ("outcome", "name"),
+    [
+        (outcomes.Done(plan="plan-b"), "plan"),
+        (outcomes.Done(maintenance="3.0.0"), "maintenanceVersion"),
+        (outcomes.Done(parameters={"password": "s3cret"}), "parameters.password"),
+    ],
+)
+def test_a_difference_is_said_by_name_and_never_by_value(outcome, name):
+    live = claim(parameters={"password": "hidden"})
+    before = held(record.PRESENT, sent=sent(live))
+    found = get(outcome, before, live=live)
+    assert said(found)["InSync"] == ("False", "Drifted")
+    assert name in message(found, "InSync")
+    assert "s3cret" not in repr(found) + message(found, "InSync")
+    assert "hidden" not in message(found, "InSync")
+
+
+def test_what_the_broker_leaves_out_or_adds_is_no_difference():
+    live = claim(parameters={"password": "hidden"})
+    before = held(record.PRESENT, sent=sent(live))
+    assert "InSync" not in said(get(outcomes.Done(parameters={"other": 1}), before, live=live))
+
+
+@pytest.mark.parametrize("outcome", [outcomes.Absent(is_json=True), outcomes.Gone()])
+def test_an_instance_that_the_broker_knows_no_more_is_missing(outcome):
+    found = get(outcome)
+    after = recorded(found, THERE)
+    assert after.state == record.PRESENT
+    assert after.intent is not None
+    assert after.intent.closed == record.MISSING
+    assert said(found)["Provisioned"] == ("False", "Missing")
+
+
+def test_a_gateways_404_says_nothing_of_an_instance():
+    found = get(outcomes.Absent(is_json=False))
+    assert written(found) == []
+    assert said(found) == {}
+    assert found.reads_catalogue
+
+
+def test_a_missing_instance_that_is_back_counts_again():
+    before = held(record.PRESENT, sent=sent(), intent=intent(closed=record.MISSING))
+    after = recorded(get(outcomes.Done(), before), before)
+    assert after.intent is None
+
+
+def test_an_update_that_was_done_after_all_is_settled_by_reading():
+    before = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG, tries=2))
+    found = get(outcomes.Done(plan="plan-b"), before, live=BIG)
+    assert recorded(found, before).sent == TO_BIG
+    found = get(outcomes.Done(plan="plan-s"), before, live=BIG)
+    assert written(found) == []
+    assert found.pauses[UID].tried == 2
+
+
+def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
+    before = held(record.PRESENT, sent=sent(digest="", parameters={}))
+    after = recorded(get(outcomes.Done(plan="plan-s"), before), before)
+    assert after.sent == sent()
+    found = get(outcomes.Done(plan="plan-b"), before)
+    assert written(found) == []
+
+
+@pytest.mark.parametrize(
+    "outcome", [outcomes.Refused(400, "", "x"), outcomes.Unknown("x"), outcomes.Busy("x")]
+)
+def test_what_cannot_be_read_changes_nothing(outcome):
+    found = get(outcome)
+    assert (written(found), said(found)) == ([], {})
+
+
+def test_an_answer_about_what_is_gone_is_dropped():
+    assert answered(view(claim(), NEW), PUT, outcomes.Done(), about="another") == Next()
+
+
+def held_again(before):
+    """Return a record as it lies in the cluster after it was changed."""
+    fields = {
+        name: getattr(before, name)
+        for name in ("number", "sent", "intent", "operation", "plan", "asked")
+    }
+    return held(before.state, **fields)
