@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bind.osb.decisions import record
-from bind.osb.decisions.record import Claim, Intent, Operation, Record, Sent, State
+from bind.osb.decisions.record import Claim, Intent, Operation, Record, Sent, State, Verb
 from bind.osb.decisions.view import Broker, InstanceView, Next, Place
 from reconciler.api.osb import BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering.catalogue import Catalogue, MaintenanceInfo, Offering, Plan
@@ -91,7 +91,7 @@ def sent(live: Manifest | None = None, **fields: Any) -> Sent:
     return replace(made, **fields)
 
 
-def intent(verb: str = "Provision", target: Sent | None = None, **fields: Any) -> Intent:
+def intent(verb: Verb = "Provision", target: Sent | None = None, **fields: Any) -> Intent:
     """Return what was begun just now."""
     made = Intent("Provision", NOW, target or sent())
     return replace(made, verb=verb, **fields)

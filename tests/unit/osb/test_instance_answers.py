@@ -9,6 +9,7 @@ from bind.osb.decisions import instance_answers, record
 from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core import keys
+from reconciler.core.manifest import get_text
 from reconciler.core.secret import Secret
 from tests.support.osb_views import (
     BROKER,
@@ -390,7 +391,7 @@ def test_an_operation_in_progress_is_asked_for_ever_slower_up_to_a_minute():
     found = poll(outcomes.Progress("in progress", "half done"), before)
     assert written(found) == []
     assert found.decision.again == 15 * SECONDS
-    assert found.decision.fields["operation"]["description"] == "half done"
+    assert get_text(found.decision.fields, "operation", "description") == "half done"
     pauses = {UID: Pause(count=12)}
     assert poll(outcomes.Progress(""), before, pauses=pauses).decision.again == MINUTE
     slow = outcomes.Progress("in progress", retry_after=timedelta(minutes=5))
@@ -547,9 +548,9 @@ def test_a_missing_instance_that_is_back_counts_again():
 
 
 def test_an_update_that_was_done_after_all_is_settled_by_reading():
-    before = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG, tries=2))
+    before = held(record.PRESENT, sent=sent(), intent=intent("Update", sent(BIG), tries=2))
     found = get(outcomes.Done(plan="plan-b"), before, live=BIG)
-    assert recorded(found, before).sent == TO_BIG
+    assert recorded(found, before).sent == sent(BIG)
     found = get(outcomes.Done(plan="plan-s"), before, live=BIG)
     assert written(found) == []
     assert found.pauses[UID].tried == 2
@@ -557,8 +558,8 @@ def test_an_update_that_was_done_after_all_is_settled_by_reading():
 
 def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
     before = held(record.PRESENT, sent=sent(digest="", parameters={}))
-    after = recorded(get(outcomes.Done(plan="plan-s"), before), before)
-    assert after.sent == sent()
+    done = outcomes.Done(plan="plan-s", maintenance="2.0.0")
+    assert recorded(get(done, before), before).sent == sent()
     found = get(outcomes.Done(plan="plan-b"), before)
     assert written(found) == []
 
