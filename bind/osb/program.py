@@ -11,6 +11,9 @@ from bind.osb.controllers.calls import Calls
 from bind.osb.controllers.claims import Claims
 from bind.osb.controllers.kinds import Kinds
 from bind.osb.controllers.places import Places
+from bind.osb.dataservices import front
+from bind.osb.dataservices import informers as compositions
+from bind.osb.dataservices.brokers import Terms
 from bind.osb.informers import Informers, InstanceKey
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
@@ -88,18 +91,24 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         clock=clock,
     )
     informers = Informers(cluster, namespace, runtime.metrics)
+    composed = compositions.Informers(cluster) if settings.dataservices else None
     where = settings.lease_namespace or namespace
     leadership = runtime.leadership(leases, where, names.OSB_LEASE, again=again)
     return runtime.term(
-        informers.informers,
-        _workers(settings, informers, runtime),
+        [*informers.informers, *(composed.informers if composed is not None else ())],
+        _workers(settings, informers, runtime, composed),
         leadership=leadership,
         elects=settings.leader_election,
         advice=ADVICE,
     )
 
 
-def _workers(settings: Settings, informers: Informers, runtime: Runtime) -> list[Worker]:
+def _workers(
+    settings: Settings,
+    informers: Informers,
+    runtime: Runtime,
+    composed: compositions.Informers | None,
+) -> list[Worker]:
     executor = runtime.executor(informers.cluster)
 
     def controller(name: str, reconcile: Reconcile[Any]) -> Controller[Any]:
@@ -134,7 +143,21 @@ def _workers(settings: Settings, informers: Informers, runtime: Runtime) -> list
     claims.subscribe(claims_controller)
     kinds.subscribe(kinds_controller)
     brokers.subscribe(brokers_controller)
-    return [informers.claims, calls, brokers_controller, kinds_controller, claims_controller]
+    own: list[Worker] = [
+        informers.claims,
+        calls,
+        brokers_controller,
+        kinds_controller,
+        claims_controller,
+    ]
+    if composed is None:
+        return own
+    terms = Terms(
+        allow_plain_http=settings.allow_plain_http,
+        allow_loopback=settings.allow_loopback,
+        allow_insecure=settings.allow_insecure,
+    )
+    return [*own, *front.workers(composed, places, runtime, terms)]
 
 
 def _namespace_of(key: object) -> object:

@@ -139,18 +139,20 @@ class BrokerClient:
         self, call: Call, identity: OriginatingIdentity | None, *, most: int | None
     ) -> Answer:
         request = http_request(call, api_version=self._address.api_version)
-        headers = {
-            "X-Broker-API-Version": self._address.api_version,
-            "X-Broker-API-Request-Identity": str(uuid4()),
-        }
+        more = {}
         if identity is not None:
-            headers["X-Broker-API-Originating-Identity"] = identity.header()
-        return await self._sent(request, type(call).__name__, headers, most=most)
+            more["X-Broker-API-Originating-Identity"] = identity.header()
+        return await self._sent(request, type(call).__name__, more, most=most)
 
     async def _sent(
         self, request: HttpRequest, verb: str, more: Mapping[str, str], *, most: int | None
     ) -> Answer:
-        headers: dict[str, str | Secret] = {"Accept": "application/json", **more}
+        headers: dict[str, str | Secret] = {
+            "Accept": "application/json",
+            "X-Broker-API-Version": self._address.api_version,
+            "X-Broker-API-Request-Identity": str(uuid4()),
+            **more,
+        }
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
         if request.body is not None:

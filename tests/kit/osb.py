@@ -22,17 +22,24 @@ from reconciler.outbound.http import Answer, OutboundError
 from tests.support import osb_wire
 from tests.support.cues import AFTER, BEFORE
 from tests.support.faults import Faults
+from tests.support.osb_backup_manager import BackupManager
 from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_wire import failure
 
 BROKER_CALL: Final = Kind("broker", "v2", "Call", "calls")
-_VERBS: Final[dict[str, Verb]] = {"PUT": "create", "PATCH": "patch", "DELETE": "delete"}
+_VERBS: Final[dict[str, Verb]] = {
+    "PUT": "create",
+    "PATCH": "patch",
+    "POST": "create",
+    "DELETE": "delete",
+}
 
 
 @dataclass
 class BrokerWires:
     """The brokers that can be reached, by their URL, and what befalls calls to them."""
 
-    brokers: dict[str, ScriptedBroker] = field(default_factory=dict)
+    brokers: dict[str, ScriptedBroker | BackupManager] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
 
     @contextlib.contextmanager
@@ -45,7 +52,7 @@ class BrokerWires:
     def _http(self, *, timeout: float, most: int, **_: Any) -> "ModelHttp":
         return ModelHttp(self, timeout, most)
 
-    def at(self, url: str) -> tuple[ScriptedBroker, str]:
+    def at(self, url: str) -> tuple[ScriptedBroker | BackupManager, str]:
         """Return the broker of a URL, and the target there. Raises OutboundError."""
         for base, broker in self.brokers.items():
             if url.startswith(f"{base}/"):
@@ -84,13 +91,17 @@ class ModelHttp:
         broker, target = self.wires.at(url)
         plain = {key: _revealed(value) for key, value in headers.items()}
         asked = osb_wire.asked(method, target, plain, body or b"")
-        assert asked is not None, target
-        noted = Request(_VERBS.get(method, "get"), _ref(asked), method, target)
+        about = target if asked is None else asked.instance
+        noted = Request(_VERBS.get(method, "get"), _ref(about), method, target)
         faults = self.wires.faults
         due = faults.enter(noted)
         await faults.pass_point(BEFORE, noted, due)
         await asyncio.sleep(0)  # others may come first, as on a network
-        reply = broker.answer(asked)
+        if isinstance(broker, BackupManager):
+            async with broker.exchanged(method, target, plain, body or b"") as said:
+                reply = said
+        else:
+            reply = failure(404) if asked is None else broker.answer(asked)
         await faults.pass_point(AFTER, noted, due)
         match reply.way:
             case "hang":
@@ -109,6 +120,6 @@ def _revealed(value: str | Secret) -> str:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def _ref(asked: osb_wire.Asked) -> Ref:
+def _ref(about: str) -> Ref:
     """Return a call as faults know calls: about the instance, by name."""
-    return Ref("broker", BROKER_CALL, "", asked.instance)
+    return Ref("broker", BROKER_CALL, "", about)

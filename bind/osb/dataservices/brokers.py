@@ -27,7 +27,7 @@ from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unkno
 from reconciler.broker.address import BrokerAddress, address_of
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.broker.gate import Gate
-from reconciler.controller.fence import WriteFence
+from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest
 from reconciler.core.errors import ClusterError, ConfigError
@@ -38,6 +38,7 @@ from reconciler.kube.cluster import Reader
 _REQUEST: Final = timedelta(seconds=60)
 _READ_AGAIN: Final = 60.0  # seconds after which a Secret may have changed
 _CATALOGUE: Final = 300.0
+_TRIED: Final = 30.0  # seconds between two looks at one that fails
 _FRESH: Final = 60.0  # seconds for which a catalogue shows that the broker itself answers
 _SERVED: Final = ("None", "Secret")
 
@@ -58,8 +59,12 @@ class Server:
         self.client, self._gate, self._clock, self._fence = client, gate, clock, fence
         self._catalogue: Catalogue | None = None
         self._read_at: float | None = None
+        self._tried_at = float("-inf")
         self._problem = ""
         self._reading = asyncio.Lock()
+        self._active, self._ended = 0, False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def confirmed(self) -> bool:
@@ -67,22 +72,53 @@ class Server:
         return self._age() < _FRESH
 
     async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:
-        """Return its catalogue, read anew where it is older; the last good one where it fails."""
-        async with self._reading:
-            if self._age() >= within and not self._gate.pause:
+        """Return its catalogue, read anew where it is older; the last good one where it fails.
+
+        Nobody waits for a broker that hangs but those that know nothing of it.
+        """
+        if self._age() < within or (self._reading.locked() and self._catalogue is not None):
+            return self._catalogue
+        async with self._reading, self._turn(""):
+            if self._age() >= within and self._may_read(within):
+                self._tried_at = self._clock.monotonic()
                 await self._read()
         return self._catalogue
+
+    def _may_read(self, within: float) -> bool:
+        """Tell whether the catalogue is asked for, which may just have failed."""
+        since = self._clock.monotonic() - self._tried_at
+        return not self._gate.pause and (since >= _TRIED or not within)
 
     @property
     def problem(self) -> str:
         """Why the catalogue could not be read, "" where it was."""
         return self._problem
 
+    async def end(self) -> None:
+        """Let no further call begin, and return once those that are on their way have ended."""
+        self._ended = True
+        await self._idle.wait()
+
+    @asynccontextmanager
+    async def _turn(self, space: str) -> AsyncIterator[None]:
+        """Wait for a turn. Raises Stopped where this process ends."""
+        self._active += 1
+        self._idle.clear()
+        try:
+            async with self._gate.turn(space):
+                if self._ended:
+                    raise Stopped("this process ends")
+                yield
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
     async def call(
         self, call: Call, *, space: str, identity: OriginatingIdentity | None
     ) -> Outcome:
         """Return what a call came to. Raises Stopped where nothing may be changed any more."""
-        async with self._gate.turn(space):
+        async with self._turn(space):
             if closed := self._gate.closed:
                 return Unsent(closed)
             outcome = await self._sent(call, identity)
@@ -103,7 +139,7 @@ class Server:
 
         Raises Stopped as `call` does.
         """
-        async with self._gate.turn(space):
+        async with self._turn(space):
             closed = "" if probes else self._gate.closed
             if closed:
                 return Unsent(closed)
@@ -152,6 +188,7 @@ class Brokers:
     def __init__(self, cluster: Reader, *, clock: Clock, fence: WriteFence, terms: Terms) -> None:
         self._cluster, self._clock, self._fence, self._terms = cluster, clock, fence, terms
         self._held: dict[str, _Held] = {}
+        self._replaced: list[_Held] = []
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stop = asyncio.Event()
@@ -165,8 +202,8 @@ class Brokers:
         try:
             await self._stop.wait()
         finally:
-            held, self._held = self._held, {}
-            for one in held.values():
+            for one in [*self._held.values(), *self._replaced]:
+                await one.server.end()
                 await one.stack.aclose()
 
     @asynccontextmanager
@@ -210,7 +247,7 @@ class Brokers:
         before = self._held.get(name)
         self._held[name] = _Held(stated, address.digest, self._clock.monotonic(), server, stack)
         if before is not None:
-            await before.stack.aclose()
+            self._replaced.append(before)  # some call may still begin there
         return server
 
     async def _address(self, config: Manifest) -> BrokerAddress:

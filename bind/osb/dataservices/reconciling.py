@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
+from bind.osb.controllers.places import Places
 from bind.osb.dataservices import managed
 from bind.osb.dataservices.brokers import Brokers, Server
 from bind.osb.dataservices.informers import CONFIG, UID, Informers
 from bind.osb.dataservices.managed import Seen, config_name, is_paused
-from bind.osb.decisions.view import Place
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.store import Store
 
 V = TypeVar("V", bound=Seen)
 _MOST_CALLS: Final = 4  # in one turn
-_SYSTEM: Final = "kube-system"
 _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
 
 
@@ -41,32 +40,7 @@ class Common:
     informers: Informers
     executor: Executor
     brokers: Brokers
-    places: "Places"
-
-
-class Places:
-    """Where claims live, by the labels of what Crossplane made of them."""
-
-    def __init__(self, informers: Informers) -> None:
-        self._cluster = informers.cluster
-        self._uids: dict[str, str] = {}
-
-    async def of(self, live: Manifest) -> Place:
-        """Return the place of an object's claim. Raises ClusterErrors."""
-        space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
-        cluster = await self._uid(_SYSTEM)
-        uid = await self._uid(space) if space else manifest.uid_of(live)
-        return Place(space or manifest.name_of(live), cluster, uid or manifest.uid_of(live))
-
-    async def _uid(self, name: str) -> str:
-        if name not in self._uids:
-            live = await self._cluster.get(
-                Ref(self._cluster.name, NAMESPACE, "", name), metadata_only=True
-            )
-            if live is None:
-                return ""
-            self._uids[name] = manifest.uid_of(live)
-        return self._uids[name]
+    places: Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +154,8 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             facts["rest"] = max(rest.until - now, timedelta())
         if config is None or is_paused(live):
             return Reached(facts, None)
-        facts["place"] = await self._common.places.of(live)
+        space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
+        facts["place"] = await self._common.places.of(space)
         server = await self._common.brokers.reach(config)
         if isinstance(server, str):
             return Reached(facts | {"trouble": server}, None)

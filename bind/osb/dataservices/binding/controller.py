@@ -50,6 +50,7 @@ class ServiceBindings(ManagedReconciler[Seen]):
             live=live,
             catalogue=None if server is None else await server.catalogue(),
             confirmed=server is not None and server.confirmed,
+            unread="" if server is None else server.problem,
             instance=instance,
             lookup=lookup,
             secret=secret,

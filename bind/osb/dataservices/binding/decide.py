@@ -60,7 +60,7 @@ def fetch(seen: Seen, number: int) -> FetchBinding:
 def bind(seen: Seen, number: int) -> Bind:
     """Return the call that makes a binding, in the place of the one that counts if there is one."""
     app = manifest.get_text(seen.wanted, "bindResource", "appGuid")
-    space = seen.uid if seen.place is None else seen.place.space
+    space = "" if seen.place is None else seen.place.space
     rotates = number != seen.ledger.number and seen.plan is not None and seen.plan.binding_rotatable
     parameters = manifest.get_text_map(seen.wanted, "parameters")
     return Bind(
@@ -68,7 +68,7 @@ def bind(seen: Seen, number: int) -> Bind:
         seen.id(number),
         seen.service_id,
         seen.plan_id,
-        app=app or space,
+        app=app or space or seen.uid,
         context=rules.context(seen),
         parameters=None if rotates else parameters or None,
         predecessor=seen.id(seen.ledger.number) if rotates else "",

@@ -87,6 +87,7 @@ class Seen(managed.Seen):
 
     catalogue: Catalogue | None = field(default=None, repr=False)
     confirmed: bool = False
+    unread: str = ""
     instance: Manifest | None = field(default=None, repr=False)
     lookup: str = ""
     secret: Manifest | None = field(default=None, repr=False)

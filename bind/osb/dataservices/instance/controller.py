@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from bind.osb.dataservices import rules
+from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.brokers import Server
 from bind.osb.dataservices.informers import INSTANCE, instance_id
 from bind.osb.dataservices.instance.decide import next_step
@@ -47,6 +47,7 @@ class ServiceInstances(ManagedReconciler[Seen]):
             live=live,
             catalogue=None if server is None else await server.catalogue(),
             confirmed=server is not None and server.confirmed,
+            unread="" if server is None else server.problem,
             bound=bound,
             **reached.facts,
         )
@@ -67,9 +68,10 @@ class ServiceInstances(ManagedReconciler[Seen]):
         return replace(super()._later(view, server), confirmed=server.confirmed)
 
 
-async def called(server: Server, view: Any, call: Call) -> Outcome:
+async def called(server: Server, view: managed.Seen, call: Call) -> Outcome:
     """Return what a call came to; a 404 is looked into. Raises Stopped."""
-    identity = rules.originating_identity(view.live)
+    place = None if view.place is None else view.place.identity
+    identity = rules.originating_identity(view.live) or place
     outcome = await server.call(call, space=space_of(view), identity=identity)
     if isinstance(outcome, Absent) and not server.confirmed:
         await server.catalogue(within=0.0)

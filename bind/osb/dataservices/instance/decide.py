@@ -69,7 +69,7 @@ def _paced(seen: Seen, call: Call) -> Step:
 def _wanted(seen: Seen) -> _Wanted | str:
     """Return what the names and parameters mean, or why they mean nothing."""
     if seen.catalogue is None:
-        return "The broker's catalogue was never read"
+        return seen.unread or "The broker's catalogue was never read"
     wanted = seen.wanted
     service = manifest.get_text(wanted, "serviceName")
     known = seen.service_id if seen.state else ""

@@ -17,7 +17,7 @@ UNDER_WAY: Final = ("created", "deploying")
 
 @dataclass(frozen=True, slots=True)
 class Seen(managed.Seen):
-    """One ServiceInstance. `catalogue` is the broker's, None where it was never read.
+    """One ServiceInstance. `catalogue` is the broker's, None where it was never read: `unread`.
 
     `confirmed`: the broker itself answered in the last minute, so that a 404 is its own. `bound`
     names the ServiceBindings that hold credentials of it.
@@ -25,6 +25,7 @@ class Seen(managed.Seen):
 
     catalogue: Catalogue | None = field(default=None, repr=False)
     confirmed: bool = False
+    unread: str = ""
     bound: Sequence[str] = ()
 
     @property

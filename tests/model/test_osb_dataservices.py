@@ -1,0 +1,376 @@
+"""The front for compositions, whole: what Crossplane makes, a broker and a backup manager."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import pytest
+
+from bind.osb.dataservices import kinds
+from bind.osb.dataservices.binding.results import OVERLAP
+from reconciler.core import keys, refs
+from reconciler.core.manifest import JSON, get, get_text, uid_of
+from reconciler.core.refs import Ref
+from tests.kit.osb import BrokerWires
+from tests.support import osb_compositions, osb_faults, removal
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.osb_backup_manager import BackupManager
+from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_compositions import Compositions, state
+from tests.support.osb_wire import MUTATING
+from tests.support.settled import settled
+
+URL, MANAGER_URL = "https://broker.example", "https://backups.example"
+INSTANCE, BINDING = kinds.SERVICE_INSTANCE, kinds.SERVICE_BINDING
+BACKUP, RESTORE = kinds.BACKUP, kinds.RESTORE
+
+
+@pytest.fixture
+def broker() -> ScriptedBroker:
+    return ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
+
+
+@pytest.fixture
+def manager(broker: ScriptedBroker) -> Iterator[BackupManager]:
+    made = BackupManager(lambda instance: instance in broker.inventory.instances)
+    yield made
+    made.close()
+    assert made.violations == []
+
+
+@pytest.fixture
+async def front(
+    control_plane: LiveCluster, namespace: str, broker: ScriptedBroker, manager: BackupManager
+) -> AsyncIterator[Compositions]:
+    made = Compositions(control_plane, namespace)
+    await made.install()
+    await made.configure(osb_compositions.BROKER, URL, broker.user, broker.password)
+    await made.configure(
+        osb_compositions.BACKUP_MANAGER,
+        MANAGER_URL,
+        manager.user,
+        manager.password,
+        serviceType="backupmanager",
+    )
+    with BrokerWires({URL: broker, MANAGER_URL: manager}).plugged():
+        yield made
+    assert broker.violations == []
+
+
+async def all_four(front: Compositions) -> None:
+    await front.instance(parameters={"max_connections": 50})
+    await front.binding()
+    await front.make(BACKUP, {"instanceName": "orders"})
+    await front.make(RESTORE, {"backupName": "orders"})
+    for kind in (INSTANCE, BINDING, BACKUP, RESTORE):
+        await front.ready(kind)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_four_objects_become_ready_and_go(
+    front: Compositions, broker: ScriptedBroker, manager: BackupManager, asynchronous: bool
+) -> None:
+    if asynchronous:
+        broker.modes.asynchronous, broker.modes.polls = MUTATING, 2
+    async with front.program():
+        await all_four(front)
+        assert broker.log_in(await front.credentials())
+        assert (manager.count("create-backup"), manager.count("create-restore")) == (1, 1)
+        used = await front.read(kinds.PROVIDER_CONFIG, osb_compositions.BROKER)
+        assert get(used, "status", "users") == 2
+        for kind in (RESTORE, BACKUP, INSTANCE, BINDING):
+            await front.delete(kind)
+        for kind in (RESTORE, BACKUP, BINDING, INSTANCE):
+            await front.gone(kind)
+    assert broker.inventory.is_empty
+    assert not manager.backups
+    assert await front.credentials() == {}
+
+
+async def test_an_operation_without_key_is_polled(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    broker.modes.asynchronous, broker.modes.gives_operation = MUTATING, False
+    async with front.program():
+        await front.instance()
+        await front.ready(INSTANCE)
+        await front.binding()
+        await front.ready(BINDING)
+    assert broker.log_in(await front.credentials())
+
+
+async def test_a_restart_writes_nothing_and_asks_only_to_look(
+    front: Compositions, broker: ScriptedBroker, manager: BackupManager
+) -> None:
+    async with front.program() as term:
+        await all_four(front)
+        await settled(term)
+    mark = front.plane.audit.mark()
+    asked, posts = broker.count(*MUTATING), len(manager.journal)
+    async with front.program() as term:
+        await settled(term)
+    assert front.plane.audit.writes_since(mark) == []
+    assert broker.count(*MUTATING) == asked
+    assert {line.method for line in manager.journal[posts:]} <= {"GET", "HEAD"}
+
+
+async def test_an_operation_goes_on_after_a_restart(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    broker.modes.asynchronous, broker.modes.takes = MUTATING, 300.0
+    async with front.program():
+        await front.instance()
+        made = await front.ready(INSTANCE, "Creating")
+        await eventually(lambda: broker.count("poll") > 1, within=7200)
+    async with front.program():
+        await front.ready(INSTANCE)
+    assert broker.provisioned() == [uid_of(made)]
+    assert broker.count("provision") == 1
+
+
+async def test_a_take_over_asks_for_nothing(front: Compositions, broker: ScriptedBroker) -> None:
+    """What the original left is served on: its ids, its states, its annotations."""
+    async with front.program() as term:
+        await front.instance(parameters={"max_connections": 50})
+        await front.binding()
+        await front.ready(BINDING)
+        await settled(term)
+    # The original knows none of our annotations, and has its own word for a state.
+    for kind in (INSTANCE, BINDING):
+        marks = {keys.OSB_SENT: None, keys.OSB_BINDINGS: None, keys.OSB_OPERATION: None}
+        await front.change(kind, {"metadata": {"annotations": marks}})
+    ref = Ref(front.plane.name, INSTANCE, "", "orders")
+    body = {"status": {"atProvider": {"state": "available"}}}
+    await front.plane.cluster.merge_patch(ref, body, manager="original", subresource="status")
+    asked = broker.count(*MUTATING)
+    async with front.program() as term:
+        await front.ready(BINDING)
+        await settled(term)
+    assert broker.count(*MUTATING) == asked
+
+
+async def test_a_plan_and_parameters_change(front: Compositions, broker: ScriptedBroker) -> None:
+    broker.modes.asynchronous = MUTATING
+    async with front.program():
+        made = await front.instance(parameters={"a": 1, "b": 2})
+        await front.ready(INSTANCE)
+        body: JSON = {"planName": "big", "parameters": {"a": None, "b": 3}}
+        await front.change(INSTANCE, {"spec": {"forProvider": body}})
+        big = broker.catalogue["services"][0]["plans"][1]["id"]
+
+        async def changed() -> bool:
+            live = await front.read(INSTANCE)
+            return bool(get_text(live, "status", "atProvider", "planId") == big)
+
+        await eventually(changed, within=7200)
+    held = broker.inventory.instances[uid_of(made)]
+    assert (held["plan_id"], held["parameters"]) == (big, {"b": 3})
+
+
+async def test_what_the_broker_lost_is_not_made_anew(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    async with front.program():
+        made = await front.instance()
+        await front.ready(INSTANCE)
+    broker.inventory.lose((uid_of(made), ""))
+    async with front.program():
+        await front.ready(INSTANCE, "Missing")
+        assert broker.count("provision") == 1
+        await front.annotate(INSTANCE, keys.OSB_RETRY, "an empty one will do")
+        await front.ready(INSTANCE)
+    assert broker.count("provision") == 2
+
+
+async def test_a_failed_instance_is_deleted_and_made_anew(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    broker.modes.asynchronous = frozenset({"provision"})
+    broker.modes.failing["provision"] = 2
+    async with front.program():
+        await front.instance()
+        await front.ready(INSTANCE)
+    assert len(broker.provisioned()) == 3
+    assert len(broker.inventory.instances) == 1
+
+
+FAULTS = (
+    osb_faults.hangs(processed=True),
+    osb_faults.cuts(processed=True),
+    osb_faults.says(500),
+    osb_faults.says(500, processed=True),
+    osb_faults.broken_json(),
+)
+
+
+@pytest.mark.parametrize("verb", ["provision", "bind", "unbind", "deprovision", "poll", "fetch"])
+async def test_faults_lose_nothing_and_double_nothing(
+    front: Compositions, broker: ScriptedBroker, verb
+) -> None:
+    broker.modes.asynchronous = frozenset({"provision"})
+    gateway = () if verb in ("provision", "bind") else (osb_faults.gateway(404),)
+    for fault in (*FAULTS, *gateway):
+        broker.faults.add(verb, fault, times=1)
+    async with front.program():
+        await front.instance()
+        await front.binding()
+        await front.ready(BINDING)
+        assert broker.log_in(await front.credentials())
+        assert len(broker.inventory.instances) == 1
+        await front.delete(BINDING)
+        await front.delete(INSTANCE)
+        await front.gone(INSTANCE)
+        await front.gone(BINDING)
+    assert broker.inventory.is_empty
+    assert len(broker.provisioned()) == 1
+
+
+async def test_a_rotation_leaves_no_moment_without_a_way_in(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    async with front.program():
+        await front.instance()
+        await front.binding()
+        await front.ready(BINDING)
+        old = await front.credentials()
+        await front.annotate(BINDING, keys.OSB_ROTATE, "1")
+
+        async def rotated() -> bool:
+            now = await front.credentials()
+            assert broker.log_in(now)
+            return now != old
+
+        await eventually(rotated, within=7200)
+        assert broker.log_in(old)
+        began = asyncio.get_running_loop().time()
+        await eventually(lambda: not broker.log_in(old), within=7200)
+        lasted = timedelta(seconds=asyncio.get_running_loop().time() - began)
+        assert OVERLAP - timedelta(minutes=1) <= lasted <= OVERLAP + timedelta(minutes=1)
+        await front.delete(BINDING)
+        await front.gone(BINDING)
+    assert not broker.inventory.bindings
+
+
+async def test_a_lost_secret_comes_back(front: Compositions, broker: ScriptedBroker) -> None:
+    async with front.program():
+        await front.instance()
+        await front.binding()
+        await front.ready(BINDING)
+        secret = Ref(front.plane.name, refs.SECRET, front.namespace, "orders-creds")
+        await removal.remove(front.plane.cluster, secret)
+
+        async def back() -> bool:
+            return broker.log_in(await front.credentials())
+
+        await eventually(back, within=7200)
+    assert broker.count("bind") == 1
+
+
+async def test_a_creation_whose_answer_was_lost_is_found_and_not_repeated(
+    front: Compositions, manager: BackupManager
+) -> None:
+    manager.faults.add("create-backup", osb_faults.cuts(processed=True), times=1)
+    manager.faults.add("create-restore", osb_faults.hangs(processed=True), times=1)
+    async with front.program():
+        await all_four(front)
+    assert (len(manager.backups), len(manager.restores)) == (1, 1)
+
+
+async def test_backups_at_once_are_different_ones(
+    front: Compositions, manager: BackupManager
+) -> None:
+    names = [f"orders-{number}" for number in range(5)]
+    async with front.program():
+        await front.instance()
+        for name in names:
+            await front.make(BACKUP, {"instanceName": "orders"}, name)
+        found = [await front.ready(BACKUP, name=name) for name in names]
+    assert {state(one) for one in found} == {"done"}
+    numbers = {get(one, "status", "atProvider", "id") for one in found}
+    assert numbers == set(manager.backups)
+    assert len(numbers) == 5
+
+
+async def test_a_pause_holds_all(front: Compositions, broker: ScriptedBroker) -> None:
+    async with front.program() as term:
+        await front.instance()
+        await front.ready(INSTANCE)
+        await front.annotate(INSTANCE, keys.PAUSED, "true")
+        await front.saying(INSTANCE, "Synced", "ReconcilePaused")
+        await front.delete(INSTANCE)
+        await settled(term)
+        assert broker.count("deprovision") == 0
+        await front.annotate(INSTANCE, keys.PAUSED, "false")
+        await front.gone(INSTANCE)
+    assert broker.inventory.is_empty
+
+
+async def test_a_changed_password_is_read_again(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    async with front.program():
+        await front.instance()
+        await front.ready(INSTANCE)
+        broker.password = "another-password"
+        await front.binding()
+        await front.saying(BINDING, "Synced", "ReconcileError")
+        await front.configure(osb_compositions.BROKER, URL, broker.user, broker.password)
+        await front.ready(BINDING)
+
+
+async def test_a_broker_that_hangs_delays_no_other(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    other = ScriptedBroker(now=broker.now)
+    other.faults.add("provision", osb_faults.hangs())
+    await front.configure("other", "https://other.example", other.user, other.password)
+    with BrokerWires({URL: broker, "https://other.example": other}).plugged():
+        async with front.program():
+            for number in range(20):
+                asked: dict[str, JSON] = {
+                    "serviceName": "database",
+                    "planName": "small",
+                    "acceptsIncomplete": True,
+                }
+                await front.make(
+                    INSTANCE,
+                    {**asked, "organizationGuid": "o", "spaceGuid": "s"},
+                    f"hanging-{number}",
+                    providerConfigRef={"name": "other"},
+                )
+            await eventually(lambda: other.count("provision") > 2, within=7200)
+            began = asyncio.get_running_loop().time()
+            await front.instance()
+            await front.ready(INSTANCE)
+            assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    name = osb_compositions.BROKER
+
+    def well(live) -> bool:
+        return get(live, "status", "health", "lastStatus") is True
+
+    async def is_well() -> bool:
+        return well(await front.read(kinds.PROVIDER_CONFIG, name))
+
+    async def is_ailing() -> bool:
+        return not well(await front.read(kinds.PROVIDER_CONFIG, name))
+
+    async with front.program() as term:
+        await eventually(is_well, within=7200)
+        broker.password, old = "elsewhere", broker.password
+        await eventually(is_ailing, within=7200)
+        broker.password = old
+        await eventually(is_well, within=7200)
+        await front.instance()
+        await front.ready(INSTANCE)
+        await front.delete(kinds.PROVIDER_CONFIG, name)
+        await settled(term)
+        assert await front.read(kinds.PROVIDER_CONFIG, name) is not None
+        await front.delete(INSTANCE)
+        await front.gone(INSTANCE)
+        await front.gone(kinds.PROVIDER_CONFIG, name)

@@ -1,0 +1,192 @@
+"""What compositions make of claims, a broker and a backup manager, and `klutch-osb` beside them."""
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from bind.osb import program
+from bind.osb.dataservices import kinds
+from bind.osb.settings import Settings
+from reconciler.blueprints.objects import Marks, build
+from reconciler.controller.program import Term
+from reconciler.controller.tasks import Clock, SystemClock
+from reconciler.core import keys, refs
+from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube import crds
+from reconciler.kube.client import KubeCluster
+from tests.support import removal
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, FaultyCluster
+from tests.support.managed import working
+
+MANAGER: Final = "tests"
+FOLDER: Final = Path(__file__).parents[2] / "schemas" / "dataservices"
+USUAL: Final = Settings(dataservices=True, allow_plain_http=True, allow_loopback=True)
+HOME: Final = "klutch-osb"
+# Of the compositions: where the broker and the backup manager of a type are.
+BROKER: Final = "postgresql-service-broker"
+BACKUP_MANAGER: Final = "postgresql-backup-manager"
+
+
+@dataclass
+class Compositions:
+    """One control plane, with names of one test's own."""
+
+    plane: LiveCluster
+    namespace: str  # of claims
+    prefix: str = ""
+
+    async def install(self) -> None:
+        """Make all CRDs, and the namespace of the program."""
+        files = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.iterdir())]
+        for crd in (*crds.load(*crds.BROKERS), *files):
+            await self.plane.cluster.apply(crd, refs.CRD, manager=MANAGER, force=True)
+        home = build(refs.NAMESPACE, HOME)
+        await self.plane.cluster.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
+
+    async def configure(self, name: str, url: str, user: str, password: str, **spec: Any) -> None:
+        """Make a ProviderConfig with its Secret."""
+        texts = {"username": user, "password": password}
+        data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+        secret = {**build(refs.SECRET, self.named(name), namespace=self.namespace), "data": data}
+        await self.plane.cluster.apply(secret, refs.SECRET, manager=MANAGER, force=True)
+        place = {"namespace": self.namespace, "name": self.named(name)}
+        credentials: dict[str, JSON] = {"source": "Secret"}
+        credentials |= {key: {"secretRef": {**place, "key": key}} for key in texts}
+        config = {
+            **build(kinds.PROVIDER_CONFIG, self.named(name)),
+            "spec": {"url": url, "providerCredentials": credentials, **spec},
+        }
+        await self.plane.cluster.apply(config, kinds.PROVIDER_CONFIG, manager=MANAGER, force=True)
+
+    def named(self, name: str) -> str:
+        """Return a name of this test's own: the kinds are cluster-scoped."""
+        return f"{self.prefix}{name}"
+
+    @contextlib.asynccontextmanager
+    async def program(
+        self,
+        settings: Settings = USUAL,
+        *,
+        faults: Faults | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[Term]:
+        """Let klutch-osb work for the length of the block."""
+        settings = replace(settings, leader_election=False)
+        async with KubeCluster(self.plane.connection, agent="klutch-osb") as real:
+            cluster = real if faults is None else FaultyCluster(real, faults)
+            made = program.wired(
+                settings,
+                cluster,
+                leases=cluster,
+                namespace=HOME,
+                clock=clock or SystemClock(),
+            )
+            async with working(made.manager):
+                yield made
+
+    async def make(
+        self,
+        kind: Kind,
+        for_provider: Mapping[str, JSON],
+        name: str = "orders",
+        *,
+        claim: str = "",
+        **spec: JSON,
+    ) -> Manifest:
+        """Make what Crossplane makes of a claim."""
+        labels = {keys.CLAIM_NAME: claim or name, keys.CLAIM_NAMESPACE: self.namespace}
+        labels[keys.INSTANCE_TYPE] = "postgresql"
+        made = build(kind, self.named(name), marks=Marks(labels, {}))
+        config = BACKUP_MANAGER if kind in (kinds.BACKUP, kinds.RESTORE) else BROKER
+        stated: dict[str, JSON] = {
+            "providerConfigRef": {"name": self.named(config)},
+            "forProvider": for_provider,
+            **spec,
+        }
+        return await self.plane.cluster.create({**made, "spec": stated}, kind, manager=MANAGER)
+
+    async def instance(self, name: str = "orders", **more: JSON) -> Manifest:
+        """Make a ServiceInstance."""
+        asked: dict[str, JSON] = {
+            "acceptsIncomplete": True,
+            "serviceName": "database",
+            "planName": "small",
+            "organizationGuid": "organization",
+            "spaceGuid": "space",
+            **more,
+        }
+        return await self.make(kinds.SERVICE_INSTANCE, asked, name)
+
+    async def binding(self, name: str = "orders", instance: str = "orders") -> Manifest:
+        """Make a ServiceBinding, with a Secret of that name and `-creds`."""
+        asked: dict[str, JSON] = {"instanceName": instance, "acceptsIncomplete": True}
+        place = {"namespace": self.namespace, "name": f"{name}-creds"}
+        return await self.make(kinds.SERVICE_BINDING, asked, name, writeConnectionSecretToRef=place)
+
+    async def change(self, kind: Kind, body: Manifest, name: str = "orders") -> None:
+        """Patch an object."""
+        ref = Ref(self.plane.name, kind, "", self.named(name))
+        await self.plane.cluster.merge_patch(ref, body, manager=MANAGER)
+
+    async def annotate(self, kind: Kind, key: str, text: str, name: str = "orders") -> None:
+        """Set an annotation."""
+        await self.change(kind, {"metadata": {"annotations": {key: text}}}, name)
+
+    async def delete(self, kind: Kind, name: str = "orders") -> None:
+        """Delete an object."""
+        ref = Ref(self.plane.name, kind, "", self.named(name))
+        await removal.remove(self.plane.cluster, ref)
+
+    async def read(self, kind: Kind, name: str = "orders") -> Any:
+        """Return an object, None where it is absent."""
+        return await self.plane.cluster.get(Ref(self.plane.name, kind, "", self.named(name)))
+
+    async def ready(self, kind: Kind, reason: str = "Available", name: str = "orders") -> Any:
+        """Return an object once its Ready has this reason."""
+        return await self.saying(kind, "Ready", reason, name)
+
+    async def saying(self, kind: Kind, condition: str, reason: str, name: str = "orders") -> Any:
+        """Return an object once a condition has this reason."""
+
+        async def found() -> Any:
+            live = await self.read(kind, name)
+            held = get_maps(live or {}, "status", "conditions")
+            is_said = any(
+                (one.get("type"), one.get("reason")) == (condition, reason) for one in held
+            )
+            assert is_said, held
+            return live
+
+        return await eventually(found, within=7200)
+
+    async def gone(self, kind: Kind, name: str = "orders") -> None:
+        """Wait until an object is gone."""
+
+        async def is_gone() -> bool:
+            live = await self.read(kind, name)
+            assert live is None, live
+            return True
+
+        await eventually(is_gone, within=7200)
+
+    async def credentials(self, name: str = "orders") -> dict[str, str]:
+        """Return the texts of the Secret of a ServiceBinding, {} without one."""
+        ref = Ref(self.plane.name, refs.SECRET, self.namespace, f"{name}-creds")
+        secret = await self.plane.cluster.get(ref)
+        data = (secret or {}).get("data") or {}
+        assert isinstance(data, dict)
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+def state(live: Any) -> str:
+    """Return the state of what stands behind an object."""
+    at = ("status", "atProvider")
+    return get_text(live, *at, "state") or get_text(live, *at, "status")
