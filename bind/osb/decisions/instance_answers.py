@@ -5,10 +5,9 @@ again before anything is undone.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import causes, instance_status, pacing, record
 from bind.osb.decisions import instance_outcomes as become
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
@@ -31,15 +30,6 @@ from reconciler.blueprints.offering.outcomes import (
     Unsupported,
 )
 from reconciler.core.decision import Decision
-
-_UNKNOWN: Final = (timedelta(seconds=2), timedelta(seconds=8), timedelta(seconds=30))
-_MOST_TRIES: Final = len(_UNKNOWN)
-_FIRST: Final = timedelta(seconds=2)
-_LONGEST_WAIT: Final = timedelta(minutes=1)  # of a call that surely did nothing
-_LONGEST_POLL: Final = timedelta(seconds=60)
-_LONGEST_DELETE: Final = timedelta(minutes=10)
-_BUSY: Final = timedelta(minutes=1)
-_MISSES: Final = 3  # of an operation, in a row
 
 
 def answered(  # noqa: PLR0911 - a row each
@@ -83,7 +73,7 @@ def _provisioned(  # noqa: PLR0911 - a row each
         case Unknown(malformed=True):
             return become.mitigated(view, current, outcome.problem)
         case Unknown():
-            if intent.tries >= _MOST_TRIES:
+            if intent.tries >= pacing.MOST_TRIES:
                 return become.mitigated(view, current, outcome.problem)
             return become.repeated(view, current, outcome.problem, now)
         case Busy():
@@ -108,7 +98,7 @@ def _updated(  # noqa: PLR0911 - a row each
             return become.missing(view, current, now)
         case Busy():
             return become.busy(view, current, outcome.problem, now)
-        case Unknown() if intent.tries < _MOST_TRIES:
+        case Unknown() if intent.tries < pacing.MOST_TRIES:
             return become.repeated(view, current, outcome.problem, now)
         case Unknown():
             return become.update_failed(view, current, Progress("failed", outcome.problem), now)
@@ -173,7 +163,7 @@ def _progressed(  # noqa: PLR0911 - a row each
             return soon(step)
         case Absent():
             misses = view.pauses.get(current.id, NO_PAUSE).misses + 1
-            if misses >= _MISSES:
+            if misses >= pacing.MOST_MISSES:
                 return become.failed(view, current, "the broker knows no such operation", now=now)
             return _poll_later(view, current, outcome, now, misses=misses)
     return _poll_later(view, current, outcome, now)
@@ -192,10 +182,10 @@ def _poll_later(
     view: InstanceView, current: Record, outcome: Outcome, now: datetime, *, misses: int = 0
 ) -> Next:
     pause = view.pauses.get(current.id, NO_PAUSE)
-    wait = min(become.timing(view).poll * 1.5 ** min(pause.count + 1, 20), _LONGEST_POLL)
-    description = ""
+    description, stated = "", None
     if isinstance(outcome, Progress):
-        wait, description = outcome.retry_after or wait, outcome.problem
+        description, stated = outcome.problem, outcome.retry_after
+    wait = pacing.poll(become.timing(view).poll, pause.count + 1, stated)
     decision = instance_status.in_progress(view, current, description=description)
     after = replace(pause, until=now + wait, count=pause.count + 1, misses=misses)
     return Next(replace(decision, again=wait), pauses={current.id: after})
@@ -211,9 +201,10 @@ def _fetched(view: InstanceView, current: Record, outcome: Outcome, now: datetim
         case Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
             return become.missing(view, current, now)
         case Absent():
-            until = replace(pause, checked=None, until=now + _FIRST)
-            wait = Decision(again=_FIRST)
-            return Next(wait, pauses={current.id: until}, reads_catalogue=True)
+            wait = pacing.unsent(0, None)
+            until = replace(pause, checked=None, until=now + wait)
+            again = Decision(again=wait)
+            return Next(again, pauses={current.id: until}, reads_catalogue=True)
     # Nothing was learnt: an update goes on without, all else at the next resync.
     tried = current.intent.tries if current.intent is not None else 0
     return Next(Decision(again=SOON), pauses={current.id: replace(pause, tried=tried)})

@@ -6,9 +6,8 @@ Each is the record's next state and the claim's status, in one decision.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
-from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import causes, instance_status, pacing, record
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Operation, Record, Sent
 from bind.osb.decisions.view import NO_PAUSE, SOON, InstanceView, Next, Pause
@@ -29,22 +28,12 @@ from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task, unheld
 from reconciler.core.manifest import is_deleting, uid_of
 
-_UNKNOWN: Final = (timedelta(seconds=2), timedelta(seconds=8), timedelta(seconds=30))
-_MOST_TRIES: Final = len(_UNKNOWN)
-_FIRST: Final = timedelta(seconds=2)
-_LONGEST_WAIT: Final = timedelta(minutes=1)  # of a call that surely did nothing
-_LONGEST_POLL: Final = timedelta(seconds=60)
-_LONGEST_DELETE: Final = timedelta(minutes=10)
-_BUSY: Final = timedelta(minutes=1)
-_MISSES: Final = 3  # of an operation, in a row
-
 
 def later(view: InstanceView, current: Record, outcome: Denied | Unsent, now: datetime) -> Next:
     """Make the same call later: surely nothing was done."""
     pause = view.pauses.get(current.id, NO_PAUSE)
-    wait = min(_FIRST * 2 ** min(pause.count, 10), _LONGEST_WAIT)
-    if isinstance(outcome, Unsent) and outcome.retry_after is not None:
-        wait = outcome.retry_after
+    stated = outcome.retry_after if isinstance(outcome, Unsent) else None
+    wait = pacing.unsent(pause.count, stated)
     decision = instance_status.waiting(view, current, outcome.problem)
     return paused(view, current, replace(decision, again=wait), now + wait)
 
@@ -53,7 +42,7 @@ def repeated(view: InstanceView, current: Record, problem: str, now: datetime) -
     """Make the same call again, so often; the record counts, because a restart must not forget."""
     intent = current.intent
     assert intent is not None
-    wait = _UNKNOWN[min(intent.tries, _MOST_TRIES - 1)]
+    wait = pacing.unknown(intent.tries)
     step = record.changed(current, intent=replace(intent, tries=intent.tries + 1))
     decision = with_step(instance_status.waiting(view, current, problem), step, again=wait)
     return paused(view, current, decision, now + wait)
@@ -144,7 +133,7 @@ def refused(view: InstanceView, current: Record, problem: str, cause: Cause) -> 
 def busy(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
     """Wait for another operation on the instance; nothing was done, so nothing is undone."""
     decision = instance_status.waiting(view, current, problem)
-    wait = min(timing(view).poll, _BUSY)
+    wait = min(timing(view).poll, pacing.BUSY)
     return paused(view, current, replace(decision, again=wait), now + wait)
 
 
@@ -167,7 +156,7 @@ def update_failed(view: InstanceView, current: Record, outcome: Progress, now: d
     intent = current.intent
     assert intent is not None
     tries = intent.tries + 1
-    is_last = outcome.update_repeatable is False or tries >= _MOST_TRIES
+    is_last = outcome.update_repeatable is False or tries >= pacing.MOST_TRIES
     closed = replace(
         intent, tries=tries, closed=record.FAILED if is_last else "", catalog=wants.catalogue(view)
     )
@@ -180,7 +169,7 @@ def update_failed(view: InstanceView, current: Record, outcome: Progress, now: d
         view, after, phase="Failed" if outcome.instance_usable is False else "Ready", false=stated
     )
     note = Note("UpdateFailed", outcome.problem, type="Warning")
-    wait = _UNKNOWN[min(tries, _MOST_TRIES) - 1]
+    wait = pacing.unknown(tries - 1)
     decision = replace(with_step(decision, step, again=wait), notes=(note,))
     return paused(view, current, decision, now + wait)
 
@@ -188,7 +177,7 @@ def update_failed(view: InstanceView, current: Record, outcome: Progress, now: d
 def delete_again(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
     """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
     count = view.pauses.get(current.id, NO_PAUSE).count
-    wait = min(_FIRST * 4 ** min(count, 8), _LONGEST_DELETE)
+    wait = pacing.deletion(count)
     step = None if current.operation is None else record.changed(current, operation=None)
     decision = instance_status.leaving(view, current)
     if view.live is not None:

@@ -1,19 +1,14 @@
 """What an instance is wanted to be, compared with what its broker has."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-from bind.osb.decisions import causes, record
+from bind.osb.decisions import causes, pacing, record
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import InstanceView, parameters_of, plan_name
 from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions, keys
 from reconciler.core.manifest import annotations_of, get_text, uid_of
-
-# When an instance is provisioned again after that of this number failed, and how many are in a row.
-_AGAIN: Final = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30))
-_IN_A_ROW: Final = len(_AGAIN) + 1
 
 
 def wanted(view: InstanceView, sent: Sent | None) -> Sent:
@@ -58,14 +53,14 @@ def further(view: InstanceView, gone: Record, now: datetime) -> Record:
     It is provisioned after a pause; after some in a row, only once the claim or its annotation
     changes.
     """
-    number, place = gone.number + 1, gone.number % _IN_A_ROW
-    is_last = place >= len(_AGAIN)
+    number = gone.number + 1
+    pause = pacing.further(number)
     target = wanted(view, None)
     intent = Intent(
         "Provision",
-        now if is_last else now + _AGAIN[place],
+        now if pause is None else now + pause,
         target,
-        closed=record.FAILED if is_last else "",
+        closed=record.FAILED if pause is None else "",
         catalog=catalogue(view),
     )
     return replace(
