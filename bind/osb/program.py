@@ -145,6 +145,7 @@ def _workers(
     brokers.subscribe(brokers_controller)
     own: list[Worker] = [
         informers.claims,
+        brokers,
         calls,
         brokers_controller,
         kinds_controller,

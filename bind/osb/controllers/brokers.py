@@ -1,5 +1,6 @@
 """Brokers: their Secrets, connections and catalogues, and what their ServiceBroker says of them."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class Brokers:
         self._recent = informers.recent(informers.brokers)
         self._connections: dict[str, Connection] = {}
         self._queue: Controller[str] | None = None
+        self._stop = asyncio.Event()
 
     def subscribe(self, queue: Controller[str]) -> None:
         """Have the brokers enqueued that a change concerns."""
@@ -131,7 +133,7 @@ class Brokers:
         Raises ClusterErrors and Stopped.
         """
         live = self._recent.get(self._informers.namespace, name)
-        if live is None or is_deleting(live):
+        if live is None or is_deleting(live) or self._stop.is_set():
             await self._close(name)
             return None
         connection = await self._connected(live)
@@ -144,10 +146,18 @@ class Brokers:
         await self._executor.execute(decision, about, recents=[self._recent])
         return self._again(connection)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        for name in list(self._connections):
-            await self._close(name)
+    async def run(self) -> None:
+        """Keep connections until `stop`, then close them."""
+        try:
+            await self._stop.wait()
+        finally:
+            self._stop.set()
+            for name in list(self._connections):
+                await self._close(name)
+
+    def stop(self) -> None:
+        """Connect to no broker any more."""
+        self._stop.set()
 
     async def _close(self, name: str) -> None:
         connection = self._connections.pop(name, None)
