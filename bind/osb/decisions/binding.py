@@ -207,20 +207,17 @@ def _is_unknown(seen: Seen) -> bool:
 def _noted(seen: Seen, next_: Next) -> Next:
     """Return what follows, with when to look again for what is to come, and what was read."""
     decision, current = next_.decision, seen.current
-    if current is None:
-        return next_
-    checked = seen.pause(current).checked
-    if seen.binding.secret is not None:
-        is_kept = credentials.state(seen.binding, current) == credentials.KEPT
-        checked = seen.now if is_kept else None  # else it is read until it is as it should be
-        next_ = look_of.remembered(seen, current, next_, checked=checked)
-    times = [
-        rotation.due_at(seen.claim, current, seen.older, seen.now),
-        current.expires_at,
-        None if checked is None else checked + CHECKS,
-        *(one.leave_at for one in seen.older),
-        *(one.intent.since for one in seen.binding.records if one.intent is not None),
-    ]
+    times = [one.intent.since for one in seen.binding.records if one.intent is not None]
+    times += [one.leave_at for one in seen.older if one.leave_at is not None]
+    if current is not None:
+        checked = seen.pause(current).checked
+        if seen.binding.secret is not None:
+            is_kept = credentials.state(seen.binding, current) == credentials.KEPT
+            checked = seen.now if is_kept else None  # else it is read until it is as it should be
+            next_ = look_of.remembered(seen, current, next_, checked=checked)
+        due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
+        check_at = None if checked is None else checked + CHECKS
+        times += [time for time in (due_at, current.expires_at, check_at) if time is not None]
     timer = rotation.next_timer(times, seen.now)
     waits = [wait for wait in (decision.again, timer) if wait is not None]
     return replace(next_, decision=replace(decision, again=min(waits, default=None)))

@@ -81,7 +81,7 @@ def leaves_at(claim: Manifest, old: Record, since: datetime) -> datetime:
     return end if old.expires_at is None else max(min(end, old.expires_at), since)
 
 
-def next_timer(times: Iterable[datetime | None], now: datetime) -> timedelta | None:
+def next_timer(times: Iterable[datetime], now: datetime) -> timedelta | None:
     """Return how long it is to the first of these times that is to come."""
-    coming = [time - now for time in times if time is not None and time > now]
+    coming = [time - now for time in times if time > now]
     return min(coming, default=None)

@@ -157,7 +157,9 @@ def accepted(seen: Seen, one: Record, outcome: Accepted) -> Next:
     plan = seen.plan(one.plan)
     longest = plan.maximum_polling_duration if plan is not None else None
     deadline = seen.now + (longest or seen.timing.max_polling)
-    step = record.changed(one, operation=Operation(outcome.operation, one.plan, seen.now, deadline))
+    operation = Operation(outcome.operation, one.plan, seen.now, deadline)
+    intent = None if one.state == record.LEAVING else one.intent
+    step = record.changed(one, operation=operation, intent=intent)
     wait = outcome.retry_after or seen.timing.poll
     next_ = Next(_with(status.of(seen), step, again=wait))
     return remembered(seen, one, next_, until=seen.now + wait, count=0, misses=0)
