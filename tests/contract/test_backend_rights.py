@@ -1,9 +1,7 @@
 """The backend with exactly the rights that bind/deploy gives it: enough, and none too many."""
 
-import asyncio
 import contextlib
 import copy
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,12 +17,8 @@ from bind.settings import Settings
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
-from reconciler.controller.events import EventRecorder, Source
-from reconciler.controller.fence import WriteFence
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, manifest, names, refs
-from reconciler.core.decision import Note
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
@@ -42,8 +36,8 @@ from tests.support.deployed import (
     Right,
     rights_of,
 )
+from tests.support.event_rights import told_and_counted
 from tests.support.eventually import eventually
-from tests.support.fake_clock import FakeClock
 from tests.support.observing import kubeconfig
 from tests.support.offers import CREDENTIALS, Offer, offered
 from tests.support.served_spaces import (
@@ -161,7 +155,7 @@ async def test_default_mode(control_plane, namespace):
             await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
             await removal.remove(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
             await gone(space.cluster, space.export)
-        await told_and_counted(stage)
+        await told_and_counted(stage.way, stage.namespace)
         await applied_again(stage)
         assert stage.refused(space) == set()
     own = "klutch-bind", "klutch-bind-own"
@@ -277,36 +271,6 @@ async def follows_its_template(space: Space) -> None:
             return [manifest.get(one, "resources") for one in rules] == resources
 
         await eventually(followed)
-
-
-async def told_and_counted(stage: Stage) -> None:
-    """Tell an Event twice, with a minute in between."""
-    clock, metrics = FakeClock(), Metrics()
-    async with KubeCluster(stage.way) as cluster:
-        recorder = EventRecorder(
-            cluster,
-            WriteFence(),
-            source=Source("klutchctl.dev/tests", "tests-1"),
-            manager="tests",
-            clock=clock,
-            metrics=metrics,
-        )
-        about = Ref(cluster.name, refs.NAMESPACE, "", stage.namespace)
-        live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
-        running = asyncio.create_task(recorder.run())
-        for result in ("sent", "counted"):
-            recorder.record(about, live, Note("Tried", "the rights suffice"))
-            await clock.advance(61)
-            await told(metrics, result)
-        recorder.stop()
-        await running
-
-
-async def told(metrics: Metrics, result: str) -> None:
-    def counted():
-        return metrics.registry.get_sample_value("klutch_events_total", {"result": result})
-
-    await eventually(counted)
 
 
 async def test_consumer_scope_cluster(control_plane, namespace):

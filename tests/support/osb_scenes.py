@@ -5,7 +5,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bind.osb import program
@@ -19,6 +19,7 @@ from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
@@ -26,10 +27,11 @@ from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster
 from tests.support.managed import working
 from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_script import scripted
 from tests.support.settled import settled
 
 MANAGER: Final = "tests"
-USUAL: Final = Settings()
+USUAL: Final = Settings(leader_election=False)
 NAME: Final = "acme"
 GROUP: Final = "services.acme.example"
 INSTANCE: Final = Kind(GROUP, "v1", "DatabaseInstance", "databaseinstances")
@@ -52,11 +54,15 @@ class OsbScene:
 
     @contextlib.asynccontextmanager
     async def program(
-        self, *, faults: Faults | None = None, clock: Clock | None = None
+        self,
+        *,
+        faults: Faults | None = None,
+        clock: Clock | None = None,
+        settings: Settings = USUAL,
+        way: Connection | None = None,
     ) -> AsyncIterator[Term]:
-        """Let klutch-osb work for the length of the block."""
-        settings = replace(USUAL, leader_election=False)
-        async with KubeCluster(self.plane.connection, agent="klutch-osb") as real:
+        """Let klutch-osb work for the length of the block. `way`: by this, as its account."""
+        async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
             cluster = real if faults is None else FaultyCluster(real, faults)
             made = program.wired(
                 settings,
@@ -162,6 +168,21 @@ async def modelled(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene
     await scene.install()
     with scene.wires.plugged():
         yield scene
+
+
+@contextlib.asynccontextmanager
+async def served(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
+    """Make a scene on a real control plane, with a broker on loopback; what it made goes again."""
+    with scripted() as broker:
+        scene = OsbScene(plane, namespace, broker, BrokerWires(), broker.url)
+        await scene.install()
+        try:
+            yield scene
+        finally:
+            home = Ref(plane.name, SERVICE_BROKER, scene.home, scene.name)
+            await removal.remove(plane.cluster, home)
+            for crd in scene.generated():
+                await removal.remove_manifest(plane.cluster, refs.CRD, crd)
 
 
 async def at_rest(term: Term) -> None:
