@@ -15,7 +15,7 @@ from reconciler.core.refs import CLUSTER_ROLE, SECRET, GroupResource, Kind
 NAMESPACE: Final = "klutch-osb"  # where brokers are, unless they say another one
 _FLEET: Final = "fleet.klutchctl.dev/v1alpha1"
 _HANDED_ON: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
-_SERVED: Final = ("get", "list", "patch", "watch")
+_SERVED: Final = ("list", "patch", "watch")
 _SECURE: Final = "https://"
 _LONGEST_TITLE: Final = 100
 
