@@ -102,7 +102,7 @@ def written(
     data: dict[str, JSON] = {
         key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
     }
-    owner = {**managed.owner_of(seen), "controller": True, "blockOwnerDeletion": True}
+    owner = {**managed.owner_of(seen), "controller": True}
     metadata: dict[str, JSON] = {
         "annotations": {keys.OSB_BINDING: binding},
         "ownerReferences": [owner],

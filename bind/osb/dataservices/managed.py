@@ -258,7 +258,7 @@ def _usage(seen: Seen) -> Create | Patch | None:
         "kind": seen.kind.kind,
         "name": manifest.name_of(seen.live),
     }
-    owner = {**owner_of(seen), "controller": True, "blockOwnerDeletion": True}
+    owner = {**owner_of(seen), "controller": True}
     usage: dict[str, JSON] = {
         "apiVersion": PROVIDER_CONFIG_USAGE.api_version,
         "kind": PROVIDER_CONFIG_USAGE.kind,

@@ -5,7 +5,8 @@ job that no object names is ours. A restore cannot be undone, and is not begun t
 """
 
 from dataclasses import replace
-from typing import TypeAlias
+from datetime import timedelta
+from typing import Final, TypeAlias
 
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.backup import wire
@@ -16,7 +17,10 @@ from reconciler.blueprints.offering.outcomes import Unknown, Unsent
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Note, Task
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.times import moment
 
+_SOONEST: Final = timedelta(seconds=2)
+_SLOWEST: Final = timedelta(minutes=1)
 Step: TypeAlias = Decision | Ask
 Answer: TypeAlias = Reply | Unsent | Unknown
 
@@ -130,7 +134,7 @@ def _named(seen: Seen, number: int) -> Decision:
     step = managed.annotated(seen, {names.annotation: str(number)})
     note = Note("Created", f"The backup manager gave it the number {number}")
     task = Task((step,), managed.WRITE_FAILED)
-    return replace(said, tasks=(task,), notes=(note,), again=rules.POLL)
+    return replace(said, tasks=(task,), notes=(note,), again=_SOONEST)
 
 
 def _read(seen: Seen, answer: Reply) -> Decision:
@@ -156,7 +160,14 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
     if seen.is_deleting:
         return _restore_leaving(seen, at, state)
     said = seen.said(at, _ready(seen, state), managed.SUCCESS)
-    return replace(said, again=rules.POLL if state in UNDER_WAY else rules.RESYNC)
+    return replace(said, again=_poll(seen) if state in UNDER_WAY else rules.RESYNC)
+
+
+def _poll(seen: Seen) -> timedelta:
+    """Return when to ask again: the sooner, the shorter a job has been going on."""
+    since = moment(manifest.get_text(seen.condition(managed.READY), "lastTransitionTime"))
+    lasted = timedelta() if since is None else seen.now - since
+    return min(max(lasted / 2, _SOONEST), _SLOWEST)
 
 
 def _ready(seen: Seen, state: str) -> managed.Condition:
@@ -177,7 +188,7 @@ def _restore_leaving(seen: Seen, at: dict[str, JSON], state: str) -> Decision:
     if state not in UNDER_WAY:
         return managed.released(seen, "Forgotten", "What was restored stays")
     said = seen.said(at, DELETING, managed.error(f"The restore is still {state}"))
-    return replace(said, again=rules.POLL)
+    return replace(said, again=_poll(seen))
 
 
 def _lost(seen: Seen) -> Decision:

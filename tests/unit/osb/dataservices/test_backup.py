@@ -1,5 +1,7 @@
 """What Backups and Restores have a backup manager do, and what follows from each answer."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -177,7 +179,17 @@ def test_what_a_backup_has_come_to(state, reason, words):
         "instanceId": "i-1", "id": 7, "status": state, "size": 9, "triggered_at": "t",
         "downloadable": False,
     }  # fmt: skip
-    assert decision.again == (rules.POLL if reason == "Creating" else rules.RESYNC)
+    assert decision.again == (timedelta(seconds=2) if reason == "Creating" else rules.RESYNC)
+
+
+def test_a_long_job_is_asked_for_less_and_less():
+    of = live(BACKUP, "running")
+    job: Any = {"id": 7, "status": "running"}
+    known, _ = follow(of, step(of), Reply(200, job))
+    for seconds, pause in ((1, 2), (30, 15), (9999, 60)):
+        later = replace(seen(known), now=NOW + timedelta(seconds=seconds))
+        then: Any = answered(later, step(known), Reply(200, job))
+        assert then.again == timedelta(seconds=pause)
 
 
 def test_what_a_restore_has_come_to():
