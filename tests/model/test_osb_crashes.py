@@ -10,10 +10,10 @@ import pytest
 from tests.kit.stories import DISTURBANCES, disturbed
 from tests.support.clusters import LiveCluster
 from tests.support.osb_scenes import OsbScene, modelled
-from tests.support.osb_stories import INSTANCE_LIFE, WAYS, cluster_writes, comes_to, dies_on_the_way
+from tests.support.osb_stories import BOUND, LIFE, WAYS, cluster_writes, comes_to, dies_on_the_way
 
 # The finalizer, the record, the call, the record again, the status; the last is outlived.
-LEAST_DEATHS = 4 * len(INSTANCE_LIFE) - 2
+LEAST_DEATHS = 4 * len(LIFE) - 6
 
 
 @pytest.fixture
@@ -25,15 +25,20 @@ async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbSc
     assert len(scene.broker.provisioned()) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+USUAL = ("at once", "later", "nothing is aborted")
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in USUAL else pytest.mark.soak) for way in WAYS]
+)
 async def test_a_death_after_every_call_and_write_doubles_and_loses_nothing(
     osb: OsbScene, way: str
 ) -> None:
     osb.broker.modes = WAYS[way]()
     deaths = 0
-    for deed, goal in INSTANCE_LIFE:
+    for number, (deed, goal) in enumerate(LIFE):
         await deed(osb)
-        deaths += await dies_on_the_way(osb, goal)
+        deaths += await dies_on_the_way(osb, goal, is_bound=number in BOUND)
     assert deaths >= LEAST_DEATHS
 
 
@@ -41,6 +46,7 @@ async def test_a_death_after_every_call_and_write_doubles_and_loses_nothing(
 async def test_writes_that_are_disturbed_double_and_lose_nothing(
     osb: OsbScene, disturbance: str
 ) -> None:
-    for deed, goal in INSTANCE_LIFE:
+    for number, (deed, goal) in enumerate(LIFE):
         await deed(osb)
-        await comes_to(osb, goal, disturbed(cluster_writes(), disturbance))
+        faults = disturbed(cluster_writes(), disturbance)
+        await comes_to(osb, goal, faults, is_bound=number in BOUND)

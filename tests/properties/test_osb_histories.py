@@ -6,6 +6,7 @@ between any two steps. Then all is well for a while, and what the broker has is 
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,6 +108,12 @@ HAPPENINGS: tuple[Callable[[Turns], None], ...] = (
 )  # fmt: skip
 
 
+def happens(it: Turns) -> None:
+    happening = it.chance.choice(HAPPENINGS)
+    it.steps.append(happening.__name__)
+    happening(it)
+
+
 def come_to_rest(it: Turns) -> None:
     """Let all be well until nothing follows for hours."""
     it.mortality = 0.0
@@ -129,10 +136,10 @@ def test_the_inventory_is_what_is_claimed(part: int, pytestconfig: pytest.Config
         broker = ScriptedBroker(osb_catalogues.catalogue(osb_catalogues.offering()))
         it = Turns(broker, chance, mortality=chance.choice([0, 0.05, 0.2]))
         for _ in range(EVENTS):
-            happening = chance.choice(HAPPENINGS)
-            it.steps.append(happening.__name__)
-            happening(it)
+            happens(it)
+            it.meanwhile = chance.choice([None, None, partial(happens, it)])
             it.go_on(chance.choice([0, 1, 2, 5, 20]))
+            it.meanwhile = None
             assert broker.inventory.doubles == [], it.steps
         come_to_rest(it)
         assert faults_at_rest(it) == [], (part, number, it.steps, it.claim, it.records())

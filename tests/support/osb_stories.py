@@ -1,8 +1,12 @@
 """What befalls claims of a service broker, act by act, and when each act has come to its end."""
 
+import asyncio
 import base64
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
+
+import pytest
 
 from reconciler.core import conditions
 from reconciler.core.manifest import get_map, get_text
@@ -10,7 +14,6 @@ from reconciler.core.refs import SECRET, Kind
 from reconciler.kube.requests import Request
 from tests.kit.osb import BROKER_CALL
 from tests.support.cues import AFTER, Cue
-from tests.support.eventually import eventually
 from tests.support.faults import Crash, Faults, deeds, survives
 from tests.support.osb_inventory import Modes
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene
@@ -21,7 +24,7 @@ Goal: TypeAlias = Callable[[OsbScene], Awaitable[bool]]
 Act: TypeAlias = tuple[Deed, Goal]
 
 _MANY_DEATHS: Final = 80
-_WITHIN: Final = 24 * 3600.0  # seconds of the loop
+_WITHIN: Final = 4 * 3600.0  # seconds of the loop
 
 
 def steps() -> Cue[Request]:
@@ -42,33 +45,41 @@ def cluster_writes() -> Cue[Request]:
     return Cue(lambda call: call.ref.kind != BROKER_CALL and written(call))
 
 
-async def dies_on_the_way(scene: OsbScene, goal: Goal) -> int:
+async def dies_on_the_way(scene: OsbScene, goal: Goal, *, is_bound: bool = False) -> int:
     """Let processes live one after the other until one reaches the goal; return how many died.
 
-    By turns they die after one step and after two: what a call came to is known to nobody, and
-    then it is.
+    By turns they die after one step, two, three and four: what a call came to is known to nobody,
+    and then it is. `is_bound`: the Secret logs in at every moment.
     """
     for deaths in range(_MANY_DEATHS):
         faults = Faults()
-        faults.add(steps().nth(1 + deaths % 2), Crash(), at=AFTER)
-        if await survives(comes_to(scene, goal, faults)):
+        faults.add(steps().nth(1 + deaths % 4), Crash(), at=AFTER)
+        if await survives(comes_to(scene, goal, faults, is_bound=is_bound)):
             return deaths
     raise AssertionError(f"it has not come to its end after {_MANY_DEATHS} deaths")
 
 
-async def comes_to(scene: OsbScene, goal: Goal, faults: Faults) -> None:
+async def comes_to(scene: OsbScene, goal: Goal, faults: Faults, *, is_bound: bool = False) -> None:
     """Let klutch-osb work until the goal is reached. Raises SimulatedCrash in a group."""
     scene.wires.faults = faults
     try:
         async with scene.program(faults=faults):
-
-            async def reached() -> bool:
-                faults.still_alive()
-                return await goal(scene)
-
-            await eventually(reached, within=_WITHIN)
+            await _reached(scene, goal, faults, is_bound=is_bound)
     finally:
         scene.wires.faults = Faults()
+
+
+async def _reached(scene: OsbScene, goal: Goal, faults: Faults, *, is_bound: bool) -> None:
+    began = time.monotonic()
+    while not await goal(scene):
+        faults.still_alive()
+        if is_bound and not scene.broker.log_in(await credentials(scene)):
+            pytest.fail("the Secret does not log in")
+        waited = time.monotonic() - began
+        if waited > _WITHIN:
+            held = [await scene.all_of(kind) for kind in (INSTANCE, BINDING)]
+            raise AssertionError(f"not within {_WITHIN:g} s: {held}, {await scene.records()}")
+        await asyncio.sleep(min(0.05 + waited / 50, 20.0))
 
 
 async def says(scene: OsbScene, kind: Kind, condition: str = conditions.READY) -> str:
@@ -123,8 +134,41 @@ async def credentials(scene: OsbScene, name: str = "orders-creds") -> dict[str, 
     return {key: base64.b64decode(str(value)).decode() for key, value in data.items()}
 
 
-INSTANCE_LIFE: Final[Sequence[Act]] = (
+async def is_bound(scene: OsbScene) -> bool:
+    """Tell whether the binding is Ready, and its Secret logs in with the only credentials."""
+    is_only = len(scene.broker.inventory.bindings) == 1
+    return is_only and await is_ready_and_logs_in(scene)
+
+
+async def is_ready_and_logs_in(scene: OsbScene) -> bool:
+    ready = await says(scene, BINDING) == "True/"
+    return ready and scene.broker.log_in(await credentials(scene))
+
+
+async def rotate(scene: OsbScene) -> None:
+    await scene.change(BINDING, rotation={"request": "1", "overlap": "10m"})
+
+
+async def overlaps(scene: OsbScene) -> bool:
+    """Tell whether new credentials are in the Secret, and the old ones still log in."""
+    live = await scene.read(BINDING)
+    is_new = bool(get_text(live or {}, "status", "rotatedAt"))
+    return is_new and await is_ready_and_logs_in(scene)
+
+
+async def time_passes(scene: OsbScene) -> None:
+    """Nothing is done; the next goal is reached by timers."""
+    del scene
+
+
+async def is_unbound(scene: OsbScene) -> bool:
+    gone = await scene.read(BINDING) is None and not await credentials(scene)
+    return gone and not scene.broker.inventory.bindings
+
+
+LIFE: Final[Sequence[Act]] = (
     (lambda scene: scene.claim(parameters={"a": 1}), is_provisioned),
+    (lambda scene: scene.bind(parameters={"role": "reader"}), is_bound),
     (
         lambda scene: scene.change(INSTANCE, plan="big"),
         has(plan="big", parameters={"a": 1}),
@@ -133,8 +177,13 @@ INSTANCE_LIFE: Final[Sequence[Act]] = (
         lambda scene: scene.change(INSTANCE, parameters={"a": 2}),
         has(plan="big", parameters={"a": 2}),
     ),
+    (rotate, overlaps),
+    (time_passes, is_bound),
+    (lambda scene: scene.delete(BINDING), is_unbound),
     (lambda scene: scene.delete(INSTANCE), is_gone),
 )
+# Of what acts on, while the binding is there, its Secret logs in at every moment.
+BOUND: Final = range(2, 6)
 
 WAYS: Final[dict[str, Callable[[], Modes]]] = {
     "at once": Modes,

@@ -5,8 +5,8 @@ A process may die between any two steps, before a call and after it. Time passes
 
 import random
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -116,6 +116,7 @@ class Turns:
     pauses: dict[str, Pause] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
     calls: list[messages.Call] = field(default_factory=list)
+    meanwhile: Callable[[], None] | None = None  # what happens while a call is on its way
     _read: tuple[Any, Catalogue] | None = None
 
     def __post_init__(self) -> None:
@@ -188,6 +189,9 @@ class Turns:
         self.calls.append(ask.call)
         self.steps.append(f"{type(ask.call).__name__}: {outcome}")
         self._may_die()
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self._follow(replace(instance.look(self.view(), free=False, now=self.now), ask=None))
         after = instance_answers.answered(self.view(), ask, outcome, now=self.now)
         self._follow(after)
         return after.decision.again

@@ -170,10 +170,20 @@ def _kept(seen: Seen) -> Next:
             return Next(status.of(seen))
     if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
         return numbers.begin(seen)
-    decision = status.of(seen, true=[causes.BOUND])
+    decision = status.of(seen, true=[causes.BOUND, *_rotated(seen, current)])
     repair = credentials.repaired(seen.binding, current)
     tasks = () if repair is None else (Task((repair,), causes.SECRET_NOT_WRITTEN),)
     return Next(replace(decision, tasks=tasks))
+
+
+def _rotated(seen: Seen, current: Record) -> tuple[str, ...]:
+    """Return the condition that is true again where nothing of a rotation is left to do.
+
+    What failed may have been written all the same, or before its process could say so.
+    """
+    is_over = seen.candidate is None and not seen.numbers.lost and not _is_due(seen, current)
+    said = conditions.said(seen.claim, causes.ROTATED)
+    return (causes.ROTATED,) if is_over and said is not None else ()
 
 
 def _is_due(seen: Seen, current: Record) -> bool:

@@ -39,6 +39,8 @@ def answered(  # noqa: PLR0911 - a row each
     current = next((one for one in (*view.records, *view.others) if one.id == ask.record), None)
     if current is None:
         return Next()
+    if _is_over(current, ask.call):
+        return Next(Decision(again=SOON))
     if isinstance(outcome, Denied | Unsent):
         return become.later(view, current, outcome, now)
     match ask.call:
@@ -55,6 +57,23 @@ def answered(  # noqa: PLR0911 - a row each
         case messages.FetchInstance():
             return _fetched(view, current, outcome, now)
     return Next()
+
+
+def _is_over(current: Record, call: messages.Call) -> bool:
+    """Tell whether a record went on without the answer to a call: it was deleted meanwhile, or what
+    followed was written already, and that was not known.
+    """
+    intent, is_waiting = current.intent, current.operation is not None
+    match call:
+        case messages.Provision() | messages.Update():
+            is_new = isinstance(call, messages.Provision)
+            of_it = current.state == (record.INTENDED if is_new else record.PRESENT)
+            return not of_it or is_waiting or intent is None or bool(intent.closed)
+        case messages.Deprovision():
+            return current.state != record.LEAVING or is_waiting
+        case messages.LastOperation() if not is_waiting:
+            return current.state != record.INTENDED or intent is None or bool(intent.closed)
+    return False
 
 
 def _provisioned(  # noqa: PLR0911 - a row each
