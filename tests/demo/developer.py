@@ -13,6 +13,7 @@ from reconciler.core.manifest import Manifest, get_list, get_map, get_text, name
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from tests.demo.place import TEAM
+from tests.support import removal
 from tests.support.eventually import eventually
 
 GROUP: Final = "anynines.com"
@@ -24,7 +25,11 @@ RESTORE: Final = Kind(GROUP, "v1", "Restore", "restores")
 _OWN: Final = "servicebindings.anynines.com"
 OPERATORS_INSTANCE: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
 OPERATORS_BINDING: Final = Kind(_OWN, "v1beta3", "ServiceBinding", "servicebindings")
-_PATIENCE: Final = 240.0  # seconds
+# Those of the service broker.
+BROKERS: Final = "services.acme.example"
+DATABASE_INSTANCE: Final = Kind(BROKERS, "v1", "DatabaseInstance", "databaseinstances")
+DATABASE_BINDING: Final = Kind(BROKERS, "v1", "DatabaseBinding", "databasebindings")
+_WITHIN: Final = 240.0  # seconds
 
 
 class Developer:
@@ -46,6 +51,43 @@ class Developer:
         await self._claim(OPERATORS_INSTANCE, self._database, {"connections": 5})
         await self._claim(OPERATORS_BINDING, self._database, {"instanceRef": self._database})
 
+    async def claim_a_database_of_the_broker(self) -> None:
+        """Ask for the same by what a service broker offers."""
+        await self._have_a_namespace()
+        await self._claim(DATABASE_INSTANCE, self._database, {"plan": "small"})
+        await self._claim(DATABASE_BINDING, self._database, {"instanceRef": self._database})
+
+    async def rotate(self, request: str) -> None:
+        """Ask for other credentials for a database of the broker."""
+        ref = Ref(self._cluster.name, DATABASE_BINDING, TEAM, self._database)
+        wanted: Manifest = {"spec": {"rotation": {"request": request}}}
+        await self._cluster.merge_patch(ref, wanted, manager="dev")
+        print(f"   {DATABASE_BINDING} {TEAM}/{ref.name}: rotation.request: {request}", flush=True)
+
+    async def other_credentials(self, before: Mapping[str, str]) -> Mapping[str, str]:
+        """Wait until the Secret has other credentials than these, and return them."""
+
+        async def changed() -> Mapping[str, str] | None:
+            found = await self._read_credentials()
+            return found if found.get("username", "") not in ("", before["username"]) else None
+
+        found = await eventually(changed, within=_WITHIN)
+        assert found is not None
+        return found
+
+    async def is_rid_of(self, *kinds: Kind) -> None:
+        """Delete claims, and wait until they are gone."""
+        refs = [Ref(self._cluster.name, kind, TEAM, self._database) for kind in kinds]
+        for ref in refs:
+            await removal.remove(self._cluster, ref)
+
+        async def gone() -> bool:
+            return not [ref for ref in refs if await self._cluster.get(ref) is not None]
+
+        await eventually(gone, within=_WITHIN)
+        for ref in refs:
+            print(f"   {ref.kind} {TEAM}/{ref.name} in {self._cluster.name} is gone", flush=True)
+
     async def is_ready(self, kind: Kind, name: str = "") -> None:
         """Wait until a claim says that it is Ready."""
         ref = Ref(self._cluster.name, kind, TEAM, name or self._database)
@@ -59,15 +101,24 @@ class Developer:
             assert status == conditions.TRUE, f"{ref} says {output or 'nothing'}"
             return True
 
-        await eventually(ready, within=_PATIENCE)
+        await eventually(ready, within=_WITHIN)
         print(f"   {kind} {TEAM}/{ref.name} in {self._cluster.name} is Ready", flush=True)
 
     async def credentials(self) -> Mapping[str, str]:
         """Wait for the Secret with the credentials, and return what it says."""
-        ref = Ref(self._cluster.name, SECRET, TEAM, f"{self._database}-creds")
-        live: Manifest | None = await eventually(lambda: self._cluster.get(ref), within=_PATIENCE)
+        found = await eventually(self._read_credentials, within=_WITHIN)
+        where = f"Secret {TEAM}/{self._secret} in {self._cluster.name}"
+        print(f"   {where}: {', '.join(sorted(found))}")
+        return found
+
+    @property
+    def _secret(self) -> str:
+        return f"{self._database}-creds"
+
+    async def _read_credentials(self) -> Mapping[str, str]:
+        """Return what the Secret says, nothing where there is none."""
+        live = await self._cluster.get(Ref(self._cluster.name, SECRET, TEAM, self._secret))
         data = get_map(live, "data")
-        print(f"   Secret {TEAM}/{ref.name} in {self._cluster.name}: {', '.join(sorted(data))}")
         return {key: base64.b64decode(get_text(data, key)).decode() for key in data}
 
     async def secrets(self) -> list[str]:

@@ -22,6 +22,7 @@ from reconciler.kube.client import KubeCluster
 NAME: Final = "demo"
 FLEET: Final = "fleet-example"
 DIRECT: Final = f"{FLEET}/services/direct"  # what binds the operator's own kinds, too
+BROKER: Final = f"{FLEET}/services/osb"  # what a service broker offers, and what binds that
 SHOP: Final = "shop-eu-1"
 OTHER: Final = "shop-eu-2"
 PIPELINE: Final = "ci-eu-1"  # in no file of the fleet

@@ -33,9 +33,9 @@ from reconciler.core import names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
-from tests.demo import developer, front_door
+from tests.demo import broker_services, developer, front_door
 from tests.demo.developer import Developer
-from tests.demo.place import DIRECT, FLEET, NAME, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import BROKER, DIRECT, FLEET, NAME, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
 from tests.support.eventually import eventually
 
@@ -130,10 +130,13 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
     """Put files into a copy of the fleet, and take one out of it."""
     fleet = place.changed_fleet
     shutil.copytree(FLEET, fleet)
-    with story.step("Bind the operator's own kinds as well: three files more"):
-        shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
+    with story.step("Bind the operator's own kinds as well, and those of a broker: six files more"):
+        for overlay in (DIRECT, f"{BROKER}/overlay"):
+            shutil.copytree(overlay, fleet, dirs_exist_ok=True)
+        shutil.copytree(f"{BROKER}/fleet", fleet / "templates", dirs_exist_ok=True)
         await klutchctl("apply", str(fleet), *approved)
     await use_the_operator(place, story)
+    await broker_services.use_the_broker(place, story)
     with story.step("Take a Binding out of the files: more units would leave than may at once"):
         (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
         await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
