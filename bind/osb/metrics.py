@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
@@ -42,6 +42,13 @@ class BrokerMetrics:
             ["broker", "state"],
             registry=registry,
         )
+        self._held = Gauge(
+            "klutch_osb_held",
+            "Instances that go on only once somebody does something.",
+            ["broker"],
+            registry=registry,
+        )
+        self._waiting: dict[str, set[Hashable]] = {}
         self._operations = Gauge(
             "klutch_osb_operations",
             "What brokers are at work on.",
@@ -76,6 +83,14 @@ class BrokerMetrics:
         now = time.time()
         left = [each.timestamp() - now for each in times if each is not None]
         self._expiry.labels(name).set(min(left, default=_NEVER))
+
+    def held(self, name: str, claim: Hashable, *, is_held: bool) -> None:
+        """Note whether an instance of a broker waits for somebody."""
+        waiting = self._waiting.setdefault(name, set())
+        before = len(waiting)
+        (waiting.add if is_held else waiting.discard)(claim)
+        if len(waiting) != before:
+            self._held.labels(name).set(len(waiting))
 
     def gone(self, name: str) -> None:
         """Drop what was noted of a broker that is gone."""

@@ -126,17 +126,20 @@ def _workers(
         claims_controller.enqueue(key)
 
     kinds = Kinds(informers, enqueue)
+    metrics = BrokerMetrics(runtime.metrics.registry)
     calls = Calls(runtime.fence, runtime.metrics, enqueue)
     brokers = Brokers(
         informers,
         executor,
         settings,
         clock=runtime.clock,
-        metrics=BrokerMetrics(runtime.metrics.registry),
+        metrics=metrics,
         opened=kinds.look_at_broker,
     )
     places = Places(informers)
-    claims = Claims(informers, executor, brokers=brokers, calls=calls, places=places)
+    claims = Claims(
+        informers, executor, brokers=brokers, calls=calls, places=places, metrics=metrics
+    )
     claims_controller: Controller[InstanceKey] = controller("claims", claims.reconcile)
     kinds_controller = controller("kinds", kinds.reconcile)
     brokers_controller = controller("brokers", brokers.reconcile)

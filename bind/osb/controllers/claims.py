@@ -13,6 +13,7 @@ from bind.osb.decisions.record import Record
 from bind.osb.decisions.turn import Part
 from bind.osb.decisions.view import BindingView, HeldSecret, InstanceView, Pause
 from bind.osb.informers import INSTANCE, OF_INSTANCE, PLACE, Informers, InstanceKey, place_of
+from bind.osb.metrics import BrokerMetrics
 from reconciler.api.osb import BROKER_RECORD, GeneratedKind
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import Executor, Observed
@@ -34,10 +35,11 @@ class Claims:
         brokers: Brokers,
         calls: Calls,
         places: Places,
+        metrics: BrokerMetrics,
     ) -> None:
         self._informers, self._executor = informers, executor
         self._brokers, self._calls, self._places = brokers, calls, places
-        self._records = informers.recent(informers.records)
+        self._records, self._metrics = informers.recent(informers.records), metrics
         self._pauses: dict[InstanceKey, dict[str, Pause]] = {}
         # Records that were made and that no view shows yet: without them, a failed try would be
         # followed by its own id again.
@@ -71,6 +73,7 @@ class Claims:
             self._calls.forget(key)
             return timedelta()
         parts = turn.look(view, calling=self._calls.is_calling(key), now=now)
+        self._metrics.held(view.kind.broker, key, is_held=turn.is_held(parts))
         agains = [await self._execute(key, view, part) for part in parts]
         for part in parts:
             self._ask(key, view, part)

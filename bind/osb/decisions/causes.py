@@ -33,6 +33,11 @@ MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
 NOT_DELETED: Final = Cause(DELETES_ALLOWED, WARNING, "NotDeleted")
 NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
 
+# What goes on only once somebody does something.
+HELD: Final = frozenset(
+    {NO_BROKER, NOT_OFFERED, PREDECESSOR, STILL_BOUND, MASS_DELETION, NO_BROKER_TO_DELETE}
+)
+
 # Of brokers.
 REACHABLE: Final = "Reachable"
 CATALOG_IN_SYNC: Final = "CatalogInSync"

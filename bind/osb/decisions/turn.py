@@ -4,15 +4,16 @@ What has begun goes on first; else unbinds, then the instance itself, then binds
 call at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bind.osb.decisions import binding as bindings
-from bind.osb.decisions import instance
+from bind.osb.decisions import causes, instance
 from bind.osb.decisions import instance_answers as answers
 from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
 from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.core.conditions import Cause
 
 _BEGUN, _UNBINDS, _INSTANCE = range(3)
 
@@ -41,6 +42,15 @@ def look(view: InstanceView, *, calling: bool, now: datetime) -> list[Part]:
         calling = calling or found.ask is not None
         parts.append(Part(binding, found))
     return parts
+
+
+def is_held(parts: Iterable[Part]) -> bool:
+    """Tell whether a claim goes on only once somebody does something."""
+    stated = (condition for part in parts for condition in part.next.decision.conditions)
+    return any(
+        Cause(condition.type, condition.severity, condition.reason) in causes.HELD
+        for condition in stated
+    )
 
 
 def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -> Part:
