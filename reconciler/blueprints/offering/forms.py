@@ -17,7 +17,8 @@ INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 WELCOMING: Final = "x-welcoming"
 ANY: Final = "anything"
 MIXED: Final = "an integer or a string"
-ANYTHING: Final[Form] = {OPEN: True}
+# Nullable, or API servers would take a null for a property that is not there.
+ANYTHING: Final[Form] = {OPEN: True, "nullable": True}
 FREE: Final[Form] = {"type": "object", OPEN: True, WELCOMING: True}
 
 LOWER: Final = ("minimum", "minLength", "minItems", "minProperties")
@@ -62,8 +63,6 @@ def known(values: Iterable[JSON]) -> list[JSON]:
 def made(kind: str, **said: JSON) -> dict[str, Any]:
     """Return a form of a type that says this; what is None is left out."""
     head: dict[str, Any] = {INT_OR_STRING: True} if kind == MIXED else {"type": kind}
-    if kind == ANY:
-        head = {OPEN: True}
     return head | {key: value for key, value in said.items() if value is not None}
 
 

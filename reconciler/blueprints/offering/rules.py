@@ -32,7 +32,7 @@ _KEYWORDS: Final = frozenset(
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPED: Final = re.compile(r"__|[./-]")
 # Texts that CEL reads as something else.
-_NO_TEXT: Final = frozenset({"date", "date-time", "byte"})
+_NO_TEXT: Final = frozenset({"date", "date-time"})
 _LENGTHS: Final = frozenset({"minLength", "maxLength"})
 
 Asked: TypeAlias = tuple[frozenset[str], Difference]

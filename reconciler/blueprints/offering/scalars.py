@@ -35,7 +35,7 @@ _MEANS: Final = {
 # Those that an API server checks, and means what JSON schemas mean by them.
 _FORMATS: Final = {
     "string": frozenset(
-        ("date-time", "date", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "byte")
+        ("date-time", "date", "email", "hostname", "ipv4", "ipv6", "uri", "uuid", "password")
     ),
     "integer": frozenset({"int32", "int64"}),
     "number": frozenset({"float", "double"}),
