@@ -26,7 +26,8 @@ IS_DELETE: Final = "request.operation == 'DELETE'"
 
 def text(value: str) -> str:
     """Return a text as a literal."""
-    return f"'{''.join(map(_character, value))}'"
+    plain = value.isprintable() and "'" not in value and "\\" not in value
+    return f"'{value if plain else ''.join(map(_character, value))}'"
 
 
 def _character(one: str) -> str:

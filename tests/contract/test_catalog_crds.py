@@ -5,30 +5,32 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import pytest
 
-from reconciler.api import kind_of
-from reconciler.api.osb import BrokerSpec, generated_kind
+from reconciler.api.osb import BrokerSpec, GeneratedKind, generated_kind
 from reconciler.blueprints.objects import build
-from reconciler.blueprints.offering.catalogue import Catalogue, catalogue_of
+from reconciler.blueprints.offering.catalogue import Catalogue, Offering, catalogue_of
 from reconciler.blueprints.offering.files import Output, files_of
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind
 from tests.support.eventually import eventually
+from tests.support.offerings import plan, service
 from tests.support.random_catalogues import Catalogues
 from tests.support.raw import http_session
 
-SOAK: Final = pytest.mark.soak
+_SOAK: Final = pytest.mark.soak
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
+def read(document: Any) -> Catalogue:
+    return catalogue_of(json.dumps(document).encode())
+
+
 def files(catalogue: Catalogue, group: str) -> Output:
-    broker = BrokerSpec(name="acme", group=group)
-    return files_of(broker, catalogue, None, allow_narrowing=False)
+    return files_of(BrokerSpec("acme", group=group), catalogue, None, allow_narrowing=False)
 
 
 def crds_of(output: Output) -> Iterator[Manifest]:
@@ -41,73 +43,208 @@ async def server(control_plane) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def post(
-    server: aiohttp.ClientSession, path: str, body: Manifest, **query: str
-) -> tuple[int, str]:
-    """Return status and text of the answer, or its warnings, if there are any."""
-    async with server.post(path, params=query, json=body) as answer:
-        warnings = answer.headers.getall("Warning", [])
-        return answer.status, "; ".join(warnings) or ("" if answer.ok else await answer.text())
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(n, marks=SOAK) for n in range(3, 300))])
-async def test_a_server_takes_the_crds_of_any_catalogue_without_a_warning(server, seed):
-    document = json.dumps(Catalogues(seed).catalogue()).encode()
-    for crd in crds_of(files(catalogue_of(document), "any.catalogue.example")):
-        status, said = await post(server, _CRDS, crd, **_DRY)
-        assert (status, said) == (201, ""), f"{said}\n{json.dumps(crd)}"
-
-
-async def create(server: aiohttp.ClientSession, output: Output) -> None:
-    """Make the CRDs, and wait until their kinds are served."""
-    for crd in crds_of(output):
-        assert await post(server, _CRDS, crd) == (201, "")
-    await asyncio.gather(
-        *(eventually(partial(is_served, server, kind(crd))) for crd in crds_of(output))
-    )
-
-
-def kind(crd: Manifest) -> Kind:
-    return kind_of(crd, "v1")
-
-
-async def is_served(server: aiohttp.ClientSession, kind: Kind) -> bool:
-    async with server.get(f"/apis/{kind.api_version}/{kind.plural}") as answer:
-        return answer.ok
+async def verdict(request: Any) -> str:
+    """Return what a server warns of, or why it refuses; "" where all is well."""
+    async with request as answer:
+        warnings = "; ".join(answer.headers.getall("Warning", []))
+        return warnings or ("" if answer.ok else await answer.text())
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Objects of a kind in a namespace; all writes are dry runs, unless they are to stay."""
+    """Objects of a generated kind in a namespace. All writes but the first are dry runs."""
 
     server: aiohttp.ClientSession
-    kind: Kind
+    of: GeneratedKind
     namespace: str
+    offering: Offering
 
-    async def create(
-        self, spec: Manifest, *, name: str = "one", stays: bool = False
-    ) -> tuple[int, str]:
-        body = build(self.kind, name, namespace=self.namespace, spec=spec)
-        more = {} if stays else {"dryRun": "All"}
-        path = f"/apis/{self.kind.api_version}/namespaces/{self.namespace}/{self.kind.plural}"
-        return await post(self.server, path, body, fieldValidation="Ignore", **more)
+    @property
+    def path(self) -> str:
+        kind = self.of.kind
+        return f"/apis/{kind.api_version}/namespaces/{self.namespace}/{kind.plural}"
+
+    async def is_served(self) -> bool:
+        async with self.server.get(self.path) as answer:
+            return answer.ok
+
+    async def create(self, spec: Any, *, name: str = "one", stays: bool = False) -> str:
+        body = build(self.of.kind, name, namespace=self.namespace, spec=spec)
+        query = {"fieldValidation": "Ignore"} | ({} if stays else {"dryRun": "All"})
+        return await verdict(self.server.post(self.path, params=query, json=body))
+
+    async def change(self, spec: Any, *, name: str = "one") -> str:
+        """Change an object by a merge patch."""
+        head = {"Content-Type": "application/merge-patch+json"}
+        body, query = json.dumps({"spec": spec}), {"dryRun": "All"}
+        path = f"{self.path}/{name}"
+        return await verdict(self.server.patch(path, params=query, data=body, headers=head))
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=SOAK) for n in range(1, 60))])
-async def test_a_kind_takes_what_the_schema_of_a_plan_takes(server, namespace, seed):
-    random_ = Catalogues(seed)
-    catalogue = catalogue_of(json.dumps(random_.catalogue()).encode())
-    output = files(catalogue, f"s{seed}.taken.example")
-    await create(server, output)
-    for crd in crds_of(output):
+async def served(
+    server: aiohttp.ClientSession, catalogue: Catalogue, group: str, namespace: str
+) -> list[Claims]:
+    """Make the CRDs of a catalogue, and wait until their kinds are served."""
+    found = []
+    for crd in crds_of(files(catalogue, group)):
+        assert await verdict(server.post(_CRDS, json=crd)) == ""
         generated = generated_kind(crd)
+        assert generated is not None
         offering = catalogue.offering(generated.offering)
-        claims = Claims(server, generated.kind, namespace)
-        for plan in offering.plans:
-            schema = plan.schemas.bind if generated.is_binding else plan.schemas.create
-            if generated.is_binding and not plan.bindable:
+        assert offering is not None
+        found.append(Claims(server, generated, namespace, offering))
+    await asyncio.gather(*(eventually(partial(Claims.is_served, one)) for one in found))
+    return found
+
+
+def seeds(few: int, many: int) -> list[Any]:
+    return [*range(few), *(pytest.param(seed, marks=_SOAK) for seed in range(few, many))]
+
+
+@pytest.mark.parametrize("seed", seeds(4, 200))
+async def test_a_server_takes_the_crds_of_any_catalogue_without_a_warning(server, seed):
+    for crd in crds_of(files(read(Catalogues(seed).catalogue()), "any.catalogue.example")):
+        said = await verdict(server.post(_CRDS, params=_DRY, json=crd))
+        assert said == "", f"{said}\n{json.dumps(crd)}"
+
+
+@pytest.mark.parametrize("seed", seeds(1, 60))
+async def test_a_kind_takes_what_the_schema_of_a_plan_takes(server, namespace, seed):
+    random = Catalogues(seed)
+    catalogue = read(random.catalogue())
+    for claims in await served(server, catalogue, f"s{seed}.taken.example", namespace):
+        binds = claims.of.is_binding
+        for one in claims.offering.plans:
+            schema = one.schemas.bind if binds else one.schemas.create
+            head = {"instanceRef": "one"} if binds else {"plan": one.name}
+            if one.name not in claims.of.plans:
                 continue
-            for parameters in random_.fitting(schema, tries=12):
-                head = {"instanceRef": "one"} if generated.is_binding else {"plan": plan.name}
-                answer = await claims.create({**head, "parameters": parameters})
-                assert answer == (201, ""), f"{answer[1]}\n{json.dumps(schema)}\n{parameters}"
+            for parameters in random.fitting(schema, tries=12):
+                said = await claims.create({**head, "parameters": parameters})
+                assert said == "", f"{said}\n{json.dumps(schema)}\n{json.dumps(parameters)}"
+
+
+def text(**more: Any) -> dict[str, Any]:
+    return {"type": "string", **more}
+
+
+def number(**more: Any) -> dict[str, Any]:
+    return {"type": "integer", **more}
+
+
+SMALL: Final = {
+    "type": "object",
+    "required": ["size"],
+    "properties": {
+        "size": number(maximum=5),
+        "region": text(),
+        "engine": text(enum=["a", "b"]),
+        "disk-type": {"type": "object", "properties": {"fast.io": {"type": "boolean"}}},
+    },
+}
+BIG: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "size": number(maximum=50),
+        "region": text(),
+        "engine": text(enum=["a", "b", "c"]),
+        "ha": {"type": "boolean"},
+    },
+}
+CHANGES: Final = {
+    "type": "object",
+    "properties": {"size": number(maximum=50), "ha": {"type": "boolean"}},
+}
+DATABASES: Final = service(
+    plan(
+        "small",
+        SMALL,
+        {"properties": {"size": number(maximum=5)}},
+        bind={"properties": {"role": text()}},
+    ),
+    plan("big", BIG, CHANGES, plan_updateable=True),
+)
+
+# What is wanted of an instance, and a part of the reason why it is refused, "" where it is not.
+NEW: Final[dict[str, tuple[Any, str]]] = {
+    "all that a plan asks for": ({"plan": "small", "parameters": {"size": 5}}, ""),
+    "no parameters where none are required": ({"plan": "big"}, ""),
+    "more where the plan allows more": ({"plan": "big", "parameters": {"size": 50}}, ""),
+    "an unknown plan": ({"plan": "huge"}, "Unsupported value"),
+    "no plan": ({"parameters": {"size": 1}}, "spec.plan: Required"),
+    "no parameters where one is required": ({"plan": "small"}, "size is required by plan small"),
+    "a required one is missing": (
+        {"plan": "small", "parameters": {"region": "eu"}}, "size is required by plan small",
+    ),
+    "a parameter of another plan": (
+        {"plan": "small", "parameters": {"size": 1, "ha": True}}, "ha is no parameter of plan",
+    ),
+    "the bound of another plan": (
+        {"plan": "small", "parameters": {"size": 6}}, "size is out of the bounds of plan small",
+    ),
+    "a value of another plan": (
+        {"plan": "small", "parameters": {"size": 1, "engine": "c"}}, "none of the values",
+    ),
+    "a parameter within one of another plan": (
+        {"plan": "big", "parameters": {"disk-type": {"fast.io": True}}},
+        "disk-type is no parameter of plan big",
+    ),
+    "another type": ({"plan": "big", "parameters": {"size": "1"}}, "must be of type integer"),
+}  # fmt: skip
+OLD: Final = {"plan": "small", "parameters": {"size": 2, "region": "eu"}}
+CHANGED: Final[dict[str, tuple[Any, str]]] = {
+    "what may be changed": ({"parameters": {"size": 3}}, ""),
+    "what was only said for creating": ({"parameters": {"region": "us"}}, "region cannot be"),
+    "what was only said for creating is taken away": (
+        {"parameters": {"region": None}}, "region cannot be changed",
+    ),
+    "what was only said for creating is added": (
+        {"parameters": {"engine": "a"}}, "engine cannot be changed",
+    ),
+    "the same within an object": (
+        {"parameters": {"disk-type": {"fast.io": True}}}, "fast.io cannot be changed",
+    ),
+    "a plan that its instances stay in": ({"plan": "big"}, "an instance of plan small stays"),
+}  # fmt: skip
+
+
+async def test_what_no_plan_takes_is_refused(server, namespace):
+    kinds = await served(server, read({"services": [DATABASES]}), "refused.example", namespace)
+    bindings, instances = sorted(kinds, key=lambda one: not one.of.is_binding)
+    for title, (spec, part) in NEW.items():
+        said = await instances.create(spec)
+        assert (part in said, bool(said)) == (True, bool(part)), f"{title}: {said}"
+    assert "63 characters" in await instances.create({"plan": "big"}, name="x" * 64)
+    assert await instances.create(OLD, stays=True) == ""
+    for title, (spec, part) in CHANGED.items():
+        said = await instances.change(spec)
+        assert (part in said, bool(said)) == (True, bool(part)), f"{title}: {said}"
+    big = {"plan": "big", "parameters": {"size": 2, "region": "eu"}}
+    assert await instances.create(big, name="two", stays=True) == ""
+    assert await instances.change({"plan": "small"}, name="two") == ""
+
+    bound: dict[str, Any] = {
+        "instanceRef": "one",
+        "parameters": {"role": "reader"},
+        "secretName": "creds",
+    }
+    assert await bindings.create(bound, stays=True) == ""
+    assert await bindings.change({"rotation": {"request": "1", "overlap": "1h"}}) == ""
+    assert "247 characters" in await bindings.create(bound, name="x" * 248)
+    for spec in (
+        {"instanceRef": "two"}, {"secretName": "others"}, {"secretName": None},
+        {"parameters": {"role": "writer"}}, {"parameters": None},
+    ):  # fmt: skip
+        assert "immutable" in await bindings.change(spec), spec
+
+
+async def test_two_hundred_plans_of_their_own_fit(server):
+    def schema(place: int) -> Any:
+        common = {f"option{one}": number(maximum=place + one) for one in range(60)}
+        return {"type": "object", "properties": {**common, f"only{place}": text()}}
+
+    plans = [plan(f"plan-{place:03}", schema(place)) for place in range(200)]
+    output = files(read({"services": [service(*plans)]}), "many.example")
+    for crd in crds_of(output):
+        assert await verdict(server.post(_CRDS, params=_DRY, json=crd)) == ""

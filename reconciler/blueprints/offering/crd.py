@@ -271,7 +271,7 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
             },
         },
     }
-    held = [rules.immutable("secretName"), rules.immutable("parameters")]
+    held = [rules.immutable("secretName"), *found.rules]
     return _spec("What is wanted.", properties, ["instanceRef", *_required(found)], held)
 
 

@@ -94,9 +94,15 @@ def of_bindings(plans: Sequence[Plan], *, depth: int) -> Parameters:
     read_ = {names: read(schemas.bind, _PATH) for names, schemas in groups.items()}
     cut = {names: forms.cut(one.form, depth) for names, one in read_.items()}
     form = reduce(lambda one, other: forms.common(one, other, named=True), cut.values())
-    lost = [(names, one) for names, own in cut.items() for one in differences(own, form)]
+    lost: list[Asked] = [
+        (names, one) for names, own in cut.items() for one in differences(own, form)
+    ]
     notes = [(names, note) for names, one in read_.items() for note in one.notes]
-    return Parameters(form, (), (*_noted(notes), *_lost(lost)))
+    held = [rules.immutable(_PATH)] if rules.is_visible(form) else []
+    if not held:
+        of = frozenset(plan.name for plan in plans)
+        lost.append((of, Difference(Aspect.FROZEN, ())))
+    return Parameters(form, tuple(held), (*_noted(notes), *_lost(lost)))
 
 
 def _alike(

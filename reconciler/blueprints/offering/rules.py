@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from reconciler.blueprints import cel
@@ -17,7 +18,7 @@ from reconciler.blueprints.offering.forms import ANY, Form
 from reconciler.core.manifest import JSON
 
 MOST: Final = 200  # of a CRD
-_LONGEST: Final = 60_000  # characters of a rule; CEL's parser reads 100,000
+_MOST_OCTETS: Final = 150 * 1024  # of all rules, so that forms need not give way to them
 _LONGEST_MESSAGE: Final = 500
 _NAMES_SHOWN: Final = 5
 
@@ -84,24 +85,53 @@ def of_plans(
 ) -> tuple[list[Rule], list[Asked]]:
     """Return rules for what plans ask for beyond a form, and what no rule says.
 
-    There are `most` rules, those of the first aspects first.
+    There are `most` rules at most, those of the first aspects first.
     """
-    grouped: dict[tuple[int, Path], list[Asked]] = defaultdict(list)
+    grouped: dict[tuple[int, int, Path, str, bool], list[Asked]] = defaultdict(list)
     lost: list[Asked] = []
     order = list(Aspect)
     for one in asked:
-        if _can_say(one[1], form):
-            grouped[order.index(one[1].aspect), one[1].path].append(one)
+        about = one[1]
+        if _can_say(about, form):
+            key = (order.index(about.aspect), len(about.path), about.path, about.key, about.sharp)
+            grouped[key].append(one)
         else:
             lost.append(one)
-    rules: list[Rule] = []
-    for key in sorted(grouped, key=lambda key: (key[0], len(key[1]), key[1])):
-        rule = _rule(grouped[key], form, plans)
-        if len(rules) < most and len(rule.rule) <= _LONGEST:
-            rules.append(rule)
+    rules: list[tuple[Aspect, Rule]] = []
+    octets = 0
+    for _, alike in sorted(grouped.items()):
+        rule = _rule(alike, form, plans)
+        if octets + len(rule.rule) <= _MOST_OCTETS:
+            octets += len(rule.rule)
+            rules.append((alike[0][1].aspect, rule))
         else:
-            lost += grouped[key]
-    return rules, lost
+            lost += alike
+    return _packed(rules, most), lost
+
+
+def _packed(rules: Sequence[tuple[Aspect, Rule]], most: int) -> list[Rule]:
+    """Return no more than `most` rules, several of an aspect in one where there are too many."""
+    together = -(-len(rules) // most)
+    while True:
+        packs = [
+            [rule for _, rule in several]
+            for _, group in groupby(rules, key=lambda one: one[0])
+            for several in _in_parts(list(group), together)
+        ]
+        if len(packs) <= most:
+            return [pack[0] if len(pack) == 1 else _joined(pack) for pack in packs]
+        together += 1
+
+
+def _in_parts(
+    rules: list[tuple[Aspect, Rule]], together: int
+) -> Iterable[list[tuple[Aspect, Rule]]]:
+    return (rules[start : start + together] for start in range(0, len(rules), together))
+
+
+def _joined(rules: Sequence[Rule]) -> Rule:
+    text = " && ".join(f"({one.rule})" for one in rules)
+    return Rule(text, f"one of: {'; '.join(one.message for one in rules)}"[:_LONGEST_MESSAGE])
 
 
 def names(plans: Collection[str]) -> str:
@@ -122,49 +152,41 @@ def _can_say(difference: Difference, form: Form) -> bool:
             return False
         form = inner
     leaf = forms.properties_of(form).get(difference.path[-1])
-    if leaf is None or escaped(difference.path[-1]) is None or not _is_visible(leaf):
+    if leaf is None or escaped(difference.path[-1]) is None or not is_visible(leaf):
         return False
     if difference.aspect in (Aspect.ENUM, Aspect.BOUND):
         return not leaf.get("nullable") and leaf.get("format") not in _NO_TEXT
     return True
 
 
-def _is_visible(form: Form) -> bool:
+def is_visible(form: Form) -> bool:
     """Tell whether CEL sees a property of this form: it has a type, and what it holds, too."""
     kind = forms.type_of(form)
     if kind == "array":
-        return _is_visible(form["items"])
+        return is_visible(form["items"])
     values = forms.values_of(form)
-    return kind != ANY and (values is None or _is_visible(values))
+    return kind != ANY and (values is None or is_visible(values))
 
 
 def _rule(asked: Sequence[Asked], form: Form, plans: frozenset[str]) -> Rule:
-    difference = asked[0][1]
+    difference, of = asked[0][1], _plans(asked)
+    path = difference.path
     place = [
-        f"self.{'.'.join(('parameters', *map(_name, difference.path[:depth])))}"
-        for depth in range(len(difference.path) + 1)
+        f"self.{'.'.join(('parameters', *map(_name, path[:depth])))}"
+        for depth in range(len(path) + 1)
     ]
+    guards = [f"!has({one})" for one in place]
     if difference.aspect is Aspect.FROZEN:
-        return _frozen_rule(asked, place, plans)
-    if difference.aspect is Aspect.REQUIRED:
-        last = f"has({place[-1]})"
-        tests = {last if len(place) > 2 else f"has({place[0]}) && {last}": _plans(asked)}
-        guards = [f"!has({one})" for one in place[:-1]] if len(place) > 2 else []
+        text = _same(of, place, plans)
     elif difference.aspect is Aspect.ABSENT:
-        tests = {"false": _plans(asked)}
-        guards = [f"!has({one})" for one in place]
+        text = _outside(of, plans, guards)
+    elif difference.aspect is Aspect.REQUIRED and len(path) == 1:
+        text = _outside(of, plans, [f"(has({place[0]}) && has({place[1]}))"])
+    elif difference.aspect is Aspect.REQUIRED:
+        text = _outside(of, plans, [*guards[:-1], f"has({place[-1]})"])
     else:
-        tests = _tests(asked, place[-1], forms.type_of(_leaf(form, difference.path)))
-        guards = [f"!has({one})" for one in place]
-    head = "".join(f"{guard} || " for guard in guards)
-    if len(tests) == 1:
-        ((test, of),) = tests.items()
-        text = _outside(of, plans, "" if test == "false" else test, head)
-    else:
-        text = (
-            f"{head}({' && '.join(f'({_outside(of, plans, test)})' for test, of in tests.items())})"
-        )
-    return Rule(text, _message(difference, _plans(asked)))
+        text = _outside(of, plans, [*guards, _test(asked, place[-1], form)])
+    return Rule(text, _message(difference, of))
 
 
 def _name(step: str) -> str:
@@ -181,39 +203,45 @@ def _plans(asked: Iterable[Asked]) -> frozenset[str]:
     return frozenset[str]().union(*(of for of, _ in asked))
 
 
-def _outside(of: frozenset[str], plans: frozenset[str], test: str, head: str = "") -> str:
-    """Return that the plan is none of these, or that the test holds."""
+def _outside(of: frozenset[str], plans: frozenset[str], holds: Sequence[str]) -> str:
+    """Return that the plan is none of these, or that something of this holds."""
     others = plans - of
     if not others:
-        return f"{head}{test}" if test else head.removesuffix(" || ")
-    few = f"self.plan in {cel.texts(others)}"
-    if len(of) < len(others):
-        few = f"!(self.plan in {cel.texts(of)})"
-    parts = [few, head.removesuffix(" || "), test]
-    return " || ".join(
-        part if part is not test or " && " not in part else f"({part})" for part in parts if part
-    )
+        return " || ".join(holds)
+    fewer = len(of) < len(others)
+    few = f"!(self.plan in {cel.texts(of)})" if fewer else f"self.plan in {cel.texts(others)}"
+    return " || ".join([few, *holds])
 
 
-def _tests(asked: Iterable[Asked], place: str, kind: str) -> dict[str, frozenset[str]]:
-    """Return tests of a value, each with the plans that ask for it."""
-    found: dict[str, frozenset[str]] = {}
-    for plans, difference in asked:
-        test = _test(difference, place, kind)
-        found[test] = found.get(test, frozenset()) | plans
-    return found
+def _test(asked: Sequence[Asked], place: str, form: Form) -> str:
+    """Return a test of a value: the same for all plans that ask, or looked up by the plan.
+
+    A term for each plan would take an API server seconds to compile.
+    """
+    first = asked[0][1]
+    kind = forms.type_of(_leaf(form, first.path))
+    if first.aspect is Aspect.ENUM:
+        listed = [
+            (of, f"[{', '.join(_literal(value, kind) for value in one.value)}]")
+            for of, one in asked
+        ]
+        return f"{place} in {_looked_up(listed)}"
+    sign = (">" if first.key.startswith("min") else "<") + ("" if first.sharp else "=")
+    limits = [(of, one.value) for of, one in asked]
+    if first.key in _LENGTHS:
+        place = f"size({place})"
+    elif kind == "number" or not all(float(limit).is_integer() for _, limit in limits):
+        place = place if kind == "number" else f"double({place})"
+        limits = [(of, float(limit)) for of, limit in limits]
+    return f"{place} {sign} {_looked_up([(of, repr(limit)) for of, limit in limits])}"
 
 
-def _test(difference: Difference, place: str, kind: str) -> str:
-    if difference.aspect is Aspect.ENUM:
-        return f"{place} in [{', '.join(_literal(one, kind) for one in difference.value)}]"
-    lower = difference.key.startswith("min")
-    sign = (">" if lower else "<") + ("" if difference.sharp else "=")
-    if difference.key in _LENGTHS:
-        return f"size({place}) {sign} {difference.value}"
-    if kind == "integer" and not float(difference.value).is_integer():
-        return f"double({place}) {sign} {float(difference.value)!r}"
-    return f"{place} {sign} {_literal(difference.value, kind)}"
+def _looked_up(literals: Sequence[tuple[frozenset[str], str]]) -> str:
+    if len({literal for _, literal in literals}) == 1:
+        return literals[0][1]
+    by_plan = {plan: literal for of, literal in literals for plan in of}
+    pairs = (f"{cel.text(plan)}: {by_plan[plan]}" for plan in sorted(by_plan))
+    return f"{{{', '.join(pairs)}}}[self.plan]"
 
 
 def _literal(value: Any, kind: str) -> str:
@@ -224,18 +252,16 @@ def _literal(value: Any, kind: str) -> str:
     return repr(float(value)) if kind == "number" else repr(value)
 
 
-def _frozen_rule(asked: Sequence[Asked], place: Sequence[str], plans: frozenset[str]) -> Rule:
-    of = _plans(asked)
+def _same(of: frozenset[str], place: Sequence[str], plans: frozenset[str]) -> str:
+    """Return that a value is what it was, with a plan that is one of these and was."""
     there = " && ".join(f"has({one})" for one in place)
     before = there.replace("has(self.", "has(oldSelf.")
     old = place[-1].replace("self.", "oldSelf.", 1)
     same = f"({there} ? {before} && {place[-1]} == {old} : !({before}))"
-    outside = (
-        ""
-        if of == plans
-        else (f"!(self.plan in {cel.texts(of)}) || !(oldSelf.plan in {cel.texts(of)}) || ")
-    )
-    return Rule(outside + same, _message(asked[0][1], of))
+    if of == plans:
+        return same
+    listed = cel.texts(of)
+    return f"!(self.plan in {listed}) || !(oldSelf.plan in {listed}) || {same}"
 
 
 def _message(difference: Difference, plans: frozenset[str]) -> str:
