@@ -178,14 +178,16 @@ class _Reader:
         """Return what one of several forms fits, with the keyword that says so."""
         branch = partial(self._branch, schema, place=place)
         for key in ("anyOf", "oneOf"):
-            branches = [branch(part) for part in get_list(schema, key)]
-            if branches and not _is_exact(branches):
+            parts = get_list(schema, key)
+            branches = [branch(part) for part in parts if not _is_null(part)]
+            if len(branches) > 1 and not _is_exact(branches):
                 self.lose(place.path, f"{key}: any mix of its alternatives is accepted")
             if branches:
-                yield key, reduce(forms.common, branches)
+                either: Form = reduce(forms.common, branches)
+                yield key, {**either, "nullable": True} if len(branches) < len(parts) else either
         if "if" in schema:
             self.lose(place.path, "if: the condition is dropped")
-            then, otherwise = (branch(schema.get(key, True)) for key in ("then", "else"))
+            then, otherwise = (branch(schema.get(key, {})) for key in ("then", "else"))
             yield "if", forms.common(then, otherwise)
         for key in ("dependencies", "dependentSchemas"):
             parts = list(get_map(schema, key).values())
@@ -271,6 +273,11 @@ class _Reader:
 def _words(schema: Schema) -> dict[str, str]:
     words = {"title": title_of(schema), "description": described(schema)}
     return {key: text for key, text in words.items() if text}
+
+
+def _is_null(schema: JSON) -> bool:
+    """Tell whether null alone fits."""
+    return isinstance(schema, Mapping) and schema.get("type") in ("null", ["null"])
 
 
 def _is_exact(branches: Sequence[Form]) -> bool:
