@@ -72,12 +72,20 @@ class Claims:
                 await self._execute(key, view, part)
             self._calls.forget(key)
             return timedelta()
+        if _is_over(view):
+            self._forget(view, key)
+            return None
         parts = turn.look(view, calling=self._calls.is_calling(key), now=now)
         self._metrics.held(view.kind.broker, key, is_held=turn.is_held(parts))
         agains = [await self._execute(key, view, part) for part in parts]
         for part in parts:
             self._ask(key, view, part)
         return min((again for again in agains if again is not None), default=None)
+
+    def _forget(self, view: InstanceView, key: InstanceKey) -> None:
+        self._pauses.pop(key, None)
+        self._made.pop(key, None)
+        self._metrics.held(view.kind.broker, key, is_held=False)
 
     async def _execute(self, key: InstanceKey, view: InstanceView, part: Part) -> timedelta | None:
         """Execute a decision, then remember what it says to."""
@@ -134,6 +142,8 @@ class Claims:
         if kind is None and records:
             kind = _generated(records[0])  # its CRD is gone, with all claims
         if kind is None:
+            self._made.pop(key, None)
+            self._pauses.pop(key, None)
             return None
         recent = self._informers.claims.synced(kind.kind)
         live = None if recent is None else recent.get(key.namespace, key.name)
@@ -230,6 +240,11 @@ class Claims:
         ref = Ref(binding.cluster, SECRET, manifest.namespace_of(binding.live), name)
         live = await self._informers.cluster.get(ref)
         return replace(binding, secret=HeldSecret(live))
+
+
+def _is_over(view: InstanceView) -> bool:
+    """Tell whether nothing is left of an instance, at its place and at the broker."""
+    return view.live is None and not (view.records or view.others or view.bindings)
 
 
 def _records_made(decision: Decision) -> Iterator[str]:
