@@ -4,6 +4,7 @@ A gate belongs to one broker: one that hangs delays no other. Refuses to know wh
 """
 
 import asyncio
+import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -42,7 +43,7 @@ class Gate:
         # Whose calls failed while the catalogue answered: it is these calls that do it.
         self._suspects: set[str] = set()
         self._problem = ""
-        self._asked_at = 0.0
+        self._asked_at = -math.inf
         self._denied_at: float | None = None
         self._digest = ""
         self.doubted = False
@@ -68,9 +69,9 @@ class Gate:
     @property
     def pause(self) -> float:
         """How many seconds the catalogue is not asked for either."""
-        if not self.closed:
-            return 0.0
-        return max(self._asked_at + _PAUSE - self._now(), 0.0)
+        if self._denied_at is not None and within(_DENIED, self._denied_at, self._now()):
+            return self._denied_at + _DENIED - self._now()
+        return max(self._asked_at + _PAUSE - self._now(), 0.0) if self.closed else 0.0
 
     def use(self, digest: str) -> None:
         """Note which credentials are used from now on: others than those denied are tried."""
@@ -92,7 +93,8 @@ class Gate:
                 if status == 401 or catalogue:
                     self._denied_at, self._problem = self._now(), problem
                 else:
-                    self.doubted = True
+                    # A call that gets a 403 each time has not the catalogue read each time.
+                    self.doubted = not within(_PAUSE, self._asked_at, self._now())
             case Done() | Accepted() | Gone() | Progress():
                 self._open(space, catalogue=catalogue)
             case _:

@@ -218,6 +218,25 @@ def test_denied_credentials_are_not_tried_for_five_minutes(gate, clock):
     assert gate.closed != ""
 
 
+def test_denied_credentials_are_not_tried_at_the_catalogue_either(gate, clock):
+    record(gate, Denied(401, "x"))
+    assert gate.pause == 300
+    clock.jump(299)
+    assert gate.pause == 1
+    gate.use("digest-2")
+    assert gate.pause == 0
+
+
+def test_a_call_that_gets_a_403_each_time_has_the_catalogue_read_each_30_seconds(gate, clock):
+    gate.record(Done(), catalogue=True)
+    clock.jump(29)
+    record(gate, Denied(403, "x"))
+    assert not gate.doubted
+    clock.jump(1)
+    record(gate, Denied(403, "x"))
+    assert gate.doubted
+
+
 def test_a_clock_that_was_put_back_opens_it(gate, clock):
     record(gate, Denied(401, "x"))
     clock.jump(-10_000)
