@@ -275,6 +275,7 @@ def test_a_time_that_nobody_can_reckon_with_is_none(time):
 
 URLS = [
     "javascript:alert(1)",
+    "javascript://dash.example/%0aalert(1)",
     "https://user:pw@dash.example/",
     "https://dash.example/a b",
     "https://dash.example/\n",
