@@ -1,24 +1,32 @@
 """`klutchctl sandbox up --services` on the real programs: Crossplane, its provider, PostgreSQL."""
 
+import contextlib
 import os
 import signal
 import socket
 import stat
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from klutchctl.sandbox import binaries, lifecycle, postgresql, processes, recipes
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
-from reconciler.core.errors import HostError
+from reconciler.core import conditions
+from reconciler.core.errors import ClusterError, HostError
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
+from tests.support import clusters, osb_catalogues, osb_compositions, removal
 from tests.support.eventually import eventually
 from tests.support.machines import Machine, furnished
+from tests.support.osb_backup_manager import managing
+from tests.support.osb_compositions import Compositions
+from tests.support.osb_script import ServedBroker, scripted
 
 NOTE = Kind("tests.example.com", "v1", "Note", "notes")
 OURS = ("crossplane", "postgresql", "provider-kubernetes", "scribe")
@@ -224,6 +232,92 @@ async def test_postgresql_asks_strangers_for_a_password(machine):
         answer = client.recv(4096)
     assert answer[:1] == b"R"
     assert b"SCRAM-SHA-256" in answer
+
+
+SERVED = Path(__file__).parents[2] / "fleet-example" / "services"
+A9S = {
+    "PostgresqlInstance": "a9s-postgresql",
+    "ServiceBinding": "a9s-servicebinding",
+    "Backup": "a9s-backup",
+    "Restore": "a9s-restore",
+}
+
+
+def of_a9s(kind: str, **spec: str):
+    """A claim as developers of a9s Data Services write it."""
+    name = "example-a9s-postgresql"
+    plural = Kind("anynines.com", "v1", kind, f"{kind.lower()}s")
+    stated = {**spec, "compositionRef": {"name": A9S[kind]}}
+    if kind != "PostgresqlInstance":
+        stated["serviceInstanceType"] = "postgresql"
+    return plural, {
+        "apiVersion": plural.api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": stated,
+    }
+
+
+CLAIMED = "example-a9s-postgresql"
+OF_A9S = [
+    of_a9s("PostgresqlInstance", service="a9s-postgresql15", plan="postgresql-single-nano"),
+    of_a9s("ServiceBinding", instanceRef=CLAIMED),
+    of_a9s("Backup", instanceRef=CLAIMED),
+    of_a9s("Restore", backupRef=CLAIMED),
+]
+
+
+async def composed(front: Compositions, broker: ServedBroker) -> None:
+    """Make all four claims, wait until each is ready, and delete them."""
+    cluster, name = front.plane.cluster, front.plane.name
+
+    async def arrives(kind: Kind, wanted) -> bool:
+        with contextlib.suppress(ClusterError):  # Crossplane serves the kind before long
+            await cluster.apply(wanted, kind, manager="tests", force=True)
+        live = await cluster.get(Ref(name, kind, "default", CLAIMED))
+        ready = conditions.said(live, "Ready")
+        assert ready is not None, live
+        assert ready.status == "True", ready
+        return True
+
+    for kind, wanted in OF_A9S:
+        await eventually(partial(arrives, kind, wanted), within=120)
+    assert broker.log_in(await front.credentials(CLAIMED))
+    for kind, _ in reversed(OF_A9S):
+        await removal.remove(cluster, Ref(name, kind, "default", CLAIMED))
+
+        async def is_gone(ref: Ref) -> bool:
+            return await cluster.get(ref) is None
+
+        await eventually(partial(is_gone, Ref(name, kind, "default", CLAIMED)), within=120)
+
+
+async def test_claims_of_a9s_compositions_come_from_a_service_broker(machine):
+    offered = osb_catalogues.catalogue(
+        osb_catalogues.offering("a9s-postgresql15-ms-1687", ("postgresql-single-nano",))
+    )
+    state = lifecycle.load(machine.layout())
+    assert state is not None
+    plane = await clusters.connect(machine.layout(), state.members[0])
+    with scripted(offered) as broker, managing() as manager:
+        front = Compositions(plane, "default")
+        await front.install()
+        for path in (*SERVED.glob("crossplane/*s.yaml"), *SERVED.glob("osb/a9s/*.yaml")):
+            for document in yaml.safe_load_all(path.read_text("utf-8")):
+                group, _, version = document["apiVersion"].partition("/")
+                plural = f"{document['kind'].lower()}s"
+                kind = Kind(group, version, document["kind"], plural, namespaced=False)
+                await plane.cluster.apply(document, kind, manager="tests", force=True)
+        await front.configure(osb_compositions.BROKER, broker.url, broker.user, broker.password)
+        await front.configure(
+            osb_compositions.BACKUP_MANAGER, manager.url, manager.user, manager.password
+        )
+        async with front.program():
+            await composed(front, broker)
+        assert broker.inventory.is_empty
+        assert not manager.backups
+        assert broker.violations == manager.violations == []
+    await plane.cluster.close()
 
 
 async def test_up_again_changes_nothing(machine):
