@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.support.keycloak import Keycloak
 
 # A law that is slow on a busy machine is still a law.
-settings.register_profile("usual", deadline=None)
+settings.register_profile("usual", deadline=None, max_examples=50)
 settings.register_profile("soak", deadline=None, max_examples=5_000)
 settings.load_profile("usual")
 

@@ -22,7 +22,7 @@ from tests.support.conformance import GADGET, KINDS, WIDGET, Dice, Player, crd_o
 from tests.support.eventually import eventually
 from tests.support.observing import established
 
-SEEDS = range(int(os.environ.get("SEEDS", "2")))
+SEEDS = range(int(os.environ.get("SEEDS", "1")))
 OPERATIONS = 300
 
 

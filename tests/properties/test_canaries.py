@@ -4,7 +4,7 @@ What may go where is said here once more, from mapping.md 0 and from raw claims,
 in the konnector's reading of claims is not a mistake here too.
 
 Hypothesis draws seeds; a seed makes many worlds, since a world is too cheap to be drawn in parts.
-In the usual profile a law looks at 100 x WORLDS = 10,000 worlds.
+In the usual profile a law looks at 50 x WORLDS = 5,000 worlds.
 """
 
 import dataclasses

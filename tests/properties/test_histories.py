@@ -1,8 +1,8 @@
 """T3, T8, T16: whatever happens to claims and copies, none goes or is made that nobody asked for.
 
-10,000 random histories of one claim and its copy: developers and providers write, konnectors die
-between two writes, either side is set back to what it was, or cloned. Only decisions are asked,
-which are pure.
+10,000 random histories of one claim and its copy, 3,000 of them in `make test`: developers and
+providers write, konnectors die between two writes, either side is set back to what it was, or
+cloned. Only decisions are asked, which are pure.
 """
 
 import copy as copying
@@ -26,6 +26,7 @@ from tests.support.pair_model import Both
 from tests.support.space_objects import NOW, SPACE
 
 HISTORIES, PARTS, EVENTS = 10_000, 10, 14
+USUAL = 3  # parts
 OURS, OTHERS = "uid-of-app", "uid-of-clone"
 CLAIM: Any = {
     "apiVersion": KIND.api_version,
@@ -209,7 +210,10 @@ EVENTS_OF = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(n, marks=() if n < USUAL else pytest.mark.soak) for n in range(PARTS)],
+)
 def test_no_history_loses_or_makes_what_nobody_asked_for(part: int) -> None:
     size = HISTORIES // PARTS
     for seed in range(part * size, (part + 1) * size):
