@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +55,7 @@ class Provider:
     async def run(self, program: str, *arguments: str, answers: str = "") -> Ended:
         app = self.scene.app
         url = f"{self.server.url}/export"
-        module = {"klutchctl": "klutchctl", "kubectl-bind": "klutchctl.kubectl_bind"}[program]
-        start = [sys.executable, "-c", f"from {module}.entry import main; main()"]
-        if program == "kubectl-bind":
-            start[-1] = f"from {module} import main; main()"
-        command = [*start, *(["bind"] if program == "klutchctl" else []), url, *arguments]
+        command = [program, *(["bind"] if program == "klutchctl" else []), url, *arguments]
         where = ["--kubeconfig", str(app.kubeconfig), "--context", app.context]
         return await original_provider.run(*command, *where, answers=answers, environ=self.environ)
 
@@ -278,9 +273,9 @@ async def test_a_credential_that_changed_is_refreshed_in_its_secret(provider, tm
     remote.write_bytes(provider.content)
     app = scene.app
     done = await original_provider.run(
-        sys.executable, "-c", "from klutchctl.kubectl_bind import main; main()",
-        "apiservice", "-f", str(file), "--remote-kubeconfig", str(remote), "--no-banner",
-        "--skip-konnector", "--kubeconfig", str(app.kubeconfig), "--context", app.context,
+        "kubectl-bind", "apiservice", "-f", str(file), "--remote-kubeconfig", str(remote),
+        "--no-banner", "--skip-konnector",
+        "--kubeconfig", str(app.kubeconfig), "--context", app.context,
         answers="y\n", environ=provider.environ,
     )  # fmt: skip
     assert done.code == 0, done.stderr
@@ -294,8 +289,6 @@ async def test_a_credential_that_changed_is_refreshed_in_its_secret(provider, tm
 async def test_a_provider_that_is_away_is_no_defect(app_cluster: LiveCluster, tmp_path):
     where = ["--kubeconfig", str(app_cluster.kubeconfig), "--context", app_cluster.context]
     for url, code in (("https://127.0.0.1:9", 1), ("bind.example.org", 3)):
-        done = await original_provider.run(
-            sys.executable, "-m", "klutchctl", "bind", url, *where, environ=os.environ
-        )
+        done = await original_provider.run("klutchctl", "bind", url, *where, environ=os.environ)
         assert done.code == code, done.stderr
         assert "defect" not in done.stderr

@@ -1,8 +1,6 @@
 """`klutchctl doctor URL`: what a provider lacks, at one that lies on cue."""
 
-import asyncio
 import json
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +9,7 @@ from aiohttp import web
 
 from klutchctl.binding.checkup.visit import examined
 from reconciler.doctor.diagnosis import Level
-from tests.support import issuer_lies
+from tests.support import issuer_lies, programs
 from tests.support.issuer import issuing
 from tests.support.issuer_lies import Lies
 
@@ -193,12 +191,8 @@ async def test_an_original_backend_is_known(site):
 
 
 async def ended(*arguments):
-    start = "from klutchctl.entry import main; main()"
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", start, "doctor", *arguments), stdout=asyncio.subprocess.PIPE
-    )
-    out, _ = await running.communicate()
-    return running.returncode, out.decode()
+    run = await programs.klutchctl_beside("doctor", *arguments)
+    return run.returncode, run.stdout
 
 
 async def test_exit_codes_and_outputs(issuer):

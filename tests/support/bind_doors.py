@@ -48,17 +48,14 @@ class BindDoor:
     home: Path
 
     async def run(self, *arguments: str, program: str = "klutchctl", **more: Any) -> Ended:
-        module = {"klutchctl": "klutchctl.entry", "kubectl-bind": "klutchctl.kubectl_bind"}[program]
-        start = [sys.executable, "-c", f"from {module} import main; main()"]
-        if program == "klutchctl":
-            start.append("bind")
+        command = ["bind"] if program == "klutchctl" else []
         where = ["--kubeconfig", str(self.app.kubeconfig), "--context", self.app.context]
         environ = {**os.environ, "HOME": str(self.home), **more.pop("environ", {})}
         for name in ("DISPLAY", "BROWSER", "WAYLAND_DISPLAY"):
             environ.pop(name, None)
         usual = {"environ": environ, "visit": self.consented, **more}
         return await original_provider.run(
-            *start, self.url, *arguments, *where, "--skip-konnector", **usual
+            program, *command, self.url, *arguments, *where, "--skip-konnector", **usual
         )
 
     async def consented(self, url: str, *, chosen: tuple[str, ...] = ("0",)) -> list[int]:

@@ -4,7 +4,6 @@ As in 03-default-mode-oidc: `/export`, and at `/authorize` the redirect to the C
 the original ends, with the response in the URL-safe alphabet. There is no well-known document.
 """
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -15,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 from aiohttp import web
+
+from tests.support import programs
 
 _EXPORT = {
     "kind": "BindingProvider",
@@ -91,29 +92,22 @@ async def visited(url: str) -> list[int]:
 
 
 async def run(
-    *command: str,
+    program: str,
+    *arguments: str,
     answers: str = "",
     environ: Mapping[str, str],
     visit: Callable[[str], Awaitable[list[int]]] = visited,
     field: str = "s",
 ) -> Ended:
     """Run a CLI, visit the URL with this field that it prints, and give it the answers at once."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environ)
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdin.write(answers.encode())
-    process.stdin.close()
-    said: list[str] = []
     pages: list[int] = []
-    reading = asyncio.create_task(process.stdout.read())
-    async for line in process.stderr:
-        said.append(line.decode())
-        url = said[-1].strip().rpartition(" ")[2]
+
+    async def heard(line: str) -> None:
+        url = line.strip().rpartition(" ")[2]
         if field in parse_qs(urlsplit(url).query):
-            pages += await visit(url)
-    code = await process.wait()
-    return Ended(code, (await reading).decode(), "".join(said), tuple(pages))
+            pages.extend(await visit(url))
+
+    done = await programs.conversed(
+        program, *arguments, answers=answers, environ=environ, heard=heard
+    )
+    return Ended(done.returncode, done.stdout, done.stderr, tuple(pages))

@@ -1,4 +1,4 @@
-"""Runs of `klutchctl`, each in a process of its own that is forked from one with all imports.
+"""Runs of `klutchctl` and `kubectl-bind`, each a process that is forked from one with all imports.
 
 Importing costs a run more than half of its time, and tests make hundreds of runs. All else is as
 in a shell: arguments, exit code, both streams, signal handlers. Where the start itself is the
@@ -10,16 +10,20 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from importlib import import_module
+from multiprocessing import reduction
+from typing import Any, Final, TextIO
 
 _SERVER: Final = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
         "__main__",
         "klutchctl.main",
+        "klutchctl.binding.job",
         "klutchctl.commands.apply",
+        "klutchctl.kubectl_bind",
         "klutchctl.repository",
         "reconciler.apply",
         "reconciler.kube.registry",
@@ -31,6 +35,9 @@ _SERVER.set_forkserver_preload(
 )
 
 
+_MODULES: Final = {"klutchctl": "klutchctl.main", "kubectl-bind": "klutchctl.kubectl_bind"}
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What a run came to."""
@@ -40,15 +47,43 @@ class Ended:
     stderr: str
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An open file, by its number; for the process that is started it is the number there."""
+
+    number: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _passed, (reduction.DupFd(self.number),)
+
+
+def _passed(file: Any) -> _File:
+    return _File(file.detach())
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a run begins with; `streams` are its three files."""
+
+    program: str
+    arguments: tuple[str, ...]
+    folder: str
+    environ: Mapping[str, str]
+    streams: tuple[_File, ...]
+
+
 def klutchctl(*arguments: str) -> Ended:
     """Run the program to its end."""
-    with tempfile.TemporaryDirectory(prefix="klutchctl-run-") as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        process = _SERVER.Process(target=_main, args=(arguments, os.getcwd(), out, err))
-        process.start()
+    with (
+        open(os.devnull) as nothing,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        files = (nothing.fileno(), out.fileno(), err.fileno())
+        process = _started("klutchctl", arguments, files, os.environ)
         process.join()
         assert process.exitcode is not None
-        return Ended(process.exitcode, out.read_text(), err.read_text())
+        return Ended(process.exitcode, _written(out), _written(err))
 
 
 async def klutchctl_beside(*arguments: str) -> Ended:
@@ -56,17 +91,70 @@ async def klutchctl_beside(*arguments: str) -> Ended:
     return await asyncio.to_thread(klutchctl, *arguments)
 
 
-def _main(arguments: tuple[str, ...], folder: str, out: Path, err: Path) -> None:
-    from klutchctl.main import main
+async def conversed(
+    program: str,
+    *arguments: str,
+    answers: str,
+    environ: Mapping[str, str],
+    heard: Callable[[str], Awaitable[None]],
+) -> Ended:
+    """Run a program to its end: all answers are there at once, `heard` gets each line of stderr."""
+    asked, answering = os.pipe()
+    reading, writing = os.pipe()
+    os.write(answering, answers.encode())
+    os.close(answering)
+    lines: list[str] = []
+    with tempfile.TemporaryFile("w+") as out:
+        files = (asked, out.fileno(), writing)
+        process = await asyncio.to_thread(_started, program, arguments, files, environ)
+        os.close(asked)
+        os.close(writing)
+        async for line in _lines(reading):
+            lines.append(line)
+            await heard(line)
+        await asyncio.to_thread(process.join)
+        assert process.exitcode is not None
+        return Ended(process.exitcode, _written(out), "".join(lines))
 
-    os.chdir(folder)
-    for number, path, mode in (
-        (0, Path(os.devnull), os.O_RDONLY),
-        (1, out, os.O_WRONLY | os.O_CREAT),
-        (2, err, os.O_WRONLY | os.O_CREAT),
-    ):
-        opened = os.open(path, mode)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.argv = ["klutchctl", *arguments]
-    main()
+
+async def _lines(file: int) -> AsyncIterator[str]:
+    """Yield what comes out of a pipe to its end."""
+    stream = asyncio.StreamReader()
+    loop, pipe = asyncio.get_running_loop(), os.fdopen(file, "rb", buffering=0)
+    protocol = asyncio.StreamReaderProtocol(stream)
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
+    try:
+        async for line in stream:
+            yield line.decode()
+    finally:
+        transport.close()
+
+
+def _started(
+    program: str,
+    arguments: tuple[str, ...],
+    files: tuple[int, int, int],
+    environ: Mapping[str, str],
+) -> Any:
+    streams = tuple(map(_File, files))
+    start = _Start(program, arguments, os.getcwd(), dict(environ), streams)
+    process = _SERVER.Process(target=_main, args=(start,))
+    process.start()
+    return process
+
+
+def _main(start: _Start) -> None:
+    for number, file in enumerate(start.streams):
+        os.dup2(file.number, number)
+        os.close(file.number)
+    sys.stdin = os.fdopen(0, closefd=False)  # in place of the one of `multiprocessing`
+    os.chdir(start.folder)
+    os.environ.clear()
+    os.environ.update(start.environ)
+    sys.argv = [start.program, *start.arguments]
+    import_module(_MODULES[start.program]).main()
+
+
+def _written(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
