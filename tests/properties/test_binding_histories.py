@@ -194,9 +194,9 @@ def end_well(it: Story, *, is_deleted: bool) -> None:
             it.delete(BINDING_KIND, name)
         else:
             it.edit(BINDING_KIND, name, lambda live: live["metadata"].update(annotations=note))
-    it.run(hours=2, most=2000)
+    it.run(hours=2)
     decide_about_orphans(it)
-    it.run(hours=2, most=2000)
+    it.run(hours=2)
     assert it.broker.violations == []
     if is_deleted:
         assert it.records() == []

@@ -55,6 +55,7 @@ CLUSTER = "control-plane"
 SPACE = "klutch-bind-a"
 OSB = "klutch-osb"
 GROUP = "services.acme.example"
+_MOST_LOOKS = 3000  # that a run may take
 START = datetime(2026, 1, 1, tzinfo=UTC)
 INSTANCE_KIND = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
 BINDING_KIND = Kind(GROUP, "v1", "PostgresqlBinding", "postgresqlbindings")
@@ -86,6 +87,7 @@ class World:
         self.dies: Callable[[], bool] = lambda: False  # asked after each write and call
         self.check: Callable[[], None] = lambda: None  # likewise
         self.steps: list[str] = []
+        self.read_soon = 0  # how often the catalogue was to be read
         self.versions = itertools.count(1)
         self.spec = BrokerSpec("acme", OSB, url="https://broker.acme.example", group=GROUP)
         self.closed, self.is_fresh, self.confirms = "", True, False
@@ -310,6 +312,7 @@ class World:
     def _execute(self, next_: Next, name: str) -> None:
         """Do the steps in their order, then write the status, as the executor does."""
         self.pauses |= next_.pauses
+        self.read_soon += next_.reads_catalogue
         decision, about = next_.decision, self.live(BINDING_KIND, name)
         self.events += [note.reason for note in decision.notes]
         moved: dict[Ref, tuple[str, str]] = {}
@@ -378,10 +381,10 @@ class World:
         """Forget what a process remembers."""
         self.pauses = {}
 
-    def run(self, *, most: int = 3000, **span: float) -> None:
+    def run(self, **span: float) -> None:
         """Look again and again, whenever that is due, for so long by the clock."""
         end = self.now + timedelta(**span)
-        for _ in range(most):
+        for _ in range(_MOST_LOOKS):
             again = self.turn()
             if again is None or self.now + again > end:
                 self.now = max(end, self.now)

@@ -166,24 +166,34 @@ def _kept(seen: Seen) -> Next:
             return Next(status.of(seen, false=[numbers.taken(seen)], again=numbers.TAKEN))
         case credentials.ABSENT | credentials.EDITED:
             return _restored(seen, current)
-        case credentials.UNREAD if conditions.said(seen.claim, causes.BOUND) is not None:
-            return Next(status.of(seen))
     if seen.candidate is None and _is_due(seen, current) and _may_begin(seen):
         return numbers.begin(seen)
-    decision = status.of(seen, true=[causes.BOUND, *_rotated(seen, current)])
+    decision = status.of(seen, true=_well(seen, current))
+    if _is_unsaid(seen, current) and seen.is_retrievable and not seen.pause(current).misses:
+        return calls.fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
     tasks = () if repair is None else (Task((repair,), causes.SECRET_NOT_WRITTEN),)
     return Next(replace(decision, tasks=tasks))
 
 
-def _rotated(seen: Seen, current: Record) -> tuple[str, ...]:
-    """Return the condition that is true again where nothing of a rotation is left to do.
+def _well(seen: Seen, current: Record) -> list[str]:
+    """Return what is well where the Secret has what it should.
 
-    What failed may have been written all the same, or before its process could say so.
+    Of a rotation also what failed before, or its process could not say any more.
     """
+    is_read = seen.binding.secret is not None
+    well = [causes.BOUND] if is_read or not conditions.said(seen.claim, causes.BOUND) else []
     is_over = seen.candidate is None and not seen.numbers.lost and not _is_due(seen, current)
-    said = conditions.said(seen.claim, causes.ROTATED)
-    return (causes.ROTATED,) if is_over and said is not None else ()
+    has_old = any(one.leave_at is not None for one in seen.older)
+    if is_over and (has_old or conditions.said(seen.claim, causes.ROTATED) is not None):
+        well.append(causes.ROTATED)
+    return well
+
+
+def _is_unsaid(seen: Seen, current: Record) -> bool:
+    """Tell whether a crash kept the status from what only the broker's answer had."""
+    said = manifest.get_text(seen.claim, "status", "bindingID")
+    return said != current.id or not manifest.get_map(seen.claim, "status", "binding")
 
 
 def _is_due(seen: Seen, current: Record) -> bool:

@@ -25,14 +25,15 @@ _AT_ONCE: Final = timedelta(minutes=1)  # a longer pause of an unbind lets other
 def bound(seen: Seen, one: Record, done: Done) -> Next:
     """Have the Secret and the record hold what the broker gave; what it replaces leaves later."""
     assert done.credentials is not None
-    if seen.binding.secret is None:
-        return Next(status.of(seen, again=CLOSED))
     wanted = credentials.secret_of(seen.binding, one, done.credentials)
     if wanted is None:
         return mitigated(seen, one, causes.NO_CREDENTIALS, "its credentials fit into no Secret")
-    is_taken = credentials.state(seen.binding, seen.current) == credentials.TAKEN
-    secret = None if is_taken else credentials.written(seen.binding, wanted)
     new = _made(seen, one, credentials.digest(seen.claim, wanted), done)
+    if seen.binding.secret is None and not _is_same(one, new):
+        return Next(status.of(seen, again=CLOSED))  # the Secret has to be read first
+    is_taken = credentials.state(seen.binding, seen.current) == credentials.TAKEN
+    is_left = is_taken or seen.binding.secret is None
+    secret = None if is_left else credentials.written(seen.binding, wanted)
     next_ = _present(seen, one, new, secret)
     decision = next_.decision
     stated = [*decision.conditions, *status.projected(seen, done)]
@@ -82,13 +83,14 @@ def _present(seen: Seen, one: Record, new: Record, secret: Step | None) -> Next:
     is_rotated = seen.current is not None and seen.current.id != one.id
     is_same = is_rotated and _is_same(seen.current, new)
     true = [causes.BOUND, *((causes.ROTATED,) if is_rotated and not is_same else ())]
+    notes = _notes(seen, one, is_rotated=is_rotated, is_same=is_same)
     failure = causes.SECRET_NOT_WRITTEN
     if seen.current is not None:
         failure = causes.of_rotation(failure)
     decision = replace(
         status.of(after, true=true, again=SOON),
         tasks=(Task(tuple(step for step in steps if step is not None), failure),),
-        notes=_notes(seen, one, is_rotated=is_rotated, is_same=is_same),
+        notes=notes if secret is not None or not is_held(one) else (),
     )
     return remembered(seen, one, Next(decision), until=None, count=0, misses=0)
 

@@ -1,0 +1,406 @@
+"""What follows from each answer about a binding: the design's table 5, cell by cell."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from bind.osb.decisions.record import INTENDED, LEAVING, PRESENT
+from reconciler.core import manifest
+from tests.support import osb_faults
+from tests.support.osb_bindings import BINDING_KIND, World, catalogue
+from tests.support.osb_faults import Fault
+from tests.support.osb_wire import Verb
+
+ASYNC: frozenset[Verb] = frozenset({"bind", "unbind"})
+HANG = osb_faults.hangs()
+NO_JSON = osb_faults.says(200, b"<html></html>")
+
+
+def states(world: World) -> list[tuple[int, str]]:
+    return [(one.number, one.state) for one in world.records()]
+
+
+def times(world: World, verb: str) -> list[float]:
+    """Return when calls were made, in seconds after the first one."""
+    at = [entry.at for entry in world.broker.journal if entry.verb == verb]
+    return [each - at[0] for each in at]
+
+
+def message(world: World, condition: str) -> str:
+    conditions = manifest.get_maps(world.live(BINDING_KIND, "web"), "status", "conditions")
+    return next(manifest.get_text(one, "message") for one in conditions if one["type"] == condition)
+
+
+# PUT
+
+
+def bind(fault: Fault, count: int, **span: float) -> World:
+    """Return a world whose bind met a fault so often."""
+    world = World()
+    world.broker.faults.add("bind", fault, times=count)
+    world.claim()
+    world.run(**span)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("fault", "at"),
+    [
+        (osb_faults.says(429), [0, 2, 6, 14]),
+        (osb_faults.says(408), [0, 2, 6, 14]),
+        (osb_faults.unavailable(90), [0, 90, 180, 270]),
+        (osb_faults.refuses(401), [0, 2, 6, 14]),
+        (osb_faults.refuses(403), [0, 2, 6, 14]),
+        (osb_faults.busy(), [0, 60, 120, 180]),
+    ],
+)
+def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
+    fault: Fault, at: list[float]
+) -> None:
+    world = bind(fault, 3, minutes=10)
+    assert times(world, "bind") == at
+    assert states(world) == [(0, PRESENT)]
+    assert world.broker.count("unbind") == 0
+    assert world.logs_in()
+    assert world.records()[0].intent is None
+
+
+@pytest.mark.parametrize("processed", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [HANG, osb_faults.cuts(), osb_faults.says(500), osb_faults.says(302), osb_faults.says(204)],
+)
+def test_a_put_of_which_nobody_knows_is_made_again(fault: Fault, processed: bool) -> None:
+    world = bind(Fault(fault.said, processed), 3, minutes=3)
+    assert times(world, "bind") == [0, 2, 10, 40]
+    assert states(world) == [(0, PRESENT)]
+    assert world.broker.count("unbind") == 0
+    assert world.logs_in()
+
+
+@pytest.mark.parametrize("processed", [True, False])
+def test_what_nobody_knows_after_the_fourth_put_is_undone_before_the_next_number(
+    processed: bool,
+) -> None:
+    world = bind(Fault(HANG.said, processed), 4, minutes=5)
+    assert times(world, "bind") == [0, 2, 10, 40, 100]
+    assert states(world) == [(1, PRESENT)]
+    assert world.broker.count("unbind") == 1
+    assert len(world.broker.inventory.bindings) == 1
+    assert world.logs_in()
+
+
+@pytest.mark.parametrize("status", [201, 202])
+def test_an_answer_that_cannot_be_read_is_undone_at_once(status: int) -> None:
+    world = bind(osb_faults.broken_json(status), 1, minutes=5)
+    assert times(world, "bind") == [0, 60]
+    assert states(world) == [(1, PRESENT)]
+    assert len(world.broker.inventory.bindings) == 1
+
+
+def test_numbers_that_fail_end_after_the_fourth() -> None:
+    world = World()
+    world.broker.modes.failing["bind"] = 100
+    world.claim()
+    world.run(hours=3)
+    assert states(world) == [(4, INTENDED)]
+    assert world.condition("Bound") == ("False", "Failed")
+    assert world.broker.inventory.bindings == {}
+    made = times(world, "bind")
+    firsts = [one for number, one in enumerate(made) if number % 4 == 0]
+    assert [round(one - before) for before, one in itertools.pairwise(firsts)] == [
+        40 + 60,
+        40 + 5 * 60,
+        40 + 30 * 60,
+    ]
+    world.broker.modes.failing.clear()
+    note = {"klutchctl.dev/osb-retry": "please"}
+    world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(annotations=note))
+    world.run(minutes=1)
+    assert world.logs_in()
+
+
+@pytest.mark.parametrize("status", [400, 402, 404, 410, 412, 422])
+def test_a_refusal_stands_until_something_changes(status: int) -> None:
+    fault = osb_faults.refuses(status, "", "the quota is used up")
+    world = bind(fault, 1, hours=3)
+    assert states(world) == [(0, INTENDED)]
+    assert world.condition("Bound") == ("False", "Refused")
+    assert "the quota is used up" in message(world, "Bound")
+    assert ("2.17" in message(world, "Bound")) == (status == 412)
+    assert world.status("phase") == "Failed"
+    assert (world.broker.count("bind"), world.broker.count("unbind")) == (1, 0)
+    assert world.events == ["BindRefused"]
+
+
+def change_spec(world: World) -> None:
+    rotation = {"rotation": {"request": "2"}}
+    world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(rotation))
+
+
+def change_note(world: World) -> None:
+    note = {"klutchctl.dev/osb-retry": "please"}
+    world.edit(BINDING_KIND, "web", lambda live: live["metadata"].update(annotations=note))
+
+
+def change_catalogue(world: World) -> None:
+    (offering,) = world.broker.catalogue["services"]
+    world.broker.catalogue = {"services": [{**offering, "description": "other"}]}
+
+
+@pytest.mark.parametrize("change", [change_spec, change_note, change_catalogue])
+def test_a_refusal_ends_with_what_it_was_for(change: Callable[[World], None]) -> None:
+    world = bind(osb_faults.refuses(400, "", "no"), 1, hours=3)
+    change(world)
+    world.run(minutes=1)
+    assert world.logs_in()
+    assert states(world) == [(0, PRESENT)]
+
+
+def test_a_refusal_after_an_unknown_outcome_is_undone_with_its_claim() -> None:
+    world = World()
+    world.broker.faults.add("bind", osb_faults.says(500, processed=True), times=1)
+    world.broker.faults.add("bind", osb_faults.refuses(400, "", "no"))
+    world.claim()
+    world.run(minutes=3)
+    assert world.condition("Bound") == ("False", "Refused")
+    world.delete(BINDING_KIND, "web")
+    world.run(minutes=3)
+    assert world.broker.inventory.bindings == {}
+    assert world.live(BINDING_KIND, "web") is None
+
+
+# DELETE
+
+
+def unbind(fault: Fault, count: int, **span: float) -> World:
+    """Return a world with a deleted claim, whose unbind met a fault so often."""
+    world = World()
+    world.claim()
+    world.run(minutes=1)
+    world.broker.faults.add("unbind", fault, times=count)
+    world.delete(BINDING_KIND, "web")
+    world.run(**span)
+    return world
+
+
+@pytest.mark.parametrize("status", [200, 404, 410])
+def test_what_is_gone_already_is_gone(status: int) -> None:
+    world = World()
+    world.claim()
+    world.run(minutes=1)
+    world.broker.inventory.lose((world.instance, world.records()[0].id))
+    world.broker.modes.unknown_delete = status
+    world.delete(BINDING_KIND, "web")
+    world.run(minutes=1)
+    assert world.live(BINDING_KIND, "web") is None
+    assert world.broker.count("unbind") == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "at"),
+    [
+        (osb_faults.says(429), [0, 2, 6, 14]),
+        (osb_faults.refuses(401), [0, 2, 6, 14]),
+        (osb_faults.gateway(404), [0, 2, 10, 42]),
+        (osb_faults.refuses(409), [0, 2, 10, 42]),
+        (osb_faults.refuses(400), [0, 2, 10, 42]),
+        (osb_faults.refuses(412), [0, 2, 10, 42]),
+        (osb_faults.refuses(422), [0, 2, 10, 42]),
+        (osb_faults.says(500), [0, 2, 10, 42]),
+        (osb_faults.says(500, processed=True), [0, 2, 10, 42]),
+        (osb_faults.broken_json(200), [0, 2, 10, 42]),
+        (HANG, [0, 2, 10, 42]),
+    ],
+)
+def test_an_unbind_is_made_until_it_is_confirmed(fault: Fault, at: list[float]) -> None:
+    world = unbind(fault, 3, minutes=5)
+    assert times(world, "unbind") == at
+    assert world.live(BINDING_KIND, "web") is None
+    assert world.broker.inventory.bindings == {}
+
+
+def test_an_unbind_is_made_each_ten_minutes_in_the_end() -> None:
+    world = unbind(osb_faults.says(500), 100, hours=1)
+    assert times(world, "unbind")[:6] == [0, 2, 10, 42, 170, 682]
+    assert {round(one - 682) % 600 for one in times(world, "unbind")[5:]} == {0}
+    assert states(world) == [(0, LEAVING)]
+
+
+def test_a_404_counts_once_the_catalogue_was_read() -> None:
+    world = World()
+    world.claim()
+    world.run(minutes=1)
+    world.is_fresh = False
+    world.broker.inventory.lose((world.instance, world.records()[0].id))
+    world.broker.modes.unknown_delete = 404
+    world.delete(BINDING_KIND, "web")
+    world.run(seconds=30)
+    assert states(world) == [(0, LEAVING)]
+    assert world.read_soon > 0
+    world.is_fresh = True
+    world.run(minutes=1)
+    assert world.live(BINDING_KIND, "web") is None
+
+
+def test_a_busy_broker_is_asked_how_far_it_is_before_another_unbind() -> None:
+    world = unbind(osb_faults.busy(), 1, minutes=3)
+    assert [one.verb for one in world.broker.journal[1:]] == ["unbind", "poll-binding", "unbind"]
+    assert world.live(BINDING_KIND, "web") is None
+
+
+# GET
+
+
+def read(fault: Fault, count: int, **span: float) -> World:
+    """Return a world whose binding came later, and whose reading met a fault so often."""
+    world = World()
+    world.broker.modes.asynchronous = ASYNC
+    world.broker.faults.add("fetch-binding", fault, times=count)
+    world.claim()
+    world.run(**span)
+    return world
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [HANG, NO_JSON, osb_faults.says(500), osb_faults.refuses(404), osb_faults.refuses(400)],
+)
+def test_credentials_are_read_again_where_they_did_not_come(fault: Fault) -> None:
+    world = read(fault, 3, minutes=3)
+    assert times(world, "fetch-binding") == [0, 2, 10, 40]
+    assert states(world) == [(0, PRESENT)]
+    assert world.logs_in()
+
+
+@pytest.mark.parametrize("fault", [HANG, osb_faults.refuses(404), osb_faults.refuses(400)])
+def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
+    world = read(fault, 4, minutes=5)
+    assert states(world) == [(1, PRESENT)]
+    assert world.logs_in()
+    assert len(world.broker.inventory.bindings) == 1
+
+
+@pytest.mark.parametrize("fault", [osb_faults.says(429), osb_faults.refuses(401)])
+def test_a_reading_that_was_not_done_is_made_for_as_long_as_it_takes(fault: Fault) -> None:
+    world = read(fault, 8, minutes=10)
+    assert states(world) == [(0, PRESENT)]
+    assert world.logs_in()
+
+
+# last_operation
+
+
+def poll_bind(fault: Fault, count: int, **span: float) -> World:
+    """Return a world whose binding came later, and whose polling met a fault so often."""
+    world = World()
+    world.broker.modes.asynchronous = ASYNC
+    world.broker.faults.add("poll-binding", fault, times=count)
+    world.claim()
+    world.run(**span)
+    return world
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        HANG,
+        osb_faults.says(500),
+        osb_faults.says(202),
+        osb_faults.says(200, {"state": "thinking"}),
+        osb_faults.says(200, {}),
+        osb_faults.refuses(410),
+        osb_faults.refuses(409),
+        osb_faults.refuses(400),
+        osb_faults.refuses(401),
+        osb_faults.busy(),
+        NO_JSON,
+    ],
+)
+def test_an_operation_is_polled_whatever_its_answers(fault: Fault) -> None:
+    world = poll_bind(fault, 6, minutes=10)
+    assert states(world) == [(0, PRESENT)]
+    assert world.broker.count("bind") == 1
+    assert world.logs_in()
+
+
+def test_an_operation_is_polled_ever_slower_or_as_the_broker_says() -> None:
+    world = poll_bind(osb_faults.says(200, {"state": "in progress"}), 5, minutes=10)
+    polls = times(world, "poll-binding")
+    gaps = [later - one for one, later in itertools.pairwise(polls)]
+    assert gaps[:3] == [15, 22.5, 33.75]
+    assert max(gaps) <= 60
+    said = osb_faults.says(200, {"state": "in progress"}, Retry_After="100")
+    world = poll_bind(said, 3, minutes=10)
+    assert times(world, "poll-binding")[:4] == [0, 100, 200, 300]
+
+
+def test_an_operation_that_nobody_knows_three_times_has_failed() -> None:
+    world = poll_bind(osb_faults.refuses(404), 3, minutes=10)
+    assert states(world) == [(1, PRESENT)]
+    assert len(world.broker.inventory.bindings) == 1
+
+
+def test_an_operation_that_is_not_known_twice_goes_on() -> None:
+    world = poll_bind(osb_faults.refuses(404), 2, minutes=10)
+    assert states(world) == [(0, PRESENT)]
+
+
+def test_an_operation_that_failed_is_undone() -> None:
+    world = World()
+    world.broker.modes.asynchronous = ASYNC
+    world.broker.modes.failing["bind"] = 1
+    world.claim()
+    world.run(minutes=5)
+    assert states(world) == [(1, PRESENT)]
+    assert len(world.broker.inventory.bindings) == 1
+    assert world.events == ["BindFailed", "Bound"]
+
+
+def test_an_operation_past_its_deadline_is_undone() -> None:
+    plan = {"maximum_polling_duration": 120}
+    offered = catalogue()
+    offered["services"][0]["plans"][0] |= plan
+    world = World(offered)
+    world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 1000
+    world.claim()
+    world.run(seconds=100)
+    assert states(world) == [(0, INTENDED)]
+    world.run(seconds=21)
+    assert states(world) == [(0, LEAVING)]
+
+
+def poll_unbind(fault: Fault, count: int, **span: float) -> World:
+    """Return a world whose unbind comes later, and whose polling met a fault so often."""
+    world = World()
+    world.claim()
+    world.run(minutes=1)
+    world.broker.modes.asynchronous = ASYNC
+    world.broker.faults.add("poll-binding", fault, times=count)
+    world.delete(BINDING_KIND, "web")
+    world.run(**span)
+    return world
+
+
+@pytest.mark.parametrize("fault", [HANG, osb_faults.says(500), osb_faults.refuses(400), NO_JSON])
+def test_an_unbind_is_polled_whatever_its_answers(fault: Fault) -> None:
+    world = poll_unbind(fault, 3, minutes=10)
+    assert world.live(BINDING_KIND, "web") is None
+    assert world.broker.count("unbind") == 1
+
+
+def test_an_unbind_that_ends_in_410_is_done() -> None:
+    world = poll_unbind(osb_faults.refuses(410), 1, minutes=1)
+    assert world.live(BINDING_KIND, "web") is None
+    assert world.broker.count("unbind") == 1
+
+
+@pytest.mark.parametrize(
+    "fault", [osb_faults.refuses(404), osb_faults.says(200, {"state": "failed"})]
+)
+def test_an_unbind_that_is_not_known_or_failed_is_made_again(fault: Fault) -> None:
+    world = poll_unbind(fault, 1, minutes=3)
+    assert world.broker.count("unbind") == 2
+    assert world.live(BINDING_KIND, "web") is None
+    assert world.broker.inventory.bindings == {}
