@@ -6,6 +6,7 @@ edited, brokers lie and fail, processes die between any two steps. Then all is w
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -157,7 +158,18 @@ HAPPENINGS: tuple[Callable[[Story], None], ...] = (
 )  # fmt: skip
 
 
-def told(it: Story) -> str:
+def happens(it: Story) -> None:
+    happening = it.chance.choice(HAPPENINGS)
+    it.steps.append(happening.__name__)
+    happening(it)
+
+
+def seldom(it: Story) -> None:
+    if it.chance.random() < 0.05:
+        happens(it)
+
+
+def shown(it: Story) -> str:
     return "\n".join(it.steps[-60:])
 
 
@@ -169,18 +181,17 @@ def test_no_binding_is_forgotten_and_secrets_log_in(part: int, pytestconfig: pyt
         it.steps.append(f"{part}/{number}")
         try:
             for _ in range(EVENTS):
-                happening = it.chance.choice(HAPPENINGS)
-                it.steps.append(happening.__name__)
-                happening(it)
+                happens(it)
+                it.meanwhile = partial(seldom, it)
                 it.run(minutes=it.chance.choice([0, 1, 10, 100]))
             end_well(it, is_deleted=it.chance.random() < 0.5)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{told(it)}") from error
+            raise AssertionError(f"{error}\n{shown(it)}") from error
 
 
 def end_well(it: Story, *, is_deleted: bool) -> None:
     """Let all be well, and see that all is as it is claimed."""
-    it.mortality = 0
+    it.mortality, it.meanwhile = 0, lambda: None
     it.broker.faults.clear()
     it.broker.modes.failing.clear()
     # What is bound later, and cannot be read then, never comes to anybody.

@@ -86,6 +86,7 @@ class World:
         self.events: list[str] = []
         self.dies: Callable[[], bool] = lambda: False  # asked after each write and call
         self.check: Callable[[], None] = lambda: None  # likewise
+        self.meanwhile: Callable[[], None] = lambda: None  # while a call is on its way
         self.steps: list[str] = []
         self.read_soon = 0  # how often the catalogue was to be read
         self.versions = itertools.count(1)
@@ -296,7 +297,10 @@ class World:
             if next_.ask is None:
                 return next_.decision.again
             answer = self._call(next_.ask)
-            after = bindings.answered(view, self.binding(name), next_.ask, answer, now=self.now)
+            self.meanwhile()
+            after = bindings.answered(
+                self.view(), self.binding(name), next_.ask, answer, now=self.now
+            )
             self._execute(after, name)
         except Old as error:
             self.steps.append(f"old: {error}")

@@ -310,6 +310,7 @@ def poll_bind(fault: Fault, count: int, **span: float) -> World:
         osb_faults.says(202),
         osb_faults.says(200, {"state": "thinking"}),
         osb_faults.says(200, {}),
+        osb_faults.gateway(404),
         osb_faults.refuses(410),
         osb_faults.refuses(409),
         osb_faults.refuses(400),

@@ -30,7 +30,7 @@ class Watched(World):
         assert self.broker.inventory.bindings.keys() <= {one.id for one in self.records()}
 
 
-def tell(world: Watched) -> int:
+def live_through(world: Watched) -> int:
     """Let a claim be bound, rotated and deleted; return how many times it could have ended."""
     world.claim()
     world.run(minutes=5)
@@ -53,7 +53,7 @@ def tell(world: Watched) -> int:
     ("is_async", "is_retrievable"), [(False, True), (False, False), (True, True)]
 )
 def test_the_secret_logs_in_wherever_a_process_ends(is_async: bool, is_retrievable: bool) -> None:
-    whole = tell(Watched(-1, is_async=is_async, is_retrievable=is_retrievable))
+    whole = live_through(Watched(-1, is_async=is_async, is_retrievable=is_retrievable))
     assert whole > 20
     for place in range(whole):
-        tell(Watched(place, is_async=is_async, is_retrievable=is_retrievable))
+        live_through(Watched(place, is_async=is_async, is_retrievable=is_retrievable))

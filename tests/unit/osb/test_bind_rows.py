@@ -609,7 +609,7 @@ def tear_off(world: World) -> None:
     world.delete(BINDING_KIND, "web")
 
 
-def test_what_lost_its_claim_is_kept_and_told() -> None:
+def test_what_lost_its_claim_is_kept_and_said() -> None:
     world = bound()
     tear_off(world)
     world.run(minutes=1)

@@ -180,16 +180,16 @@ def test_marks_that_were_taken_off_are_put_on_again(part: str) -> None:
     assert world.secret() == before
 
 
-# What is told.
+# What is shown.
 
 
 def test_no_text_has_a_secret() -> None:
     world = World()
-    told = list[str]()
+    shown = list[str]()
     write = world._execute
 
     def execute(next_: Any, name: str) -> None:
-        told.append(repr(next_))
+        shown.append(repr(next_))
         write(next_, name)
 
     world._execute = execute  # type: ignore[method-assign]
@@ -199,7 +199,7 @@ def test_no_text_has_a_secret() -> None:
     world.run(minutes=10)
     world.delete(SECRET, "web-creds")
     world.run(minutes=10)
-    texts = "\n".join([*told, *world.steps, json.dumps(world.live(BINDING_KIND, "web"))])
+    texts = "\n".join([*shown, *world.steps, json.dumps(world.live(BINDING_KIND, "web"))])
     texts += "\n".join(map(repr, world.records()))
     given = [one["credentials"] for one in world.broker.inventory.bindings.values()]
     assert len(given) == 2
@@ -208,7 +208,7 @@ def test_no_text_has_a_secret() -> None:
             assert secret not in texts
 
 
-def test_what_is_in_no_secret_is_told_and_leaves_ready_alone() -> None:
+def test_what_is_in_no_secret_is_shown_and_leaves_ready_alone() -> None:
     world = World()
     world.broker.modes.binding_extras = {"volume_mounts": [{"a": 1}], "syslog_drain_url": "x://y"}
     world.broker.modes.endpoints = ({"host": "db.example", "ports": ["5432"]},)

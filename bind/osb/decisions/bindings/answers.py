@@ -36,10 +36,12 @@ def answered(  # noqa: PLR0911 - a row each
     is_going = seen.binding.live is None or ends(seen.view, seen.binding)
     if is_going and asked.state != record.LEAVING:
         return Next(Decision(again=SOON))  # whatever it is: it is unbound, or an orphan
+    if not _is_waited_for(asked, call):
+        return Next(Decision(again=SOON))
     if isinstance(outcome, Denied | Unsent):
         return become.later(seen, asked, outcome)
     match call:
-        case messages.Bind() if asked.intent is not None:
+        case messages.Bind():
             return _bound(seen, asked, outcome)
         case messages.Unbind():
             return _unbound(seen, asked, outcome)
@@ -47,9 +49,23 @@ def answered(  # noqa: PLR0911 - a row each
             return _unbind_progressed(seen, asked, outcome)
         case messages.LastOperation():
             return _bind_progressed(seen, asked, outcome)
+    return _fetched(seen, asked, outcome)
+
+
+def _is_waited_for(asked: Record, call: messages.Call) -> bool:
+    """Tell whether a record still waits for this answer: it may have gone on without."""
+    is_working, is_going = asked.operation is not None, asked.state == record.LEAVING
+    match call:
+        case messages.Bind():
+            is_open = asked.intent is not None and not asked.intent.closed
+            return asked.state == record.INTENDED and is_open and not is_working
+        case messages.Unbind():
+            return is_going and asked.is_open and (not is_working or is_still_bound(asked))
+        case messages.LastOperation():
+            return is_working or (is_going and asked.is_open)
         case messages.FetchBinding():
-            return _fetched(seen, asked, outcome)
-    return Next(Decision(again=SOON))
+            return asked.state == record.PRESENT
+    return False
 
 
 def _bound(  # noqa: PLR0911 - a row each
@@ -112,7 +128,7 @@ def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
             return become.failed(seen, asked, outcome.problem)
         case Progress():
             return become.polled(seen, asked, outcome.retry_after)
-        case Absent():
+        case Absent(is_json=True):
             misses = seen.pause(asked).misses + 1
             if misses >= pacing.MOST_MISSES:
                 return become.failed(seen, asked, "the broker knows no such operation")

@@ -234,11 +234,16 @@ def mitigated(seen: Seen, one: Record, cause: Cause, problem: str) -> Next:
 
 
 def _left(seen: Seen, one: Record) -> Step | None:
-    """Have a record leave: at once where it is its turn at the broker, else when that is free."""
+    """Have a record leave: at once where it is its turn at the broker, else when that is free.
+
+    What the broker does for it meanwhile can still be asked for.
+    """
+    if one.operation is not None:
+        return record.changed(one, state=record.LEAVING)
     target = one.sent or Sent(one.plan)
     waits = Intent("Unbind", seen.now, target, closed=record.PAUSED)
     intent = None if one.is_open else waits
-    return record.changed(one, state=record.LEAVING, operation=None, intent=intent)
+    return record.changed(one, state=record.LEAVING, intent=intent)
 
 
 def vanished(seen: Seen, current: Record) -> Next:
