@@ -15,6 +15,7 @@ from reconciler.blueprints.objects import build
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, catalogue_of
 from reconciler.blueprints.offering.files import Output, files_of
 from reconciler.core.manifest import Manifest
+from tests.support.broker_styles import GIVEN, SERVICES
 from tests.support.eventually import eventually
 from tests.support.offerings import plan, service
 from tests.support.random_catalogues import Catalogues
@@ -248,3 +249,16 @@ async def test_two_hundred_plans_of_their_own_fit(server):
     output = files(read({"services": [service(*plans)]}), "many.example")
     for crd in crds_of(output):
         assert await verdict(server.post(_CRDS, params=_DRY, json=crd)) == ""
+
+
+async def test_offerings_in_the_styles_of_known_brokers_take_what_people_give_them(
+    server, namespace
+):
+    kinds = await served(server, read({"services": SERVICES}), "styles.example", namespace)
+    for crd in crds_of(files(read({"services": SERVICES}), "strict.example")):
+        assert await verdict(server.post(_CRDS, params=_DRY, json=crd)) == ""
+    of = {one.offering.name: one for one in kinds if not one.of.is_binding}
+    for (offering, name), given in GIVEN.items():
+        for parameters in given:
+            said = await of[offering].create({"plan": name, "parameters": parameters})
+            assert said == "", f"{offering}, {name}: {said}"

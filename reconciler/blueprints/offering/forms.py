@@ -4,6 +4,7 @@ A form accepts at least what it stands for: where that cannot be said exactly, i
 node without a type accepts anything and says nothing else. Refuses to know JSON schemas and plans.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -146,7 +147,8 @@ def narrowed(one: Form, other: Form, lost: Callable[[str], None]) -> Form:
     nullable = one.get("nullable") and other.get("nullable")
     found = made(kind, nullable=nullable or None)
     found |= {key: one.get(key, other.get(key)) for key in _WORDS if key in {**one, **other}}
-    found |= _both_enums(one, other, lost) | _bounds(one, other, tighter=True)
+    limits = _bounds(one, other, tighter=True)
+    found |= _both_enums(one, other, lost) | (whole(limits) if kind == "integer" else limits)
     for key in ALIKE:
         said = [each[key] for each in (one, other) if key in each]
         if len(known(said)) > 1:
@@ -209,6 +211,16 @@ def _bounds(one: Form, other: Form, *, tighter: bool) -> dict[str, Any]:
             flags = [EXCLUSIVE.get(key) in each for each in said if each[key] == found[key]]
             if any(flags) if tighter else all(flags):
                 found[EXCLUSIVE[key]] = True
+    return found
+
+
+def whole(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bounds of a number as those of an integer, which API servers want to be such."""
+    found = dict(limits)
+    for key, cut_ in (("minimum", math.ceil), ("maximum", math.floor)):
+        if key in found and not float(found[key]).is_integer():
+            found[key] = cut_(found[key])
+            found.pop(EXCLUSIVE[key], None)
     return found
 
 

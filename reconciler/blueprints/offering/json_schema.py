@@ -98,8 +98,9 @@ def read(schema: Schema | None, path: str) -> Reading:
         form = reader.form(schema, _Place(path))
     except _TooLarge:
         return _free(path, "too much when its references are followed")
-    if forms.type_of(form) != "object":
+    if forms.type_of(form) not in ("object", ANY):
         reader.lose(path, "no schema of an object: anything is accepted")
+    if forms.type_of(form) != "object":
         form = FREE
     return fitting(form, path, reader.notes)
 
@@ -184,7 +185,8 @@ class _Reader:
                 self.lose(place.path, f"{key}: any mix of its alternatives is accepted")
             if branches:
                 either: Form = reduce(forms.common, branches)
-                yield key, {**either, "nullable": True} if len(branches) < len(parts) else either
+                null = len(branches) < len(parts)
+                yield key, self._or_null(either, place) if null else either
         if "if" in schema:
             self.lose(place.path, "if: the condition is dropped")
             then, otherwise = (branch(schema.get(key, {})) for key in ("then", "else"))
@@ -211,15 +213,21 @@ class _Reader:
             if kinds:
                 lose("several types: anything is accepted")
             return ANYTHING
-        nullable = "null" in kinds and (values is None or None in values)
-        form = forms.made(kind, nullable=nullable or None)
+        form = forms.made(kind) | scalars.bounds(kind, schema, lose)
         if values is not None:
             form |= scalars.enum(kind, values, lose)
         if kind == "object":
             form |= self._object(schema, place)
         if kind == "array":
             form |= self._array(schema, place)
-        return form | scalars.bounds(kind, schema, lose)
+        nullable = "null" in kinds and (values is None or None in values)
+        return self._or_null(form, place) if nullable else form
+
+    def _or_null(self, form: Form, place: _Place) -> Form:
+        """Return a form that null fits, too. API servers take none that is in a list of values."""
+        if "enum" in form:
+            self.lose(place.path, "a list of values with null: other ones are accepted, too")
+        return {**{key: value for key, value in form.items() if key != "enum"}, "nullable": True}
 
     def _array(self, schema: Schema, place: _Place) -> dict[str, Any]:
         if schema.get("uniqueItems") is True:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from reconciler.blueprints import cel
 from reconciler.blueprints.offering import forms
 from reconciler.blueprints.offering.differences import Aspect, Difference, Path, shown
-from reconciler.blueprints.offering.forms import ANY, Form
+from reconciler.blueprints.offering.forms import ANY, MIXED, Form
 from reconciler.core.manifest import JSON
 
 MOST: Final = 200  # of a CRD
@@ -222,8 +222,7 @@ def _test(asked: Sequence[Asked], place: str, form: Form) -> str:
     kind = forms.type_of(_leaf(form, first.path))
     if first.aspect is Aspect.ENUM:
         listed = [
-            (of, f"[{', '.join(_literal(value, kind) for value in one.value)}]")
-            for of, one in asked
+            (of, f"[{', '.join(_item(value, kind) for value in one.value)}]") for of, one in asked
         ]
         return f"{place} in {_looked_up(listed)}"
     sign = (">" if first.key.startswith("min") else "<") + ("" if first.sharp else "=")
@@ -250,6 +249,11 @@ def _literal(value: Any, kind: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(float(value)) if kind == "number" else repr(value)
+
+
+def _item(value: Any, kind: str) -> str:
+    """Return a literal in a list, which is of one type."""
+    return f"dyn({_literal(value, kind)})" if kind == MIXED else _literal(value, kind)
 
 
 def _same(of: frozenset[str], place: Sequence[str], plans: frozenset[str]) -> str:

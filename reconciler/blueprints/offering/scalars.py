@@ -86,11 +86,13 @@ def enum(kind: str, values: Iterable[JSON], lose: Lose) -> dict[str, Any]:
         lose(f"a list of {kind}s: other ones are accepted, too")
         return {}
     fitting = {"number": ("integer", "number"), MIXED: ("integer", "string")}.get(kind, (kind,))
-    kept = [value for value in values if _kind_of(value) in (*fitting, "null")]
+    kept = [value for value in values if _kind_of(value) in fitting]
     if not all(_is_safe(value) for value in kept if is_number(value)):
         lose("a list with numbers that are too large to be exact: dropped")
         return {}
-    return {"enum": forms.known(kept)}
+    if not kept:
+        lose("a list of values of another type: dropped")
+    return {"enum": forms.known(kept)} if kept else {}
 
 
 def bounds(kind: str, schema: Schema, lose: Lose) -> dict[str, Any]:
@@ -99,8 +101,11 @@ def bounds(kind: str, schema: Schema, lose: Lose) -> dict[str, Any]:
     if kind == "string":
         return found | _format(kind, schema, lose) | _pattern(schema, lose)
     if kind in ("integer", "number"):
-        limits = _limit(schema, "minimum", max, lose) | _limit(schema, "maximum", min, lose)
-        return found | _format(kind, schema, lose) | limits | _multiple(schema, lose)
+        limits = [
+            _limit(kind, schema, bound, tighter, lose)
+            for bound, tighter in (("minimum", max), ("maximum", min))
+        ]
+        return found | _format(kind, schema, lose) | limits[0] | limits[1] | _multiple(schema, lose)
     if kind == MIXED and {*_OF_TEXT, *_OF_NUMBERS} & schema.keys():
         lose("bounds of what may be an integer or a string are dropped")
     return found
@@ -133,7 +138,11 @@ def _format(kind: str, schema: Schema, lose: Lose) -> dict[str, Any]:
 
 
 def _limit(
-    schema: Schema, bound: str, tighter: Callable[[Iterable[float]], float], lose: Lose
+    kind: str,
+    schema: Schema,
+    bound: str,
+    tighter: Callable[[Iterable[float]], float],
+    lose: Lose,
 ) -> dict[str, Any]:
     """Return a bound: a flag beside a number, as in draft 4, or two numbers, as later."""
     sharp = forms.EXCLUSIVE[bound]
@@ -144,14 +153,14 @@ def _limit(
     if not usable:
         return {}
     limit = tighter(limit for limit, _ in usable)
-    whole = float(limit).is_integer()
-    found: dict[str, Any] = {bound: int(limit) if whole else limit}
-    if any(flag for one, flag in usable if one == limit):
-        # Of an integer's bound, API servers cut off what stands behind the dot.
-        if whole:
-            return found | {sharp: True}
-        lose(f"{sharp}: {limit} itself is accepted")
-    return found
+    flagged = any(flag for one, flag in usable if one == limit)
+    if not float(limit).is_integer() and kind != "integer":
+        if flagged:
+            # Where the value is an integer, API servers cut off what stands behind the dot.
+            lose(f"{sharp}: {limit} itself is accepted")
+        return {bound: limit}
+    found = forms.whole({bound: limit, **({sharp: True} if flagged else {})})
+    return {**found, bound: int(found[bound])}
 
 
 def _multiple(schema: Schema, lose: Lose) -> dict[str, Any]:
