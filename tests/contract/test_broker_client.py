@@ -218,6 +218,14 @@ async def test_https_unless_allowed_otherwise():
         assert server.heads == []
 
 
+async def test_in_the_clear_to_another_machine_where_that_is_allowed(monkeypatch):
+    async with (
+        names(monkeypatch, "192.0.2.1"),  # for documents: nobody is there
+        talking("http://broker.example:1", seconds=0.3) as client,
+    ):
+        assert "TLS is off" not in await refused(client)
+
+
 @asynccontextmanager
 async def names(monkeypatch, *addresses):
     """Have every host name come to these addresses, one after the other."""

@@ -127,8 +127,9 @@ async def test_a_turn_is_not_given_to_a_call_that_was_given_up(callers):
     for name in ("a1", "a2", "a3", "a4"):
         callers.call("a", name)
     await settle()
-    callers.tasks["a3"].cancel()  # and does not know yet
-    await callers.end("a1")
+    callers.ends["a1"].set()
+    callers.tasks["a3"].cancel()  # and does not know yet when a1 leaves
+    await settle()
     assert callers.began == ["a1", "a2", "a4"]
 
 
