@@ -1,7 +1,7 @@
 """The front for compositions, whole: what Crossplane makes, a broker and a backup manager."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -17,45 +17,34 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_backup_manager import BackupManager
 from tests.support.osb_broker import ScriptedBroker
-from tests.support.osb_compositions import Compositions, state
+from tests.support.osb_compositions import Compositions, Modelled, reached, state
 from tests.support.osb_wire import MUTATING
 from tests.support.settled import settled
 
-URL, MANAGER_URL = "https://broker.example", "https://backups.example"
+URL = osb_compositions.URL
 INSTANCE, BINDING = kinds.SERVICE_INSTANCE, kinds.SERVICE_BINDING
 BACKUP, RESTORE = kinds.BACKUP, kinds.RESTORE
 
 
 @pytest.fixture
-def broker() -> ScriptedBroker:
-    return ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
-
-
-@pytest.fixture
-def manager(broker: ScriptedBroker) -> Iterator[BackupManager]:
-    made = BackupManager(lambda instance: instance in broker.inventory.instances)
-    yield made
-    made.close()
-    assert made.violations == []
-
-
-@pytest.fixture
-async def front(
-    control_plane: LiveCluster, namespace: str, broker: ScriptedBroker, manager: BackupManager
-) -> AsyncIterator[Compositions]:
-    made = Compositions(control_plane, namespace)
-    await made.install()
-    await made.configure(osb_compositions.BROKER, URL, broker.user, broker.password)
-    await made.configure(
-        osb_compositions.BACKUP_MANAGER,
-        MANAGER_URL,
-        manager.user,
-        manager.password,
-        serviceType="backupmanager",
-    )
-    with BrokerWires({URL: broker, MANAGER_URL: manager}).plugged():
+async def modelled(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Modelled]:
+    async with osb_compositions.modelled(control_plane, namespace) as made:
         yield made
-    assert broker.violations == []
+
+
+@pytest.fixture
+def broker(modelled: Modelled) -> ScriptedBroker:
+    return modelled.broker
+
+
+@pytest.fixture
+def manager(modelled: Modelled) -> BackupManager:
+    return modelled.manager
+
+
+@pytest.fixture
+def front(modelled: Modelled) -> Compositions:
+    return modelled.front
 
 
 async def all_four(front: Compositions) -> None:
@@ -163,7 +152,7 @@ async def test_a_plan_and_parameters_change(front: Compositions, broker: Scripte
             live = await front.read(INSTANCE)
             return bool(get_text(live, "status", "atProvider", "planId") == big)
 
-        await eventually(changed, within=7200)
+        await reached(changed)
     held = broker.inventory.instances[uid_of(made)]
     assert (held["plan_id"], held["parameters"]) == (big, {"b": 3})
 
@@ -241,7 +230,7 @@ async def test_a_rotation_leaves_no_moment_without_a_way_in(
             assert broker.log_in(now)
             return now != old
 
-        await eventually(rotated, within=7200)
+        await reached(rotated)
         assert broker.log_in(old)
         began = asyncio.get_running_loop().time()
         await eventually(lambda: not broker.log_in(old), within=7200)
@@ -263,7 +252,7 @@ async def test_a_lost_secret_comes_back(front: Compositions, broker: ScriptedBro
         async def back() -> bool:
             return broker.log_in(await front.credentials())
 
-        await eventually(back, within=7200)
+        await reached(back)
     assert broker.count("bind") == 1
 
 
@@ -361,11 +350,11 @@ async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
         return not well(await front.read(kinds.PROVIDER_CONFIG, name))
 
     async with front.program() as term:
-        await eventually(is_well, within=7200)
+        await reached(is_well)
         broker.password, old = "elsewhere", broker.password
-        await eventually(is_ailing, within=7200)
+        await reached(is_ailing)
         broker.password = old
-        await eventually(is_well, within=7200)
+        await reached(is_well)
         await front.instance()
         await front.ready(INSTANCE)
         await front.delete(kinds.PROVIDER_CONFIG, name)

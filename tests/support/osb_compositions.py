@@ -1,9 +1,12 @@
 """What compositions make of claims, a broker and a backup manager, and `klutch-osb` beside them."""
 
+import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,19 +23,30 @@ from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
+from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster
 from tests.support.managed import working
+from tests.support.osb_backup_manager import BackupManager
+from tests.support.osb_broker import ScriptedBroker
 
 MANAGER: Final = "tests"
 FOLDER: Final = Path(__file__).parents[2] / "schemas" / "dataservices"
 USUAL: Final = Settings(dataservices=True, allow_plain_http=True, allow_loopback=True)
 HOME: Final = "klutch-osb"
 # Of the compositions: where the broker and the backup manager of a type are.
+URL: Final = "https://broker.example"
+MANAGER_URL: Final = "https://backups.example"
 BROKER: Final = "postgresql-service-broker"
 BACKUP_MANAGER: Final = "postgresql-backup-manager"
+
+
+@cache
+def _files() -> list[Any]:
+    """Return the CRDs of provider-anynines' kinds."""
+    paths = sorted(FOLDER.iterdir())
+    return [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in paths]
 
 
 @dataclass
@@ -45,8 +59,7 @@ class Compositions:
 
     async def install(self) -> None:
         """Make all CRDs, and the namespace of the program."""
-        files = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.iterdir())]
-        for crd in (*crds.load(*crds.BROKERS), *files):
+        for crd in (*crds.load(*crds.BROKERS), *_files()):
             await self.plane.cluster.apply(crd, refs.CRD, manager=MANAGER, force=True)
         home = build(refs.NAMESPACE, HOME)
         await self.plane.cluster.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
@@ -165,7 +178,7 @@ class Compositions:
             assert is_said, held
             return live
 
-        return await eventually(found, within=7200)
+        return await reached(found)
 
     async def gone(self, kind: Kind, name: str = "orders") -> None:
         """Wait until an object is gone."""
@@ -175,7 +188,7 @@ class Compositions:
             assert live is None, live
             return True
 
-        await eventually(is_gone, within=7200)
+        await reached(is_gone)
 
     async def credentials(self, name: str = "orders") -> dict[str, str]:
         """Return the texts of the Secret of a ServiceBinding, {} without one."""
@@ -184,6 +197,52 @@ class Compositions:
         data = (secret or {}).get("data") or {}
         assert isinstance(data, dict)
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+
+async def reached(probe: Callable[[], Awaitable[Any]], *, within: float = 7200.0) -> Any:
+    """Return what a probe returns once that is true; ever less often, as brokers are asked."""
+    began = time.monotonic()
+    while True:
+        last: object
+        try:
+            last = await probe()
+        except AssertionError as failure:
+            last = failure
+        if last and not isinstance(last, AssertionError):
+            return last
+        waited = time.monotonic() - began
+        assert waited < within, f"not within {within:g} s; last: {last!r}"
+        await asyncio.sleep(min(0.05 + waited / 50, 20.0))
+
+
+@dataclass
+class Modelled:
+    """All of it without sockets, and what befalls calls."""
+
+    front: Compositions
+    broker: ScriptedBroker
+    manager: BackupManager
+    wires: BrokerWires
+
+
+@contextlib.asynccontextmanager
+async def modelled(plane: LiveCluster, namespace: str) -> AsyncIterator[Modelled]:
+    """Yield a broker and a backup manager on a model, with their ProviderConfigs."""
+    broker = ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
+    manager = BackupManager(lambda instance: instance in broker.provisioned())
+    front = Compositions(plane, namespace)
+    await front.install()
+    await front.configure(BROKER, URL, broker.user, broker.password)
+    await front.configure(
+        BACKUP_MANAGER, MANAGER_URL, manager.user, manager.password, serviceType="backupmanager"
+    )
+    wires = BrokerWires({URL: broker, MANAGER_URL: manager})
+    try:
+        with wires.plugged():
+            yield Modelled(front, broker, manager, wires)
+    finally:
+        manager.close()
+    assert broker.violations == manager.violations == []
 
 
 def state(live: Any) -> str:
