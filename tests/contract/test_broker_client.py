@@ -174,6 +174,8 @@ async def test_a_client_certificate(tmp_path):
         async with talking(url, ca=server_side.ca, credentials=shown) as client:
             assert await client.call(DELETE) == Gone()
         assert server.header("Authorization") == ""
+        async with talking(url, credentials=shown) as client:
+            assert "its certificate is not trusted" in await refused(client)
         assert server.peers[0]["subject"] == ((("commonName", "client"),),)
         async with talking(url, ca=server_side.ca) as client:
             assert isinstance(await client.call(DELETE), Unknown | Unsent)
