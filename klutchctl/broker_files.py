@@ -107,11 +107,15 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
 
     held = yaml_text.read(read_bytes(credentials), str(credentials)).plain()
     address = address_of(spec, {"stringData": held})
+    here = _is_here(address.url)
+    if not here and urlsplit(address.url).scheme != "https":
+        hint = "Save what GET /v2/catalog answers, and give it with --catalog"
+        raise ConfigError("only https is asked", where=f"ServiceBroker {spec.name}", hint=hint)
     async with BrokerClient(
         address,
         timeout=spec.timing.request,
         allow_loopback=True,
-        allow_plain_http=_is_here(address.url),
+        allow_plain_http=here,
         allow_insecure=spec.insecure,
     ) as client:
         return await client.catalogue()
