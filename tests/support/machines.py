@@ -13,6 +13,7 @@ from klutchctl.sandbox.servers import NORMAL, Program
 from klutchctl.sandbox.state import Layout, layout_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
+from tests.support import programs
 
 if TYPE_CHECKING:
     from reconciler.core.manifest import Manifest
@@ -36,6 +37,7 @@ class Machine:
         return layout_of(name, state_home=self.home / "state")
 
     async def start(self, *arguments: str, cwd: Path | None = None) -> asyncio.subprocess.Process:
+        """Start the program, as a process that a test may signal."""
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "klutchctl", "sandbox", *arguments),
@@ -46,9 +48,10 @@ class Machine:
         )
 
     async def sandbox(self, *arguments: str, cwd: Path | None = None) -> Answer:
-        process = await self.start(*arguments, cwd=cwd)
-        out, err = await process.communicate()
-        return Answer(process.returncode or 0, out.decode(), err.decode())
+        ended = await programs.klutchctl_beside(
+            "sandbox", *arguments, cwd=cwd, environ=self.environ
+        )
+        return Answer(ended.returncode, ended.stdout, ended.stderr)
 
     async def up(self, *arguments: str, cwd: Path | None = None) -> Answer:
         answer = await self.sandbox("up", *arguments, cwd=cwd)
@@ -96,10 +99,10 @@ class Machine:
         return found["data"]
 
 
-def furnished(home: Path, programs: Mapping[Program, Path]) -> Machine:
+def furnished(home: Path, executables: Mapping[Program, Path]) -> Machine:
     """Return a machine that has the real executables, and builds none."""
     (home / "assets").mkdir()
-    for program, path in programs.items():
+    for program, path in executables.items():
         (home / "assets" / program).symlink_to(path)
     ours = {
         "XDG_STATE_HOME": str(home / "state"),

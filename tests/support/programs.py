@@ -12,8 +12,10 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from multiprocessing import reduction
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 _SERVER: Final = multiprocessing.get_context("forkserver")
@@ -25,6 +27,8 @@ _SERVER.set_forkserver_preload(
         "klutchctl.commands.apply",
         "klutchctl.kubectl_bind",
         "klutchctl.repository",
+        "klutchctl.sandbox.lifecycle",
+        "klutchctl.sandbox.suite",
         "reconciler.apply",
         "reconciler.kube.registry",
         "reconciler.observe",
@@ -72,23 +76,29 @@ class _Start:
     streams: tuple[_File, ...]
 
 
-def klutchctl(*arguments: str) -> Ended:
-    """Run the program to its end."""
+def klutchctl(
+    *arguments: str, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Ended:
+    """Run the program to its end, in the folder and with the environment of the test if need be."""
     with (
         open(os.devnull) as nothing,
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
     ):
-        files = (nothing.fileno(), out.fileno(), err.fileno())
-        process = _started("klutchctl", arguments, files, os.environ)
+        files = tuple(_File(one.fileno()) for one in (nothing, out, err))
+        process = _started(
+            _Start(
+                "klutchctl", arguments, str(cwd or Path.cwd()), dict(environ or os.environ), files
+            )
+        )
         process.join()
         assert process.exitcode is not None
         return Ended(process.exitcode, _written(out), _written(err))
 
 
-async def klutchctl_beside(*arguments: str) -> Ended:
+async def klutchctl_beside(*arguments: str, **more: Any) -> Ended:
     """Run the program to its end, while the event loop of the test turns."""
-    return await asyncio.to_thread(klutchctl, *arguments)
+    return await asyncio.to_thread(partial(klutchctl, *arguments, **more))
 
 
 async def conversed(
@@ -105,8 +115,9 @@ async def conversed(
     os.close(answering)
     lines: list[str] = []
     with tempfile.TemporaryFile("w+") as out:
-        files = (asked, out.fileno(), writing)
-        process = await asyncio.to_thread(_started, program, arguments, files, environ)
+        files = tuple(map(_File, (asked, out.fileno(), writing)))
+        start = _Start(program, arguments, os.getcwd(), dict(environ), files)
+        process = await asyncio.to_thread(_started, start)
         os.close(asked)
         os.close(writing)
         async for line in _lines(reading):
@@ -130,14 +141,7 @@ async def _lines(file: int) -> AsyncIterator[str]:
         transport.close()
 
 
-def _started(
-    program: str,
-    arguments: tuple[str, ...],
-    files: tuple[int, int, int],
-    environ: Mapping[str, str],
-) -> Any:
-    streams = tuple(map(_File, files))
-    start = _Start(program, arguments, os.getcwd(), dict(environ), streams)
+def _started(start: _Start) -> Any:
     process = _SERVER.Process(target=_main, args=(start,))
     process.start()
     return process
