@@ -38,6 +38,7 @@ from openbrokerapi.service_broker import (
     UpdateDetails,
     UpdateServiceSpec,
 )
+from werkzeug.exceptions import HTTPException
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from postgresql_broker import catalogue, instances
@@ -180,6 +181,7 @@ def application(broker: Broker, account: Account, loop: asyncio.AbstractEventLoo
     blueprint = get_blueprint(_Calls(broker, loop), None, silent, authenticator=_Door(account))
     blueprint.register_error_handler(Refusal, _refused)
     blueprint.register_error_handler(ServerTrouble, _troubled)
+    blueprint.register_error_handler(HTTPException, _failed)
     blueprint.register_error_handler(Exception, _defect)
     blueprint.after_request(_completed)
     app.register_blueprint(blueprint)
@@ -283,6 +285,10 @@ def _completed(response: Response) -> Response:
 
 def _refused(error: Refusal) -> tuple[Response, int]:
     return jsonify(error.body), error.status
+
+
+def _failed(error: HTTPException) -> tuple[Response, int]:
+    return jsonify(description=error.name), error.code or 500
 
 
 def _troubled(error: ServerTrouble) -> tuple[Response, int, dict[str, str]]:
