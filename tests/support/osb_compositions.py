@@ -23,6 +23,7 @@ from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
@@ -33,7 +34,8 @@ from tests.support.osb_broker import ScriptedBroker
 
 MANAGER: Final = "tests"
 FOLDER: Final = Path(__file__).parents[2] / "schemas" / "dataservices"
-USUAL: Final = Settings(dataservices=True, allow_plain_http=True, allow_loopback=True)
+LEADING: Final = Settings(dataservices=True, allow_plain_http=True, allow_loopback=True)
+USUAL: Final = replace(LEADING, leader_election=False)
 HOME: Final = "klutch-osb"
 # Of the compositions: where the broker and the backup manager of a type are.
 URL: Final = "https://broker.example"
@@ -90,10 +92,10 @@ class Compositions:
         *,
         faults: Faults | None = None,
         clock: Clock | None = None,
+        way: Connection | None = None,
     ) -> AsyncIterator[Term]:
-        """Let klutch-osb work for the length of the block."""
-        settings = replace(settings, leader_election=False)
-        async with KubeCluster(self.plane.connection, agent="klutch-osb") as real:
+        """Let klutch-osb work for the length of the block. `way`: by this, as its account."""
+        async with KubeCluster(way or self.plane.connection, agent="klutch-osb") as real:
             cluster = real if faults is None else FaultyCluster(real, faults)
             made = program.wired(
                 settings,

@@ -18,7 +18,7 @@ from reconciler.doctor import policies, rights
 from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
 from reconciler.kube.client import KubeCluster
-from tests.support import deployed, fleets, removal
+from tests.support import deployed, fleets, osb_rights, osb_scenes, removal
 from tests.support.accounts import token_of, with_token
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -109,7 +109,7 @@ _A9S: Final = ("anynines.com", "postgresqlinstances")
 
 
 def _deployed(name: str, folder: Path) -> Account:
-    made = [one for one in deployed.built(folder) if one["kind"] not in _WORKLOAD]
+    made = [one for one in deployed.built(folder) if _is_kept(one)]
     held = [one for one in made if one["kind"] in _POLICIES]
     given = [one for one in made if one["kind"] not in _POLICIES]
     return Account(BIND, name, given, held, _A9S)
@@ -134,6 +134,19 @@ def klutchctl(task: Task, side: Side, mode: Mode = Mode.DIRECT) -> Account:
         policies.manifests(task, side, scope),
         fleets.DATABASES,
     )
+
+
+def of_brokers(_: Ground) -> Account:
+    """Return klutch-osb with the kinds of a broker, and with those of compositions."""
+    made = [one for one in osb_rights.shipped(deployed.DATASERVICES) if _is_kept(one)]
+    held = [one for one in made if one["kind"] in _POLICIES]
+    given = [one for one in made if one["kind"] not in _POLICIES]
+    service = (osb_scenes.GROUP, osb_scenes.INSTANCE.plural)
+    return Account(names.OSB_NAMESPACE, keys.MANAGER_OSB, given, held, service)
+
+
+def _is_kept(one: Manifest) -> bool:
+    return get_text(one, "kind") not in _WORKLOAD
 
 
 def _with_rights(place: Ground, given: Sequence[Manifest]) -> Account:
@@ -187,6 +200,7 @@ ON_PLANE: Final[Mapping[str, Made]] = {
         "klutch-bind", deployed.CLUSTER_SCOPE
     ),
     "klutch-bind with its front door": lambda _: _deployed("klutch-bind", deployed.FRONT_DOOR),
+    "klutch-osb": of_brokers,
     "klutch-binder": a_binder,
     "klutch-binder in consumer scope Cluster": a_binder_everywhere,
 }
@@ -210,8 +224,9 @@ async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
     """Give an account its rights, and yield a token of it once the API server knows them."""
     cluster = live.cluster
     own = build(refs.SERVICE_ACCOUNT, account.name, namespace=account.namespace)
+    namespaces = [one for one in account.rights if one.get("kind") == refs.NAMESPACE.kind]
     try:
-        for one in (own, *account.rights):
+        for one in (*namespaces, own, *account.rights):
             kind = deployed.KINDS[get_text(one, "kind")]
             await cluster.apply(one, kind, manager="operator", force=True)
         token = await token_of(live.cluster, account.namespace, account.name)

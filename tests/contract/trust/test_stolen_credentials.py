@@ -12,6 +12,7 @@ from reconciler.core import names
 from reconciler.core.manifest import name_of
 from tests.support.clusters import LiveCluster
 from tests.support.observing import BIND
+from tests.support.osb_scenes import BINDING
 from tests.support.policed import Attempt, answers, enforced, merged, of_token, user_of
 from tests.support.shipped_accounts import (
     ENFORCE,
@@ -46,6 +47,14 @@ def listed(namespace: Callable[[Ground], str], name: str) -> Deed:
 def new_secret(namespace: Callable[[Ground], str]) -> Deed:
     body = {"metadata": {"name": names.KUBECONFIG}, "stringData": {"a": "b"}}
     return lambda place, _: Attempt("POST", f"{CORE}/{namespace(place)}/secrets", body)
+
+
+def brokered(place: Ground, account: Account) -> Attempt:
+    """Return the making of credentials as klutch-osb makes them."""
+    owner = {"apiVersion": BINDING.api_version, "kind": BINDING.kind, "name": "x", "uid": "x"}
+    metadata = {"name": names.KUBECONFIG, "ownerReferences": [{**owner, "controller": True}]}
+    body = {"metadata": metadata, "type": "servicebinding.io/Database"}
+    return Attempt("POST", f"{CORE}/{place.strangers_home}/secrets", body)
 
 
 def asked(verb: str, group: str, resource: str, namespace: str = "") -> Deed:
@@ -150,6 +159,7 @@ ON_PLANE_DEEDS: Deeds = {
     "read credentials of services of others": secret_of(strangers_home, "own"),
     "write Secrets beside its services": new_secret(home),
     "write Secrets beside services of others": new_secret(strangers_home),
+    "write credentials of bindings at service brokers": brokered,
     "change services of all tenants": of_service("patch"),
     "delete services of all tenants": of_service("delete"),
     "offer services: write exports": asked("patch", "klutch.anynines.com", "apiserviceexports"),
@@ -176,7 +186,13 @@ IN_APP_DEEDS: Deeds = {
 }
 PLANE_COLUMNS: Mapping[str, Made] = {
     one: ON_PLANE[one]
-    for one in ("plan", "apply", "klutch-bind in control-plane mode", "klutch-binder")
+    for one in (
+        "plan",
+        "apply",
+        "klutch-bind in control-plane mode",
+        "klutch-osb",
+        "klutch-binder",
+    )
 }
 APP_COLUMNS: Mapping[str, Made] = {
     **{one: IN_APP[one] for one in ("plan", "apply", "konnector")},
@@ -186,6 +202,7 @@ HEADS = {
     "plan": "`plan`",
     "apply": "`apply`",
     "klutch-bind in control-plane mode": "`klutch-bind`",
+    "klutch-osb": "`klutch-osb`",
     "klutch-binder": "`klutch-binder` of a space",
     "konnector": "konnector",
 }

@@ -245,6 +245,12 @@ BITES_ON_PLANE = {
         "a stranger's namespace gone",
     },
     "klutch-bind with its front door": {"a token of kube-system", "an account of kube-system"},
+    "klutch-osb": {
+        "a token of kube-system",
+        "a Secret of kube-system",
+        "the content of a stranger's Secret",
+        "a stranger's Secret gone",
+    },
     "klutch-binder": {"a token of a service namespace"},
     "klutch-binder in consumer scope Cluster": {
         "a token of kube-system",
