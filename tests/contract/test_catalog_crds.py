@@ -10,6 +10,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
+from klutchctl import main
 from reconciler.api.osb import BrokerSpec, GeneratedKind, generated_kind
 from reconciler.blueprints.objects import build
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, catalogue_of
@@ -18,12 +19,21 @@ from reconciler.core.manifest import Manifest
 from tests.support.broker_styles import GIVEN, SERVICES
 from tests.support.eventually import eventually
 from tests.support.offerings import plan, service
+from tests.support.osb_script import scripted
 from tests.support.random_catalogues import Catalogues
 from tests.support.raw import http_session
 
 _SOAK: Final = pytest.mark.soak
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+_BROKER: Final = """\
+apiVersion: osb.klutchctl.dev/v1alpha1
+kind: ServiceBroker
+metadata: {name: acme}
+spec: {group: asked.example, secretRef: {name: acme}}
+"""
 
 
 def read(document: Any) -> Catalogue:
@@ -262,3 +272,24 @@ async def test_offerings_in_the_styles_of_known_brokers_take_what_people_give_th
         for parameters in given:
             said = await of[offering].create({"plan": name, "parameters": parameters})
             assert said == "", f"{offering}, {name}: {said}"
+
+
+async def test_a_catalogue_that_is_asked_for_gives_the_files_of_a_saved_one(tmp_path, capsys):
+    document = {"services": [DATABASES]}
+    (tmp_path / "saved.json").write_text(json.dumps(document))
+    with scripted(document) as broker:
+        (tmp_path / "keys.yaml").write_text(json.dumps({
+            "url": broker.url, "username": broker.user, "password": broker.password,
+        }))  # fmt: skip
+        (tmp_path / "broker.yaml").write_text(_BROKER)
+        command = ["catalog", str(tmp_path / "broker.yaml")]
+        asked = [*command, "--credentials", str(tmp_path / "keys.yaml")]
+        assert await asyncio.to_thread(main.run, asked) == 0
+        assert main.run([*command, "--catalog", str(tmp_path / "saved.json"), "--check"]) == 0
+        (tmp_path / "keys.yaml").write_text(json.dumps({
+            "url": broker.url, "username": broker.user, "password": "wr0ng",
+        }))  # fmt: skip
+        assert await asyncio.to_thread(main.run, asked) == 1
+    said = capsys.readouterr()
+    assert broker.password not in said.out + said.err
+    assert "wr0ng" not in said.out + said.err
