@@ -34,10 +34,11 @@ def answered(  # noqa: PLR0911 - a row each
 ) -> Next:
     """Return what follows from the answer to a call about a record."""
     is_going = seen.binding.live is None or ends(seen.view, seen.binding)
-    if is_going and asked.state != record.LEAVING:
-        return Next(Decision(again=SOON))  # whatever it is: it is unbound, or an orphan
-    if not _is_waited_for(asked, call):
-        return Next(Decision(again=SOON))
+    if asked.state == record.ORPHANED and isinstance(call, messages.LastOperation):
+        return _waited(seen, asked, outcome)
+    is_unwanted = is_going and asked.state != record.LEAVING and not isinstance(outcome, Accepted)
+    if is_unwanted or not _is_waited_for(asked, call):
+        return Next(Decision(again=SOON))  # it is unbound next, or an orphan
     if isinstance(outcome, Denied | Unsent):
         return become.later(seen, asked, outcome)
     match call:
@@ -103,11 +104,22 @@ def _unbound(seen: Seen, asked: Record, outcome: Outcome) -> Next:
     return become.unbind_again(seen, asked, of_instances.words(seen.view, outcome))
 
 
+def _is_over(outcome: Outcome) -> bool:
+    if isinstance(outcome, Progress):
+        return outcome.state in _ENDED
+    return isinstance(outcome, Gone | Absent)
+
+
+def _waited(seen: Seen, orphan: Record, outcome: Outcome) -> Next:
+    """Wait for what the broker does for an orphan: until then others of the instance wait too."""
+    if _is_over(outcome):
+        return soon(record.changed(orphan, operation=None))
+    return become.polled(seen, orphan, None)
+
+
 def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
     if asked.operation is None or is_still_bound(asked):
-        is_over = isinstance(outcome, Gone | Absent)
-        is_over = is_over or (isinstance(outcome, Progress) and outcome.state in _ENDED)
-        return become.unbind_now(seen, asked, waits=not is_over)
+        return become.unbind_now(seen, asked, waits=not _is_over(outcome))
     match outcome:
         case Gone() | Progress(state="succeeded"):
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))

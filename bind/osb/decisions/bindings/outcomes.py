@@ -12,7 +12,7 @@ from bind.osb.decisions import causes, credentials, pacing, record, rotation
 from bind.osb.decisions.bindings import numbers, status
 from bind.osb.decisions.bindings.seen import Numbers, Seen, circumstances, is_held, remembered
 from bind.osb.decisions.record import Intent, Operation, Record, Sent
-from bind.osb.decisions.view import CLOSED, NO_PAUSE, SOON, Next
+from bind.osb.decisions.view import CLOSED, NO_PAUSE, SOON, Next, soon
 from reconciler.blueprints.offering.outcomes import Accepted, Denied, Done, Unsent
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
@@ -259,6 +259,8 @@ def failed(seen: Seen, one: Record, problem: str) -> Next:
     """Return what follows from an operation that failed, or took longer than it may."""
     if one.state == record.LEAVING:
         return unbind_again(seen, one, problem)
+    if one.state == record.ORPHANED:
+        return soon(record.changed(one, operation=None))
     return mitigated(seen, one, causes.BIND_RETRIES, problem)
 
 

@@ -96,15 +96,19 @@ def orphans(seen: Seen) -> Next:
             return Next(_forgotten(one))
         if one.state not in (record.ORPHANED, record.RETAINED, record.LEAVING):
             return Next(_orphaned(one))
-    for one in records:
-        if one.state == record.LEAVING:
-            return calls.unbind(seen, one) if one.is_open else next_to_leave(seen, (one,))
-        wish = one.mark.get(keys.OSB_ORPHAN, "")
-        if wish == keys.ORPHAN_FORGET:
-            return Next(_forgotten(one))
-        if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
-            return next_to_leave(seen, (one,))
-    return Next(NOTHING)
+    return next((found for one in records if (found := _kept(seen, one))), Next(NOTHING))
+
+
+def _kept(seen: Seen, orphan: Record) -> Next | None:
+    """Return what follows for one that is known to be an orphan; None where it just stays."""
+    if orphan.state == record.LEAVING:
+        return calls.unbind(seen, orphan) if orphan.is_open else next_to_leave(seen, (orphan,))
+    wish = orphan.mark.get(keys.OSB_ORPHAN, "")
+    if wish == keys.ORPHAN_FORGET:
+        return Next(_forgotten(orphan))
+    if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
+        return next_to_leave(seen, (orphan,))
+    return calls.poll(seen, orphan) if orphan.operation is not None else None
 
 
 def _forgotten(one: Record) -> Decision:
@@ -112,11 +116,11 @@ def _forgotten(one: Record) -> Decision:
 
 
 def _orphaned(one: Record) -> Decision:
-    """Have a record say that its claim is absent; what was begun is not gone on with."""
+    """Have a record say that its claim is absent. What was begun is only waited for."""
     intent = one.intent
     if intent is not None:
         intent = replace(intent, closed=record.PAUSED, tries=max(intent.tries, 1))
-    step = record.changed(one, state=record.ORPHANED, operation=None, intent=intent)
+    step = record.changed(one, state=record.ORPHANED, intent=intent)
     claim = f"{one.claim.kind} {one.claim.namespace}/{one.claim.name}"
     note = Note(
         "Orphaned",
