@@ -1,13 +1,23 @@
-"""`make bench`: our client, a large fleet, a cache, a backend, its door, a konnector.
+"""`make bench`: our client, a large fleet, a cache, a backend, its door, brokers, a konnector.
 
-`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors` and
-`konnectors` run one part each; the modules of these names tell what they measure.
+`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors`,
+`brokers` and `konnectors` run one part each; the modules of these names tell what they measure.
 """
 
 import sys
 from typing import Final
 
-from tests.bench import applies, backends, clients, doors, events, konnectors, plans, watches
+from tests.bench import (
+    applies,
+    backends,
+    brokers,
+    clients,
+    doors,
+    events,
+    konnectors,
+    plans,
+    watches,
+)
 
 PARTS: Final = {
     "clients": clients.main,
@@ -17,6 +27,7 @@ PARTS: Final = {
     "events": events.main,
     "backends": backends.main,
     "doors": doors.main,
+    "brokers": brokers.main,
     "konnectors": konnectors.main,
 }
 
