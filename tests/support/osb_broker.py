@@ -171,7 +171,7 @@ class ScriptedBroker:
         _, of_plan = osb_catalogues.found(self.catalogue, *ids)
         instance = self.inventory.instances.get(asked.instance)
         if self._operations.is_busy(asked.instance):
-            return self._operations.busy()
+            return self._operations.busy(asked.instance)
         if asked.verb == "bind" and (instance is None or instance["state"] != "present"):
             return failure(404 if instance is None else 400, "", "there is no such instance")
         if not isinstance(stated.get("parameters", {}), dict):
@@ -244,9 +244,9 @@ class ScriptedBroker:
             if operation.verb == asked.verb:
                 return self._operations.accepted(operation)
             if operation.verb == "update" or not self.modes.aborts:
-                return self._operations.busy()
+                return self._operations.busy(asked.instance)
         elif self._operations.is_busy(asked.instance):
-            return self._operations.busy()
+            return self._operations.busy(asked.instance)
         begun = self._operations.begin(asked)
         if begun is not None:
             return begun
@@ -258,7 +258,7 @@ class ScriptedBroker:
         if known is None or known["state"] in ("creating", "failed"):
             return failure(404, "", "there is no such thing")
         if known["state"] == "updating":
-            return self._operations.busy()
+            return self._operations.busy(asked.instance)
         found = self._shown(asked, known)
         if self.modes.shows_parameters:
             found["parameters"] = known.get("parameters", {})

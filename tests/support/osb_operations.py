@@ -36,7 +36,8 @@ class Operations:
         last = self.of(asked.place)
         if asked.verb in ("poll", "poll-binding"):
             stated = asked.query.get("operation", "")
-            if last is not None and stated != last.key:
+            is_known = bool(stated) or asked.place in self._heard
+            if last is not None and is_known and stated != last.key:
                 yield "last_operation with another operation than was given"
             return
         if asked.verb not in MUTATING or asked.method == "DELETE":
@@ -89,8 +90,11 @@ class Operations:
         """Return the 202 of an operation."""
         return said(202, {"operation": operation.key} if operation.key else {})
 
-    def busy(self) -> Said:
-        """Return the refusal of a second operation."""
+    def busy(self, instance: str) -> Said:
+        """Return the refusal of a second operation; the first goes on, who ever asks."""
+        for place, one in self._last.items():
+            if place[0] == instance:
+                one.polls = max(one.polls - 1, 0)
         return failure(422, "ConcurrencyError", "another operation is in progress")
 
     def settle(self) -> None:

@@ -103,12 +103,15 @@ class OsbScene:
         plans = {plan["name"]: plan["id"] for plan in offering["plans"]}
         marks = {keys.OSB_OFFERING: offering["id"], keys.OSB_PLANS: json.dumps(plans)}
         bound = {**marks, keys.OSB_INSTANCES: INSTANCE.plural}
-        return [_crd(INSTANCE, self.name, marks), _crd(BINDING, self.name, bound)]
+        return [crd_of(INSTANCE, self.name, marks), crd_of(BINDING, self.name, bound)]
 
     async def claim(self, name: str = "orders", **spec: Any) -> Manifest:
-        made = build(INSTANCE, name, namespace=self.namespace)
+        return await self.claim_of(INSTANCE, name, **spec)
+
+    async def claim_of(self, kind: Kind, name: str, **spec: Any) -> Manifest:
+        made = build(kind, name, namespace=self.namespace)
         made = {**made, "spec": {"plan": "small", **spec}}
-        return await self.plane.cluster.create(made, INSTANCE, manager=MANAGER)
+        return await self.plane.cluster.create(made, kind, manager=MANAGER)
 
     async def bind(self, name: str = "orders", instance: str = "orders", **spec: Any) -> Manifest:
         made = build(BINDING, name, namespace=self.namespace)
@@ -190,7 +193,7 @@ async def at_rest(term: Term) -> None:
     await settled(term)
 
 
-def _crd(kind: Kind, broker: str, marks: Mapping[str, str]) -> Manifest:
+def crd_of(kind: Kind, broker: str, marks: Mapping[str, str]) -> Manifest:
     """Return a CRD as a catalogue becomes one, without schemas of parameters."""
     names = {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()}
     version: dict[str, JSON] = {

@@ -39,10 +39,10 @@ def answered(  # noqa: PLR0911 - a row each
     current = next((one for one in (*view.records, *view.others) if one.id == ask.record), None)
     if current is None:
         return Next()
-    if _is_over(current, ask.call):
-        return Next(Decision(again=SOON))
     if isinstance(outcome, Denied | Unsent):
         return become.later(view, current, outcome, now)
+    if _is_over(current, ask.call):
+        return Next(Decision(again=SOON))
     match ask.call:
         case messages.Provision():
             return _provisioned(view, current, outcome, now)

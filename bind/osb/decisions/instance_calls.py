@@ -40,9 +40,10 @@ def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> 
             record.changed(current, intent=changed, plan=target.plan, asked=wants.asked(view))
         )
     if intent.verb == "Update" and not wants.is_as_wanted(intent.target, target):
-        # Nobody knows whether the earlier wish was sent: as after a try, all of this one is.
-        changed = replace(intent, target=target, tries=max(intent.tries, 1))
-        return soon(record.changed(current, intent=changed, asked=wants.asked(view)))
+        # Nobody knows whether the earlier wish was sent, so all of this one is.
+        unknown = Sent(current.plan if current.sent is None else current.sent.plan)
+        changed = replace(intent, target=target)
+        return soon(record.changed(current, intent=changed, sent=unknown, asked=wants.asked(view)))
     wait = _wait(view, intent.since, pause, now)
     if wait is not None:
         return Next(replace(decision, again=wait))
@@ -115,7 +116,7 @@ def _update_call(
         return messages.FetchInstance(current.instance, current.service, current.plan)
     assert view.live is not None
     assert view.place is not None
-    place, whole = view.place, intent.tries > 0 or wants.drifts(view)
+    place, whole = view.place, not sent.digest or wants.drifts(view)
     return messages.Update(
         instance=current.instance,
         service=current.service,

@@ -134,11 +134,11 @@ def differences(view: InstanceView, sent: Sent, outcome: Done) -> tuple[str, ...
 def confirms(view: InstanceView, sent: Sent | None, target: Sent, outcome: Done) -> bool:
     """Tell whether what the broker shows proves that an update to `target` was done.
 
-    `sent` is what it had before, None where that is not known.
+    `sent` is what it had before, without a digest or None where that is not known.
     """
     if differences(view, target, outcome):
         return False
-    before = sent or Sent("")
+    before = sent if sent is not None and sent.digest else Sent("")
     names = {*before.parameters, *target.parameters}
     changed = {name for name in names if before.parameters.get(name) != target.parameters.get(name)}
     shown = outcome.parameters or {}
