@@ -160,6 +160,7 @@ def _workers(
         allow_plain_http=settings.allow_plain_http,
         allow_loopback=settings.allow_loopback,
         allow_insecure=settings.allow_insecure,
+        observer=metrics.observer,
     )
     return [*own, *front.workers(composed, places, runtime, terms)]
 

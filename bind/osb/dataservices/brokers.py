@@ -6,7 +6,7 @@ minute, and at once after credentials were not accepted.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,7 +25,7 @@ from reconciler.blueprints.offering.messages import (
 )
 from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
 from reconciler.broker.address import BrokerAddress, address_of
-from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.client import BrokerClient, BrokerFault, Observe
 from reconciler.broker.gate import Gate
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock
@@ -45,11 +45,12 @@ _SERVED: Final = ("None", "Secret")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What may be done to reach a broker."""
+    """What may be done to reach a broker; `observer` returns what sees each call to one."""
 
     allow_plain_http: bool = False
     allow_loopback: bool = False
     allow_insecure: bool = False
+    observer: Callable[[str], Observe] | None = None
 
 
 class Server:
@@ -238,6 +239,8 @@ class Brokers:
             allow_plain_http=terms.allow_plain_http,
             allow_loopback=terms.allow_loopback,
             allow_insecure=terms.allow_insecure,
+            # A ServiceBroker may have the same name.
+            observe=None if terms.observer is None else terms.observer(f"dataservices/{name}"),
         )
         try:
             await stack.enter_async_context(client)

@@ -195,6 +195,8 @@ def test_done_at_once():
     assert conditions(known) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
     assert at_provider(known)["state"] == "provisioned"
     assert at_provider(known)["parameters"] == {"max_connections": 50}
+    for time in ("createdAt", "provisionedAt", "updatedAt"):
+        assert at_provider(known)[time] == objects.ago(0)
 
 
 @pytest.mark.parametrize(("key", "pending"), [(Secret("task-1"), "task-1"), (None, "")])
@@ -263,6 +265,15 @@ def test_what_goes_on_failing_is_tried_less_and_less():
         later = replace(seen(known), now=NOW + timedelta(seconds=seconds))
         decision = answered(later, PROVISION, outcomes.Unknown("HTTP 502", 502))
         assert decision.again == timedelta(seconds=pause)
+
+
+def test_the_time_of_a_condition_says_how_long_that_lasts():
+    known, _ = follow(live(INTENT), PROVISION, outcomes.Unknown("HTTP 500", 500))
+    later = replace(seen(known), now=NOW + timedelta(seconds=40))
+    again = after(known, answered(later, PROVISION, outcomes.Unknown("HTTP 502", 502)))
+    assert message(again) == "HTTP 502"
+    since = [one["lastTransitionTime"] for one in again["status"]["conditions"]]
+    assert since == [objects.ago(0)]
 
 
 def test_another_operation_is_waited_for():
