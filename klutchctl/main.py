@@ -222,11 +222,18 @@ def main() -> None:
     host.allow_open_files(_MANY_FILES)
     signal.signal(signal.SIGTERM, _terminate)
     _replace_closed_streams()
+    status: int = ExitCode.SUCCESS
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:
-        status = _reader_left()
+    except BrokenPipeError:  # what reads our output, such as `head`, has enough
+        status = ExitCode.FAILED
+    except OSError as error:
+        if not status:  # else it has a sentence already
+            print(f"Error: {sentence(error)}", file=sys.stderr)
+        status = status or ExitCode.FAILED
+    finally:
+        _drop_unwritten()
     sys.exit(status)
 
 
@@ -321,7 +328,10 @@ def _terminate(signal_number: int, frame: object) -> None:
     sys.exit(ExitCode.TERMINATED)
 
 
-def _reader_left() -> int:
-    """End quietly: the program that read our output, such as `head`, has enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.FAILED
+def _drop_unwritten() -> None:
+    """Drop what a stream did not take: at its end the interpreter would try again, and exit 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

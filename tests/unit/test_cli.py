@@ -112,7 +112,9 @@ def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch)
 
 def klutchctl(*arguments, **kwargs):
     command = [sys.executable, "-m", "klutchctl", *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **kwargs)
+    # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ, **kwargs)
 
 
 def test_a_reader_that_has_enough_is_no_error():

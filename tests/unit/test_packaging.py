@@ -48,7 +48,7 @@ def test_a_wheel_has_all_that_pages_are_made_of(wheel):
 
 def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     crds = [name for name in wheel if name.startswith("reconciler/schemas/crds/")]
-    assert len(crds) == 7
+    assert len(crds) == 9
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
     assert "klutchctl/sandbox/crossplane/go.sum" in wheel
     assert "klutchctl/sandbox/launcher.py" in wheel
