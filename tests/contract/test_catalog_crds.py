@@ -250,14 +250,34 @@ async def test_what_no_plan_takes_is_refused(server, namespace):
         assert "immutable" in await bindings.change(spec), spec
 
 
-async def test_two_hundred_plans_of_their_own_fit(server):
-    def schema(place: int) -> Any:
-        common = {f"option{one}": number(maximum=place + one) for one in range(60)}
-        return {"type": "object", "properties": {**common, f"only{place}": text()}}
+def of_its_own(place: int) -> Any:
+    """Return the plan with this number among many that all differ."""
+    common = {f"option{one}": number(maximum=place + one) for one in range(60)}
+    schema = {"type": "object", "properties": {**common, f"only{place}": text()}}
+    return plan(f"plan-{place:03}", schema)
 
-    plans = [plan(f"plan-{place:03}", schema(place)) for place in range(200)]
-    output = files(read({"services": [service(*plans)]}), "many.example")
-    for crd in crds_of(output):
+
+def nested(levels: int, value: str) -> Any:
+    inner = nested(levels - 1, value) if levels else text()
+    return {"type": "object", "properties": {"a": inner, "b": text(enum=[value])}}
+
+
+MANY: Final = {f"option{one}": text() for one in range(400)}
+NARROW: Final = {
+    "plans that all differ": [of_its_own(place) for place in range(200)],
+    "parameters that cannot be changed": [
+        plan("small", {"type": "object", "properties": MANY}, {"properties": {"more": text()}})
+    ],
+    "parameters that all plans require but one": [
+        plan("small", {"type": "object", "properties": MANY, "required": list(MANY)}), plan("big"),
+    ],
+    "many levels": [plan("small", nested(20, "a")), plan("big", nested(20, "b"))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plans", NARROW.values(), ids=NARROW)
+async def test_what_a_server_takes_of_rules_is_enough(server, plans):
+    for crd in crds_of(files(read({"services": [service(*plans)]}), "many.example")):
         assert await verdict(server.post(_CRDS, params=_DRY, json=crd)) == ""
 
 

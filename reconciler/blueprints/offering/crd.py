@@ -4,7 +4,7 @@ They hold what every API server takes without a warning. Refuses to know what wa
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
@@ -12,7 +12,7 @@ from reconciler.blueprints.offering import forms, parameters, rules
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.json_schema import DEEPEST
 from reconciler.blueprints.offering.kinds import VERSION, Named
-from reconciler.blueprints.offering.parameters import Parameters
+from reconciler.blueprints.offering.parameters import Extent, Parameters
 from reconciler.blueprints.offering.rules import Rule
 from reconciler.blueprints.offering.words import line
 from reconciler.core import keys
@@ -48,8 +48,8 @@ def of_instances(offering: Offering, named: Named) -> Made:
     names = [plan.name for plan in plans]
     rule = rules.fixed_plans(fixed, names)
 
-    def taken(depth: int) -> Parameters:
-        return parameters.of_instances(plans, depth=depth, most=rules.MOST - 2)
+    def taken(extent: Extent) -> Parameters:
+        return parameters.of_instances(plans, extent, most=rules.MOST - 2)
 
     def crd(found: Parameters) -> Manifest:
         spec = _instance_spec(plans, found, rule)
@@ -76,8 +76,8 @@ def of_bindings(offering: Offering, named: Named) -> Made | None:
     if not plans:
         return None
 
-    def taken(depth: int) -> Parameters:
-        return parameters.of_bindings(plans, depth=depth)
+    def taken(extent: Extent) -> Parameters:
+        return parameters.of_bindings(plans, extent)
 
     def crd(found: Parameters) -> Manifest:
         name = Rule(
@@ -99,33 +99,27 @@ def of_bindings(offering: Offering, named: Named) -> Made | None:
 
 def _fitting(
     offering: Offering,
-    taken: Callable[[int], Parameters],
+    taken: Callable[[Extent], Parameters],
     crd: Callable[[Parameters], Manifest],
 ) -> Made:
-    """Return the CRD with as many levels of parameters as fit."""
-    found = taken(DEEPEST)
+    """Return the CRD with as much of its parameters as fits: first, words give way."""
+    extent = Extent(DEEPEST)
+    found = taken(extent)
     made, deepest = crd(found), forms.depth_of(found.form)
-    depth = deepest
-    while len(canonical(made)) > MOST_OCTETS and depth:
-        depth -= 1
-        found = taken(depth)
+    while len(canonical(made)) > MOST_OCTETS and extent.depth:
+        shallower = replace(extent, depth=extent.depth - 1)
+        extent = Extent(deepest, words=False) if extent.words else shallower
+        found = taken(extent)
         made = crd(found)
     if len(canonical(made)) > MOST_OCTETS or _noted_octets(made) > _MOST_NOTED:
-        raise CatalogueFault(
-            [
-                f"offering {offering.name}: {len(offering.plans)} plans are too many"
-                " for a kind: name some of them in `plans`"
-            ]
-        )
-    if depth == deepest:
-        return Made(made, found.warnings)
-    cut = (
-        f"parameters: more than {MOST_OCTETS // 1024} KiB: what is deeper than {depth} levels is"
-        " accepted as it is"
-    )
-    return Made(
-        made, (*found.warnings, f"plan {rules.names([p.name for p in offering.plans])}: {cut}")
-    )
+        many = f"{len(offering.plans)} plans are too many for a kind: name some of them in `plans`"
+        raise CatalogueFault([f"offering {offering.name}: {many}"])
+    cut = [] if extent.words else ["descriptions are dropped"]
+    if extent.depth < deepest:
+        cut.append(f"what is deeper than {extent.depth} levels is accepted as it is")
+    of = f"plan {rules.names([plan.name for plan in offering.plans])}: parameters"
+    size = f"more than {MOST_OCTETS // 1024} KiB"
+    return Made(made, (*found.warnings, *(f"{of}: {size}: {what}" for what in cut)))
 
 
 def _noted_octets(made: Manifest) -> int:

@@ -255,6 +255,17 @@ def cut(form: Form, depth: int) -> Form:
     return found
 
 
+def silent(form: Form) -> Form:
+    """Return a form without its words."""
+    found = {key: value for key, value in form.items() if key not in _WORDS}
+    if "properties" in form:
+        found["properties"] = {name: silent(inner) for name, inner in properties_of(form).items()}
+    for key in ("items", "additionalProperties"):
+        if key in form:
+            found[key] = silent(form[key])
+    return found
+
+
 def finished(form: Form) -> dict[str, Any]:
     """Return a form as a CRD has it."""
     head = {key: form[key] for key in _WORDS if key in form}

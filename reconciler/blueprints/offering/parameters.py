@@ -44,6 +44,18 @@ class Parameters:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of a form there is place for: levels, and words."""
+
+    depth: int
+    words: bool = True
+
+    def of(self, form: Form) -> Form:
+        """Return as much of a form."""
+        return forms.cut(form if self.words else forms.silent(form), self.depth)
+
+
 def of_plan(schemas: Schemas) -> PlanParameters:
     """Return what a plan takes when an instance is made or changed."""
     create = read(schemas.create, _PATH)
@@ -73,11 +85,11 @@ def of_plan(schemas: Schemas) -> PlanParameters:
     )
 
 
-def of_instances(plans: Sequence[Plan], *, depth: int, most: int) -> Parameters:
-    """Return what instances take in all these plans: forms of `depth`, `most` rules."""
+def of_instances(plans: Sequence[Plan], extent: Extent, *, most: int) -> Parameters:
+    """Return what instances take in all these plans, with `most` rules at most."""
     groups = _alike(plans, lambda schemas: [schemas.create, schemas.update])
     taken = {names: of_plan(schemas) for names, schemas in groups.items()}
-    cut = {names: forms.cut(one.form, depth) for names, one in taken.items()}
+    cut = {names: extent.of(one.form) for names, one in taken.items()}
     form = reduce(lambda one, other: forms.common(one, other, named=True), cut.values())
     asked: list[Asked] = []
     for names, one in taken.items():
@@ -88,11 +100,11 @@ def of_instances(plans: Sequence[Plan], *, depth: int, most: int) -> Parameters:
     return Parameters(form, tuple(said), (*_noted(notes), *_lost(lost)))
 
 
-def of_bindings(plans: Sequence[Plan], *, depth: int) -> Parameters:
+def of_bindings(plans: Sequence[Plan], extent: Extent) -> Parameters:
     """Return what bindings take, which do not say in which plan their instance is."""
     groups = _alike(plans, lambda schemas: [schemas.bind])
     read_ = {names: read(schemas.bind, _PATH) for names, schemas in groups.items()}
-    cut = {names: forms.cut(one.form, depth) for names, one in read_.items()}
+    cut = {names: extent.of(one.form) for names, one in read_.items()}
     form = reduce(lambda one, other: forms.common(one, other, named=True), cut.values())
     lost: list[Asked] = [
         (names, one) for names, own in cut.items() for one in differences(own, form)

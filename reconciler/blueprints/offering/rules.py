@@ -19,6 +19,8 @@ from reconciler.core.manifest import JSON
 
 MOST: Final = 200  # of a CRD
 _MOST_OCTETS: Final = 150 * 1024  # of all rules, so that forms need not give way to them
+_MOST_COSTLY: Final = 200
+_LONG: Final = 1000
 _LONGEST_MESSAGE: Final = 500
 _NAMES_SHOWN: Final = 5
 
@@ -98,15 +100,24 @@ def of_plans(
         else:
             lost.append(one)
     rules: list[tuple[Aspect, Rule]] = []
-    octets = 0
+    octets = costly = 0
     for _, alike in sorted(grouped.items()):
         rule = _rule(alike, form, plans)
-        if octets + len(rule.rule) <= _MOST_OCTETS:
-            octets += len(rule.rule)
+        octets += len(rule.rule)
+        costly += _is_costly(alike[0][1], form)
+        if octets <= _MOST_OCTETS and costly <= _MOST_COSTLY:
             rules.append((alike[0][1].aspect, rule))
         else:
             lost += alike
     return _packed(rules, most), lost
+
+
+def _is_costly(difference: Difference, form: Form) -> bool:
+    """Tell whether a rule compares texts without a bound, of which a CRD takes about 300."""
+    leaf = _leaf(form, difference.path)
+    bounded = "enum" in leaf or leaf.get("maxLength", _LONG) < _LONG
+    is_text = forms.type_of(leaf) in ("string", MIXED)
+    return difference.aspect is Aspect.FROZEN and is_text and not bounded
 
 
 def _packed(rules: Sequence[tuple[Aspect, Rule]], most: int) -> list[Rule]:

@@ -228,18 +228,28 @@ def test_too_many_rules_share_their_places():
     assert sum(str(one).count("!has(self.parameters.only") for one in found) == 210
 
 
-def test_what_is_deepest_gives_way_where_a_crd_is_too_large():
-    words = "x" * 900
-    inner = {f"k{one}": texts(description=words) for one in range(60)}
-    plans = [
-        plan(f"p{place}", x(type="object", properties={f"o{place}": {"properties": inner}}))
-        for place in range(10)
-    ]
-    output = made(service(*plans))
+def test_words_and_then_what_is_deepest_give_way_where_a_crd_is_too_large():
+    def of(words: str) -> Any:
+        inner = {f"{words}{one}": texts(description="x" * 300) for one in range(60)}
+        return [
+            plan(f"p{place}", x(type="object", properties={f"o{place}": {"properties": inner}}))
+            for place in range(20)
+        ]
+
+    output = made(service(*of("k")))
+    assert "more than 400 KiB: descriptions are dropped" in output.warnings[-1]
+    output = made(service(*of("k" * 500)))
     assert len(canonical(crd(output))) <= crds.MOST_OCTETS
     assert "more than 400 KiB: what is deeper than 2 levels is accepted" in output.warnings[-1]
     kept = get_map(spec_of(output), "properties", "parameters", "properties", "x", "properties")
     assert kept["o3"] == {"type": "object", forms.OPEN: True}
+
+
+def test_texts_without_a_bound_are_compared_as_often_as_a_server_takes():
+    many = {"type": "object", "properties": {f"x{one}": texts() for one in range(250)}}
+    output = made(service(plan("small", many, {"properties": {"y": texts()}})))
+    assert sum(str(one).count("== oldSelf.parameters.x") for one in rules_of(output)) == 200
+    assert len([one for one in output.warnings if "cannot be changed is not checked" in one]) == 50
 
 
 def test_more_plans_than_a_crd_can_name_are_refused():
