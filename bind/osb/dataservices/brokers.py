@@ -38,6 +38,7 @@ from reconciler.kube.cluster import Reader
 _REQUEST: Final = timedelta(seconds=60)
 _READ_AGAIN: Final = 60.0  # seconds after which a Secret may have changed
 _CATALOGUE: Final = 300.0
+_MOST_ACTIVE: Final = 8  # calls to one server, on their way or waiting for their turn
 _TRIED: Final = 30.0  # seconds between two looks at one that fails
 _FRESH: Final = 60.0  # seconds for which a catalogue shows that the broker itself answers
 _SERVED: Final = ("None", "Secret")
@@ -71,6 +72,17 @@ class Server:
     def confirmed(self) -> bool:
         """Whether its catalogue was read in the last minute."""
         return self._age() < _FRESH
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many calls are on their way that another would only wait, with its worker."""
+        knows_nothing = self._catalogue is None and self._reading.locked()
+        return self._active >= _MOST_ACTIVE or knows_nothing
+
+    @property
+    def latest(self) -> Catalogue | None:
+        """The catalogue that was read last."""
+        return self._catalogue
 
     async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:
         """Return its catalogue, read anew where it is older; the last good one where it fails.
@@ -207,11 +219,9 @@ class Brokers:
                 await one.server.end()
                 await one.stack.aclose()
 
-    @asynccontextmanager
-    async def turn(self, instance: str) -> AsyncIterator[None]:
-        """Wait for a turn of an instance: its bindings and backups change it too."""
-        async with _lock(self._turns, instance):
-            yield
+    def turn(self, instance: str) -> asyncio.Lock:
+        """Return what only one holds who changes an instance; its bindings change it too."""
+        return _lock(self._turns, instance)
 
     async def reach(self, config: Manifest) -> Server | str:
         """Return the server behind a ProviderConfig, or why it cannot be asked."""

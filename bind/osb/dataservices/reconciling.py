@@ -14,6 +14,7 @@ from bind.osb.dataservices import managed
 from bind.osb.dataservices.brokers import Brokers, Server
 from bind.osb.dataservices.informers import CONFIG, UID, Informers
 from bind.osb.dataservices.managed import Seen, config_name, is_paused
+from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import keys, manifest
@@ -24,6 +25,7 @@ from reconciler.kube.store import Store
 
 V = TypeVar("V", bound=Seen)
 _MOST_CALLS: Final = 4  # in one turn
+_TAKEN: Final = timedelta(seconds=1)  # after which a turn is tried again
 _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
 
 
@@ -72,8 +74,14 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         self._common.informers.usages.subscribe_keys(lambda key: by_uid(key.name))
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
-        """Have a turn of the instance, which its bindings and backups change too."""
-        async with self._common.brokers.turn(self.instance_of(key)):
+        """Have a turn of the instance, which its bindings and backups change too.
+
+        No worker waits for another one's call: it comes again.
+        """
+        turn = self._common.brokers.turn(self.instance_of(key))
+        if turn.locked():
+            return _TAKEN
+        async with turn:
             return await super().reconcile(key)
 
     @abstractmethod
@@ -159,6 +167,8 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         server = await self._common.brokers.reach(config)
         if isinstance(server, str):
             return Reached(facts | {"trouble": server}, None)
+        if server.is_full:
+            facts["rest"] = max(facts.get("rest", _TAKEN), _TAKEN)
         return Reached(facts, server)
 
 
@@ -176,3 +186,12 @@ def _wishes(live: Manifest) -> Hashable:
 def space_of(view: managed.Seen) -> str:
     """Return whose calls share a turn at a broker."""
     return "" if view.place is None else view.place.space
+
+
+async def catalogue_of(reached: Reached) -> Catalogue | None:
+    """Return the catalogue of a broker; while an answer is rested on, the one that was read."""
+    if reached.server is None:
+        return None
+    if reached.facts.get("rest"):
+        return reached.server.latest
+    return await reached.server.catalogue()

@@ -10,7 +10,7 @@ from bind.osb.dataservices.binding.results import answered
 from bind.osb.dataservices.brokers import Server
 from bind.osb.dataservices.informers import CLAIM, SOURCE, source_name
 from bind.osb.dataservices.instance.controller import called
-from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
+from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached, catalogue_of
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.controller.controller import Queue, enqueue_mapped
@@ -48,7 +48,7 @@ class ServiceBindings(ManagedReconciler[Seen]):
             secret = await informers.cluster.get(Ref(informers.cluster.name, SECRET, *where))
         return Seen(
             live=live,
-            catalogue=None if server is None else await server.catalogue(),
+            catalogue=await catalogue_of(reached),
             confirmed=server is not None and server.confirmed,
             unread="" if server is None else server.problem,
             instance=instance,

@@ -9,7 +9,13 @@ from bind.osb.dataservices.informers import INSTANCE, instance_id
 from bind.osb.dataservices.instance.decide import next_step
 from bind.osb.dataservices.instance.facts import Seen
 from bind.osb.dataservices.instance.results import answered
-from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached, space_of
+from bind.osb.dataservices.reconciling import (
+    Common,
+    ManagedReconciler,
+    Reached,
+    catalogue_of,
+    space_of,
+)
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Absent, Outcome
 from reconciler.controller.controller import Queue, enqueue_mapped
@@ -45,7 +51,7 @@ class ServiceInstances(ManagedReconciler[Seen]):
         server = reached.server
         return Seen(
             live=live,
-            catalogue=None if server is None else await server.catalogue(),
+            catalogue=await catalogue_of(reached),
             confirmed=server is not None and server.confirmed,
             unread="" if server is None else server.problem,
             bound=bound,

@@ -47,6 +47,8 @@ def next_step(seen: Seen) -> Step:
         return framed
     if seen.trouble:
         return seen.failed(seen.trouble, again=seen.pause())
+    if seen.rest and seen.catalogue is None:
+        return Decision(again=seen.rest, sums_up=False)
     return _leaving(seen) if seen.is_deleting else _staying(seen)
 
 

@@ -184,7 +184,9 @@ def test_a_missing_config_and_a_trouble_of_it_are_said():
 def test_nothing_is_asked_while_an_answer_is_rested_on():
     rest = timedelta(seconds=9)
     for text in (INTENT, DEPLOYING, PROVISIONED):
-        assert step(live(text), rest=rest) == Decision(again=rest, sums_up=False)
+        for read in (objects.CATALOGUE, None):
+            then = step(live(text), rest=rest, catalogue=read)
+            assert then == Decision(again=rest, sums_up=False)
 
 
 # Provisioning
