@@ -36,7 +36,9 @@ def test_every_command_that_is_spoken_of_exists_with_its_options(book, capsys):
 
 @pytest.mark.parametrize("book", ["bind/README.md", "konnector/README.md"])
 def test_every_flag_of_the_agents_exists(book):
-    settings = [books.ROOT / name / "settings.py" for name in ("bind", "bind/door", "konnector")]
+    settings = [
+        books.ROOT / name / "settings.py" for name in ("bind", "bind/door", "bind/osb", "konnector")
+    ]
     shared = (books.ROOT / "reconciler").rglob("flags.py")
     known = "".join(path.read_text("utf-8") for path in [*settings, *shared])
     flags = re.findall(r"`--([a-z-]+)", books.text(book))

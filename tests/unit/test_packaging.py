@@ -47,12 +47,20 @@ def test_a_wheel_has_all_that_pages_are_made_of(wheel):
 
 
 def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
-    crds = [name for name in wheel if name.startswith("reconciler/schemas/crds/")]
+    crds = {path.name for path in (ROOT / "schemas" / "crds").iterdir()}
     assert len(crds) == 9
+    assert {f"reconciler/schemas/crds/{name}" for name in crds} <= set(wheel)
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
     assert "klutchctl/sandbox/crossplane/go.sum" in wheel
     assert "klutchctl/sandbox/launcher.py" in wheel
     assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
+
+
+def test_a_wheel_has_each_program(wheel):
+    scripts = PROJECT["project"]["scripts"]
+    assert scripts.keys() == {"klutchctl", "kubectl-bind", "klutch-bind", "klutch-osb", "konnector"}
+    modules = {place.partition(":")[0].replace(".", "/") for place in scripts.values()}
+    assert {f"{module}.py" for module in modules} <= set(wheel)
 
 
 def entries(name):
