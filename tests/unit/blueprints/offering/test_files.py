@@ -1,12 +1,15 @@
 """What a catalogue becomes, and what files keep of one that was there before."""
 
+from random import Random
+
 import pytest
 
 from reconciler.api.osb import OfferingChoice
 from reconciler.blueprints.offering.catalogue import CatalogueFault
 from reconciler.blueprints.offering.files import Narrowing
-from reconciler.core.manifest import get, get_text, get_text_map, get_texts
+from reconciler.core.manifest import get, get_text, get_text_map, get_texts, indented
 from tests.support.offerings import crd, made, plan, service, spec_of
+from tests.support.random_catalogues import Catalogues
 
 
 def enum_of(output, plural="dbinstances"):
@@ -20,6 +23,24 @@ def test_the_same_catalogue_gives_the_same_files_in_whatever_order_it_comes():
     assert made(
         service(small, big), service(small | {"id": "x"}, name="mq"), before=first
     ).files == (first.files)
+
+
+def shuffled(value, random):
+    """Return a document with the keys of its objects in another order."""
+    if isinstance(value, dict):
+        keys = random.sample(list(value), len(value))
+        return {key: shuffled(value[key], random) for key in keys}
+    return [shuffled(one, random) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_catalogue_gives_the_same_files_again_also_without_its_last_plans(seed):
+    services = Catalogues(seed).catalogue()["services"]
+    first = made(*services)
+    again = shuffled(services[::-1], Random(seed))
+    assert indented(made(*again, before=first).files) == indented(first.files)
+    fewer = [{**one, "plans": one["plans"][:1]} for one in services]
+    assert indented(made(*fewer, before=first).files) == indented(first.files)
 
 
 def test_an_offering_without_bindable_plans_has_no_bindings():
