@@ -205,7 +205,7 @@ class ScriptedBroker:
     def _shown(self, asked: Asked, known: Members) -> Members:
         """Return what is said of an instance or a binding that is there."""
         if not asked.binding:
-            return {"dashboard_url": f"https://dashboard.example/{asked.instance}"}
+            return {"dashboard_url": osb_inventory.dashboard(asked.instance)}
         found: Members = dict(self.modes.binding_extras)
         if self.modes.gives_credentials:
             found["credentials"] = known["credentials"]

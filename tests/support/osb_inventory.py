@@ -24,6 +24,7 @@ class Operation:
     takes: float
     fails: bool
     state: str = "in progress"
+    dashboard: str = ""
 
 
 @dataclass(slots=True)
@@ -132,3 +133,8 @@ def credentials(instance: str, binding: str) -> Members:
         "port": 5432,
         "uri": f"postgresql://{user}:{password}@{instance[:8]}.database.example:5432/data",
     }
+
+
+def dashboard(instance: str) -> str:
+    """Return where an instance is shown."""
+    return f"https://dashboard.example/{instance}"

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 
-from tests.support.osb_inventory import Inventory, Modes, Operation, Place
+from tests.support.osb_inventory import Inventory, Modes, Operation, Place, dashboard
 from tests.support.osb_wire import MUTATING, Asked, Members, Said, failure, said
 
 _STATES = {"provision": "creating", "bind": "creating", "update": "updating"}
@@ -73,7 +73,16 @@ class Operations:
     def _new(self, asked: Asked, *, polls: int, fails: bool = False) -> Operation:
         modes = self._modes()
         key = f"task:{secrets.token_hex(4)}/ä&=" if modes.gives_operation else ""
-        made = Operation(asked.verb, asked.members, key, self._now(), polls, modes.takes, fails)
+        made = Operation(
+            asked.verb,
+            asked.members,
+            key,
+            self._now(),
+            polls,
+            modes.takes,
+            fails,
+            dashboard=dashboard(asked.instance),
+        )
         self._last[asked.place] = made
         return made
 
@@ -88,7 +97,10 @@ class Operations:
 
     def accepted(self, operation: Operation) -> Said:
         """Return the 202 of an operation."""
-        return said(202, {"operation": operation.key} if operation.key else {})
+        members = {"operation": operation.key} if operation.key else {}
+        if operation.verb == "provision":  # else it would never be said
+            members["dashboard_url"] = operation.dashboard
+        return said(202, members)
 
     def busy(self, instance: str) -> Said:
         """Return the refusal of a second operation; the first goes on, who ever asks."""
