@@ -15,6 +15,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_inventory import Modes
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, served
+from tests.support.osb_script import ServedBroker
 from tests.support.osb_stories import (
     LIFE,
     Goal,
@@ -71,6 +72,8 @@ async def test_a_kill_within_each_call_doubles_and_loses_nothing(
     osb: OsbScene, made: Replicas
 ) -> None:
     """The broker does what it is asked, and nobody hears of it."""
+    assert isinstance(osb.broker, ServedBroker)
+    broker = osb.broker
     process = await made.start()
     for verb, deed, goal in STEPS:
         osb.broker.faults.add(verb, osb_faults.hangs(processed=True), times=1)
@@ -79,7 +82,7 @@ async def test_a_kill_within_each_call_doubles_and_loses_nothing(
         await eventually(lambda verb=verb, before=before: osb.broker.count(verb) > before)  # type: ignore[misc]
         process.send(signal.SIGKILL)
         await process.ended()
-        await eventually(lambda: osb.broker.under_way == 0)
+        await eventually(lambda: broker.under_way == 0)
         process = await made.start()
         await eventually(lambda goal=goal: goal(osb))  # type: ignore[misc]
     assert len(osb.broker.provisioned()) == 1
