@@ -83,4 +83,5 @@ async def all_four_live(front: Compositions) -> None:
     await eventually(used)
     for kind in managed:
         await front.delete(kind)
+    for kind in managed:
         await front.gone(kind)

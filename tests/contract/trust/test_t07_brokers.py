@@ -9,7 +9,8 @@ from typing import Any
 from reconciler.blueprints.broker_policy import policy
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import put
+from reconciler.core.manifest import Manifest, put, uid_of
+from reconciler.core.refs import Kind
 from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -115,15 +116,19 @@ def with_any_rights(place: Ground) -> dict[str, Attempt]:
     }
 
 
-async def laid_out(live: LiveCluster, place: Ground) -> list[Any]:
+async def laid_out(live: LiveCluster, place: Ground) -> list[tuple[Kind, Manifest]]:
+    """Make credentials of a binding that is there, others without owner, and that binding."""
+    claim = build(BINDING, "orders", namespace=place.home, spec={"instanceRef": "orders"})
+    claim = await live.cluster.create(claim, BINDING, manager="tests")
     made = [
         build(refs.SECRET, name, namespace=place.home, type=TYPE, stringData={"a": "b"})
         for name in ("brokered", "foreign")
     ]
-    made[0] = put(made[0], [owner()], "metadata", "ownerReferences")
+    # One whose owner is not there is collected.
+    made[0] = put(made[0], [owner(uid=uid_of(claim))], "metadata", "ownerReferences")
     for one in made:
         await live.cluster.apply(one, refs.SECRET, manager="tests", force=True)
-    return made
+    return [*((refs.SECRET, one) for one in made), (BINDING, claim)]
 
 
 async def as_administrator(live: LiveCluster, tried: Mapping[str, Attempt]) -> dict[str, str]:
@@ -158,8 +163,8 @@ async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, na
             async with enforced(live.cluster, live.connection, account.policies, USER):
                 found = await statuses()
                 refused = await as_administrator(live, any_rights)
-            for one in made:
-                await removal.remove_manifest(live.cluster, refs.SECRET, one)
+            for kind, one in made:
+                await removal.remove_manifest(live.cluster, kind, one)
         await scene.delete(INSTANCE)
     assert {name: found[name][1] for name in good if found[name][0] >= 300} == {}
     assert {name for name in bad if found[name][0] < 300} == set()
