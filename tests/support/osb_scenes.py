@@ -1,6 +1,5 @@
 """A broker, its ServiceBroker and generated kinds on a control plane, and `klutch-osb` there."""
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -20,6 +19,7 @@ from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
+from tests.kit import virtual_time
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
@@ -165,7 +165,7 @@ class OsbScene:
 @contextlib.asynccontextmanager
 async def modelled(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
     """Make a scene on a model of a control plane, with a broker on the same clock."""
-    broker = ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
+    broker = ScriptedBroker(now=lambda: virtual_time.now().timestamp())
     url = "https://broker.example"
     scene = OsbScene(plane, namespace, broker, BrokerWires({url: broker}), url)
     await scene.install()

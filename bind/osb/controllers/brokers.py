@@ -173,7 +173,10 @@ class Brokers:
         if connection is None:
             gate = Gate(now=self._clock.monotonic)
             connection = self._connections[spec.name] = Connection(spec, gate, self._clock)
-        connection.confirms_mass_delete = keys.CONFIRM_MASS_DELETE in annotations_of(live)
+        confirms = keys.CONFIRM_MASS_DELETE in annotations_of(live)
+        if confirms != connection.confirms_mass_delete:
+            connection.confirms_mass_delete = confirms
+            self._opened(spec.name)  # what was held may go, or what would go is held
         if spec == connection.spec and not connection.closed and self._is_read(connection):
             return connection
         connection.spec, connection.secret_at = spec, self._now()

@@ -1,0 +1,144 @@
+"""What is absent is no deletion: catalogues that are empty, CRDs that go, claims torn off."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
+from reconciler.core import keys
+from reconciler.core.manifest import get_text, name_of
+from reconciler.core.refs import CRD, Ref
+from tests.support import removal
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
+from tests.support.osb_stories import (
+    credentials,
+    is_gone,
+    is_provisioned,
+    is_ready_and_logs_in,
+    says,
+)
+
+DELETIONS = ("deprovision", "unbind")
+LONG = 3600.0
+
+
+@pytest.fixture
+async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
+    async with modelled(control_plane, namespace) as scene:
+        yield scene
+    assert scene.broker.inventory.doubles == []
+
+
+async def all_is_made(osb: OsbScene) -> None:
+    await osb.claim()
+    await eventually(lambda: is_provisioned(osb))
+    await osb.bind()
+    await eventually(lambda: is_ready_and_logs_in(osb))
+
+
+async def test_an_empty_catalogue_deletes_nothing(osb: OsbScene) -> None:
+    async with osb.program():
+        await all_is_made(osb)
+        osb.broker.catalogue = {"services": []}
+        await asyncio.sleep(LONG)
+        assert await is_ready_and_logs_in(osb)
+    async with osb.program():  # which never read another
+        await asyncio.sleep(LONG)
+        assert await is_ready_and_logs_in(osb)
+        assert osb.broker.count(*DELETIONS) == 0
+
+
+async def test_crds_that_go_delete_nothing_before_that_is_confirmed(osb: OsbScene) -> None:
+    async with osb.program():
+        await all_is_made(osb)
+        for kind in (INSTANCE, BINDING):
+            await removal.remove(osb.plane.cluster, Ref(osb.plane.name, CRD, "", kind.resource))
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        assert await says(osb, INSTANCE, "DeletesAllowed") == "False/MassDeletion"
+        await osb.annotate(SERVICE_BROKER, osb.name, confirm_mass_delete="yes")
+        await eventually(lambda: osb.broker.inventory.is_empty, within=LONG)
+
+
+async def test_a_bound_claim_that_is_deleted_waits_for_its_bindings(osb: OsbScene) -> None:
+    async with osb.program():
+        await all_is_made(osb)
+        await osb.delete(INSTANCE)
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        assert osb.broker.log_in(await credentials(osb))
+        await osb.delete(BINDING)
+        await eventually(lambda: is_gone(osb), within=LONG)
+    assert osb.broker.violations == []
+
+
+@pytest.mark.parametrize("kind", [INSTANCE, BINDING], ids=["instance", "binding"])
+async def test_what_lost_its_finalizer_is_an_orphan_within_a_minute(osb: OsbScene, kind) -> None:
+    async with osb.program():
+        await all_is_made(osb)
+        torn = Ref(osb.plane.name, kind, osb.namespace, "orders")
+        bare = {"metadata": {"finalizers": None}}
+        await osb.plane.cluster.merge_patch(torn, bare, manager="tests")
+        await removal.remove(osb.plane.cluster, torn)
+        wanted = "Instance" if kind == INSTANCE else "Binding"
+
+        async def is_orphan() -> bool:
+            records = {get_text(one, "spec", "kind"): one for one in await osb.records()}
+            return get_text(records[wanted], "spec", "state") == "Orphaned"
+
+        await eventually(is_orphan, within=60)
+        assert osb.broker.count(*DELETIONS) == 0
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        await osb.delete(BINDING)
+        if kind == BINDING:
+            await wish(osb, wanted)
+            await osb.delete(INSTANCE)
+        else:
+            await eventually(lambda: not osb.broker.inventory.bindings, within=LONG)
+            await wish(osb, wanted)
+        await eventually(lambda: osb.broker.inventory.is_empty, within=LONG)
+
+
+async def wish(osb: OsbScene, kind: str) -> None:
+    """Have what is left without claim deleted."""
+    (record,) = (one for one in await osb.records() if get_text(one, "spec", "kind") == kind)
+    note = {"metadata": {"annotations": {keys.OSB_ORPHAN: keys.ORPHAN_DEPROVISION}}}
+    ref = Ref(osb.plane.name, BROKER_RECORD, osb.home, name_of(record))
+    await osb.plane.cluster.merge_patch(ref, note, manager="tests")
+
+
+async def test_what_the_broker_lost_is_not_made_anew(osb: OsbScene) -> None:
+    async with osb.program():
+        await all_is_made(osb)
+        (lost,) = osb.broker.inventory.instances
+        osb.broker.inventory.lose((lost, ""))
+
+        async def is_missing() -> bool:
+            return await says(osb, INSTANCE, "Provisioned") == "False/Missing"
+
+        await eventually(is_missing, within=LONG)
+        await asyncio.sleep(LONG)
+        assert osb.broker.count("provision") == 1
+        await osb.annotate(INSTANCE, "orders", osb_retry="1")
+        await eventually(lambda: is_provisioned(osb), within=LONG)
+
+
+async def test_credentials_are_renewed_before_they_end(osb: OsbScene) -> None:
+    """At every moment those in the Secret log in; the old ones go."""
+    osb.broker.modes.life = timedelta(hours=2)
+    async with osb.program():
+        await all_is_made(osb)
+        seen = set()
+        for _ in range(3600 * 8 // 30):
+            await asyncio.sleep(30)
+            held = await credentials(osb)
+            assert osb.broker.log_in(held)
+            seen.add(held["password"])
+    assert 4 <= len(seen) <= 6
+    assert len(osb.broker.inventory.bindings) <= 2
+    assert osb.broker.violations == []
