@@ -30,7 +30,7 @@ def broker() -> Iterator[ServedBroker]:
 
 @pytest.fixture
 def manager(broker: ServedBroker) -> Iterator[BackupManager]:
-    with managing(lambda instance: instance in broker.inventory.instances) as made:
+    with managing(lambda instance: instance in broker.provisioned()) as made:
         yield made
     assert made.violations == []
 

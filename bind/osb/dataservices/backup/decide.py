@@ -165,7 +165,8 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
 
 def _poll(seen: Seen) -> timedelta:
     """Return when to ask again: the sooner, the shorter a job has been going on."""
-    since = moment(manifest.get_text(seen.condition(managed.READY), "lastTransitionTime"))
+    # It is Creating from before its source was ready, and Synced since it has a number.
+    since = moment(manifest.get_text(seen.condition(managed.SYNCED), "lastTransitionTime"))
     lasted = timedelta() if since is None else seen.now - since
     return min(max(lasted / 2, _SOONEST), _SLOWEST)
 
