@@ -2,11 +2,29 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
-from bind.osb.decisions.record import INTENDED, LEAVING, PRESENT
+from bind.osb.decisions import binding as bindings
+from bind.osb.decisions.record import (
+    INTENDED,
+    LEAVING,
+    ORPHANED,
+    PRESENT,
+    Intent,
+    Operation,
+    Sent,
+    State,
+)
+from bind.osb.decisions.record import Verb as Asked
+from bind.osb.decisions.view import Ask, HeldSecret
+from reconciler.blueprints.offering import messages
+from reconciler.blueprints.offering.outcomes import Accepted, Done, Gone, Outcome, Unknown
 from reconciler.core import manifest
+from reconciler.core.refs import SECRET
+from reconciler.core.secret import Secret
 from tests.support import osb_faults
 from tests.support.osb_bindings import BINDING_KIND, World, catalogue
 from tests.support.osb_faults import Fault
@@ -405,3 +423,59 @@ def test_an_unbind_that_is_not_known_or_failed_is_made_again(fault: Fault) -> No
     assert world.broker.count("unbind") == 2
     assert world.live(BINDING_KIND, "web") is None
     assert world.broker.inventory.bindings == {}
+
+
+# An answer that comes when its record went on already.
+
+KEY = Secret("task:1")
+TARGET = Sent("p1")
+CALLS: dict[str, messages.Call] = {
+    "bind": messages.Bind("i1", "b1", "s1", "p1"),
+    "unbind": messages.Unbind("i1", "b1", "s1", "p1"),
+    "poll": messages.LastOperation("i1", "s1", "p1", KEY, binding="b1"),
+    "fetch": messages.FetchBinding("i1", "b1", "s1", "p1"),
+}
+
+
+def at_work(now: datetime) -> Operation:
+    return Operation(KEY, "p1", now, now)
+
+
+@pytest.mark.parametrize(
+    ("call", "state", "intent", "works"),
+    [
+        ("bind", PRESENT, None, False),
+        ("bind", LEAVING, None, False),
+        ("bind", INTENDED, "Bind", True),
+        ("bind", INTENDED, None, False),
+        ("unbind", PRESENT, None, False),
+        ("unbind", LEAVING, None, True),
+        ("unbind", ORPHANED, None, False),
+        ("poll", PRESENT, None, False),
+        ("poll", INTENDED, "Bind", False),
+        ("fetch", LEAVING, None, False),
+        ("fetch", INTENDED, "Bind", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "outcome", [Done(credentials=Secret("{}")), Gone(), Unknown("silence"), Accepted(KEY)]
+)
+def test_an_answer_for_which_nothing_waits_changes_nothing(
+    call: str, state: State, intent: Asked | None, works: bool, outcome: Outcome
+) -> None:
+    world = World()
+    world.claim()
+    world.run(minutes=1)
+    view = world.binding("web")
+    asked = replace(
+        view.records[0],
+        state=state,
+        intent=None if intent is None else Intent(intent, world.now, TARGET),
+        operation=at_work(world.now) if works else None,
+    )
+    secret = HeldSecret(world.live(SECRET, "web-creds"))
+    view = replace(view, records=(asked,), secret=secret)
+    ask = Ask(asked.id, CALLS[call])
+    next_ = bindings.answered(world.view(), view, ask, outcome, now=world.now)
+    assert next_.decision.tasks == ()
+    assert next_.ask is None

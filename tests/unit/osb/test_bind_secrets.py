@@ -119,9 +119,10 @@ FOREIGN: dict[str, Any] = {
 }
 
 
-def test_a_foreign_secret_is_left_alone_and_nothing_is_bound() -> None:
+@pytest.mark.parametrize("type_", ["Opaque", "servicebinding.io/postgresql"])
+def test_a_foreign_secret_is_left_alone_and_nothing_is_bound(type_: str) -> None:
     world = World()
-    world.put(SECRET, FOREIGN)
+    world.put(SECRET, {**FOREIGN, "type": type_})
     world.claim()
     world.run(minutes=10)
     assert world.condition("Bound") == ("False", "SecretTaken")
