@@ -1,7 +1,9 @@
 """klutch-osb that serves compositions, with the rights of bind/deploy/osb-dataservices."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 
 from bind.osb.dataservices import kinds
 from reconciler.core import keys, manifest
@@ -9,8 +11,9 @@ from reconciler.core.manifest import Manifest
 from tests.support import deployed
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
 from tests.support.osb_backup_manager import BackupManager
-from tests.support.osb_compositions import BACKUP_MANAGER, BROKER, LEADING, Compositions
+from tests.support.osb_compositions import BACKUP_MANAGER, BROKER, Compositions
 from tests.support.osb_rights import given, shipped
 from tests.support.osb_script import ServedBroker, scripted
 
@@ -48,13 +51,32 @@ async def test_compositions_need_these_rights_beside_and_no_other(control_plane,
         async with (
             deployed.installed(front.plane.cluster, front.plane.connection, made) as way,
             deployed.heard(way) as (heard, hearing),
-            front.program(LEADING, way=heard),
+            hurried() as clock,
+            front.program(clock=clock, way=heard),
         ):
             await all_four_live(front)
         assert hearing.refused() == set()
     beside = [one for one in made if manifest.name_of(one) == "klutch-osb-dataservices"]
     assert given(beside)
     assert given(beside) - hearing.used() == set()
+
+
+@asynccontextmanager
+async def hurried() -> AsyncIterator[ForwardClock]:
+    """Let the time between two polls pass in a fraction of it."""
+    clock = ForwardClock()
+
+    async def hurry() -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            clock.put_forward(timedelta(seconds=5))
+
+    hurrying = asyncio.create_task(hurry())
+    try:
+        yield clock
+    finally:
+        hurrying.cancel()
+        await asyncio.wait({hurrying})
 
 
 async def all_four_live(front: Compositions) -> None:

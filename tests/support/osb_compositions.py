@@ -5,7 +5,7 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +34,9 @@ from tests.support.osb_broker import ScriptedBroker
 
 MANAGER: Final = "tests"
 FOLDER: Final = Path(__file__).parents[2] / "schemas" / "dataservices"
-LEADING: Final = Settings(dataservices=True, allow_plain_http=True, allow_loopback=True)
-USUAL: Final = replace(LEADING, leader_election=False)
+USUAL: Final = Settings(
+    dataservices=True, allow_plain_http=True, allow_loopback=True, leader_election=False
+)
 HOME: Final = "klutch-osb"
 # Of the compositions: where the broker and the backup manager of a type are.
 URL: Final = "https://broker.example"
