@@ -57,6 +57,9 @@ class Informers:
         self.crds = self._view(
             refs.CRD, {BROKER: _broker_of_crd, KIND: _kind}, labels=keys.OSB_BROKER, trim=_names
         )
+        # A look asks for several kinds, and reading one of its CRD takes as long as the rest of it.
+        self._kinds: dict[str, GeneratedKind | None] = {}
+        self.crds.subscribe_keys(self._forget_kind)
         self.mappings = self._view(api.API_SERVICE_NAMESPACE, {TARGET: _target})
         self.cluster_bindings = self._view(api.CLUSTER_BINDING, {})
         self.namespaces = self._view(refs.NAMESPACE, {}, metadata_only=True)
@@ -72,12 +75,12 @@ class Informers:
 
     def kind(self, group: str, kind: str) -> GeneratedKind | None:
         """Return the generated kind of this name."""
-        found = map(osb.generated_kind, self.crds.by(KIND, (group, kind)))
+        found = map(self._generated, self.crds.keys_by(KIND, (group, kind)))
         return next((one for one in found if one is not None), None)
 
     def kinds(self, broker: str) -> list[GeneratedKind]:
         """Return all kinds of a broker."""
-        found = map(osb.generated_kind, self.crds.by(BROKER, broker))
+        found = map(self._generated, self.crds.keys_by(BROKER, broker))
         return [one for one in found if one is not None]
 
     def binding_kinds(self, instances: GeneratedKind) -> list[GeneratedKind]:
@@ -87,6 +90,15 @@ class Informers:
             for one in self.kinds(instances.broker)
             if one.instances == instances.kind.plural and one.kind.group == instances.kind.group
         ]
+
+    def _generated(self, key: ObjectKey) -> GeneratedKind | None:
+        if key.name not in self._kinds:
+            crd = self.crds.get("", key.name)
+            self._kinds[key.name] = None if crd is None else osb.generated_kind(crd)
+        return self._kinds[key.name]
+
+    def _forget_kind(self, key: ObjectKey) -> None:
+        self._kinds.pop(key.name, None)
 
     def follow(self, kind: GeneratedKind, on_synced: Callable[[], None]) -> ReadYourWrites:
         """Follow the claims of a kind from now on."""
