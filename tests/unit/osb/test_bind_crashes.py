@@ -44,12 +44,12 @@ def live_through(world: Watched) -> int:
     world.run(minutes=5)
     assert world.logs_in(), world.steps
     first = world.secret()
+    is_read = world.broker.catalogue["services"][0]["bindings_retrievable"]
+    assert not is_read or world.status("endpoints") == list(world.broker.modes.endpoints)
     world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(rotation={"request": "1"}))
     world.run(minutes=5)
     assert world.condition("Rotated") == ("True", ""), world.steps
     assert world.broker.log_in(first), world.steps
-    is_read = world.broker.catalogue["services"][0]["bindings_retrievable"]
-    assert not is_read or world.status("endpoints") == list(world.broker.modes.endpoints)
     world.run(hours=2)
     assert len(world.broker.inventory.bindings) == 1, world.steps
     world.delete(BINDING_KIND, "web")
