@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.osb import BrokerSpec
+from reconciler.api.osb import BrokerSpec, service_label
 from reconciler.blueprints.offering.catalogue import CatalogueFault
 from reconciler.core import names
 from reconciler.core.refs import Kind
@@ -39,7 +39,7 @@ class Named:
     @property
     def service(self) -> str:
         """What Secrets with credentials are labelled with."""
-        return f"{self.broker}.{self.stem.lower()}"
+        return service_label(self.broker, self.stem.lower())
 
     @property
     def template(self) -> str:
