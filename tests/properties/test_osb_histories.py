@@ -153,12 +153,14 @@ def said(claim: Any, type_: str) -> str:
 def faults_at_rest(it: Turns) -> list[str]:
     """Return what is wrong where all is well for long."""
     held, records, claim = it.broker.inventory.instances, it.records(), it.claim
-    found = [*it.broker.inventory.doubles, *it.broker.violations]
+    found = [*it.broker.inventory.doubles]
     found += [f"{key} is forgotten" for key in held if key not in {one.id for one in records}]
     if claim is None or keys.OSB not in claim["metadata"].get("finalizers", []):
         return found + [f"{one.id}: {one.state}" for one in records if one.state != ORPHANED]
     if "deletionTimestamp" in claim["metadata"]:
         return [*found, "the claim does not go"]
+    if said(claim, "InSync") == "False/Drifted":
+        return found  # what went on after it was given up, and what was lied about; it is said
     if said(claim, "Provisioned") == "True/" and said(claim, "UpToDate") == "True/":
         mine = [one for one in records if one.claim.uid == claim["metadata"]["uid"]]
         there = [held.get(one.id, {}) for one in mine]
