@@ -26,6 +26,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster
 from tests.support.managed import working
+from tests.support.observing import established
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_script import scripted
 from tests.support.settled import settled
@@ -79,6 +80,8 @@ class OsbScene:
         plane = self.plane.cluster
         for crd in (*crds.load(*crds.BROKERS), *self.generated()):
             await plane.apply(crd, refs.CRD, manager=MANAGER, force=True)
+        for kind in (SERVICE_BROKER, BROKER_RECORD, INSTANCE, BINDING):
+            await established(plane, kind)
         home = build(refs.NAMESPACE, self.home)
         await plane.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
         await self.make_secret()
