@@ -14,7 +14,7 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, refs
-from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.manifest import JSON, Manifest, get_text, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
@@ -187,8 +187,22 @@ async def served(plane: LiveCluster, namespace: str) -> AsyncIterator[OsbScene]:
         finally:
             home = Ref(plane.name, SERVICE_BROKER, scene.home, scene.name)
             await removal.remove(plane.cluster, home)
+            for kind in (BINDING, INSTANCE):
+                for live in await scene.all_of(kind):
+                    await removal.remove_for_good(plane, ref_of(plane.name, kind, live))
             for crd in scene.generated():
                 await removal.remove_manifest(plane.cluster, refs.CRD, crd)
+            for kind in (INSTANCE, BINDING):
+                await _undefined(plane, kind)
+
+
+async def _undefined(plane: LiveCluster, kind: Kind) -> None:
+    """Wait until a CRD is gone: one that still goes takes no claims of the next test."""
+
+    async def is_gone() -> bool:
+        return await plane.cluster.get(Ref(plane.name, refs.CRD, "", kind.resource)) is None
+
+    await eventually(is_gone)
 
 
 async def at_rest(term: Term) -> None:
