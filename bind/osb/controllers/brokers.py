@@ -15,12 +15,12 @@ from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.api import osb
 from reconciler.api.osb import BrokerSpec
-from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
-from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.broker.address import BrokerAddress, address_of
-from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.client import BrokerClient
 from reconciler.broker.gate import Gate
+from reconciler.broker.kept_catalogue import KeptCatalogue
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor, observed
 from reconciler.controller.tasks import Clock
@@ -29,7 +29,6 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, annotations_of, is_deleting
 from reconciler.core.refs import SECRET, Ref
 
-_FRESH: Final = 60.0  # seconds for which a 404 is believed after the catalogue was read
 _AGAIN: Final = timedelta(seconds=30)
 _RECORDS: Final = 5.0  # seconds until changed records are counted
 _SECRET: Final = 30.0  # seconds for which a Secret is not read again
@@ -41,14 +40,11 @@ class Connection:
 
     spec: BrokerSpec
     gate: Gate
-    clock: Clock
+    catalogue: KeptCatalogue
     address: BrokerAddress | None = None
     client: BrokerClient | None = None
     fault: str = "it was not read yet"  # why there is no client
-    catalogue: Catalogue | None = None
-    problem: str = ""  # why the catalogue could not be read the last time
-    asked_at: float | None = None
-    read_at: float | None = None
+    asked_at: float | None = None  # when the catalogue was
     secret_at: float | None = None
     is_wanted: bool = False  # the catalogue is to be read before its time
     confirms_mass_delete: bool = False
@@ -60,15 +56,11 @@ class Connection:
         return self.fault or self.gate.closed
 
     @property
-    def is_fresh(self) -> bool:
-        """Whether the catalogue was read a moment ago."""
-        return self.read_at is not None and self.clock.monotonic() - self.read_at < _FRESH
-
-    @property
     def view(self) -> Broker:
         """The broker as decisions see it."""
+        known = self.catalogue
         return Broker(
-            self.spec, self.catalogue, self.closed, self.is_fresh, self.confirms_mass_delete
+            self.spec, known.latest, self.closed, known.is_fresh, self.confirms_mass_delete
         )
 
     async def call(
@@ -171,8 +163,9 @@ class Brokers:
         spec = osb.broker_spec(live)
         connection = self._connections.get(spec.name)
         if connection is None:
-            gate = Gate(now=self._clock.monotonic)
-            connection = self._connections[spec.name] = Connection(spec, gate, self._clock)
+            gate = Gate(now=self._now)
+            connection = Connection(spec, gate, KeptCatalogue(gate, now=self._now))
+            self._connections[spec.name] = connection
         confirms = keys.CONFIRM_MASS_DELETE in annotations_of(live)
         if confirms != connection.confirms_mass_delete:
             connection.confirms_mass_delete = confirms
@@ -231,23 +224,13 @@ class Brokers:
         return connection.asked_at is None or self._now() - connection.asked_at >= every
 
     async def _read(self, connection: Connection) -> None:
-        """Read the catalogue. Of one that is empty or cannot be read, the last good one holds."""
+        """Read the catalogue, and look at all instances where that may change what follows."""
         assert connection.client is not None
-        before = connection.catalogue, connection.closed
+        before = connection.catalogue.latest, connection.closed
         wanted, connection.is_wanted = connection.is_wanted, False
         connection.asked_at = self._now()
-        outcome: Outcome = Done()
-        try:
-            catalogue = await connection.client.catalogue()
-            connection.problem = "" if catalogue.offerings else "it offers nothing"
-            connection.read_at = self._now()
-            if catalogue.offerings:
-                connection.catalogue = catalogue
-        except BrokerFault as error:
-            connection.problem = error.problem
-            outcome = _outcome(error)
-        connection.gate.record(outcome, catalogue=True)
-        if wanted or before != (connection.catalogue, connection.closed):
+        await connection.catalogue.read(connection.client)
+        if wanted or before != (connection.catalogue.latest, connection.closed):
             self._opened(connection.spec.name)
 
     def _state(self, connection: Connection) -> BrokerState:
@@ -258,8 +241,8 @@ class Brokers:
             live or {},
             connection.spec,
             fault=connection.closed,
-            problem=connection.problem,
-            catalogue=connection.catalogue,
+            problem=connection.catalogue.problem,
+            catalogue=connection.catalogue.latest,
             kinds=tuple(self._informers.kinds(name)),
             records=tuple(records),
         )
@@ -275,9 +258,3 @@ class Brokers:
 
     def _now(self) -> float:
         return self._clock.monotonic()
-
-
-def _outcome(fault: BrokerFault) -> Outcome:
-    if fault.denied:
-        return Denied(401, fault.problem)
-    return Unsent(fault.problem) if fault.unsent else Unknown(fault.problem)

@@ -13,7 +13,7 @@ from bind.osb.decisions.view import Ask
 from bind.osb.informers import InstanceKey
 from reconciler.blueprints.offering.messages import OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Outcome
-from reconciler.controller.fence import WriteFence
+from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -71,8 +71,11 @@ class Calls:
             try:
                 with self._metrics.activity.work(f"a call for {key}"):
                     async with connection.gate.turn(space):
-                        if not connection.closed and not self._fence.closed:
+                        if not connection.closed:
+                            self._fence.check()
                             outcome = await connection.call(ask.call, space, identity)
+            except Stopped:
+                return  # another process leads by now, and may be about to undo this very call
             finally:
                 del self._sent[key]
             self._answers[key] = Answered(ask, outcome)

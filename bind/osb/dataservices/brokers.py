@@ -23,10 +23,11 @@ from reconciler.blueprints.offering.messages import (
     OriginatingIdentity,
     is_mutating,
 )
-from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.blueprints.offering.outcomes import Done, Outcome, Unknown, Unsent
 from reconciler.broker.address import BrokerAddress, address_of
-from reconciler.broker.client import BrokerClient, BrokerFault, Observe
+from reconciler.broker.client import BrokerClient, Observe
 from reconciler.broker.gate import Gate
+from reconciler.broker.kept_catalogue import KeptCatalogue
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest
@@ -40,7 +41,6 @@ _READ_AGAIN: Final = 60.0  # seconds after which a Secret may have changed
 _CATALOGUE: Final = 300.0
 _MOST_ACTIVE: Final = 8  # calls to one server, on their way or waiting for their turn
 _TRIED: Final = 30.0  # seconds between two looks at one that fails
-_FRESH: Final = 60.0  # seconds for which a catalogue shows that the broker itself answers
 _SERVED: Final = ("None", "Secret")
 
 
@@ -59,10 +59,8 @@ class Server:
 
     def __init__(self, client: BrokerClient, gate: Gate, clock: Clock, fence: WriteFence) -> None:
         self.client, self._gate, self._clock, self._fence = client, gate, clock, fence
-        self._catalogue: Catalogue | None = None
-        self._read_at: float | None = None
+        self._catalogue = KeptCatalogue(gate, now=clock.monotonic)
         self._tried_at = float("-inf")
-        self._problem = ""
         self._reading = asyncio.Lock()
         self._active, self._ended = 0, False
         self._idle = asyncio.Event()
@@ -71,31 +69,31 @@ class Server:
     @property
     def confirmed(self) -> bool:
         """Whether its catalogue was read in the last minute."""
-        return self._age() < _FRESH
+        return self._catalogue.is_fresh
 
     @property
     def is_full(self) -> bool:
         """Whether so many calls are on their way that another would only wait, with its worker."""
-        knows_nothing = self._catalogue is None and self._reading.locked()
+        knows_nothing = self.latest is None and self._reading.locked()
         return self._active >= _MOST_ACTIVE or knows_nothing
 
     @property
     def latest(self) -> Catalogue | None:
         """The catalogue that was read last."""
-        return self._catalogue
+        return self._catalogue.latest
 
     async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:
         """Return its catalogue, read anew where it is older; the last good one where it fails.
 
         Nobody waits for a broker that hangs but those that know nothing of it.
         """
-        if self._age() < within or (self._reading.locked() and self._catalogue is not None):
-            return self._catalogue
+        if self._catalogue.age < within or (self._reading.locked() and self.latest is not None):
+            return self.latest
         async with self._reading, self._turn(""):
-            if self._age() >= within and self._may_read(within):
+            if self._catalogue.age >= within and self._may_read(within):
                 self._tried_at = self._clock.monotonic()
-                await self._read()
-        return self._catalogue
+                await self._catalogue.read(self.client)
+        return self.latest
 
     def _may_read(self, within: float) -> bool:
         """Tell whether the catalogue is asked for, which may just have failed."""
@@ -105,7 +103,8 @@ class Server:
     @property
     def problem(self) -> str:
         """Why the catalogue could not be read, "" where it was."""
-        return self._problem
+        problem = self._catalogue.problem
+        return f"The broker's catalogue cannot be read: {problem}" if problem else ""
 
     async def end(self) -> None:
         """Let no further call begin, and return once those that are on their way have ended."""
@@ -165,23 +164,6 @@ class Server:
                 return answer
             self._gate.record(Done(), space=space)
             return wire.reply(answer.status, answer.body, self.client.secrets)
-
-    def _age(self) -> float:
-        return float("inf") if self._read_at is None else self._clock.monotonic() - self._read_at
-
-    async def _read(self) -> None:
-        try:
-            catalogue = await self.client.catalogue()
-        except BrokerFault as fault:
-            self._problem = f"The broker's catalogue cannot be read: {fault.problem}"
-            denied = Denied(401, fault.problem) if fault.denied else Unknown(fault.problem)
-            self._gate.record(denied, catalogue=True)
-            return
-        self._gate.record(Done(), catalogue=True)
-        # An empty one is a broker's trouble: what is there has its ids from the last good one.
-        if catalogue.offerings or self._catalogue is None:
-            self._catalogue = catalogue
-        self._read_at, self._problem = self._clock.monotonic(), ""
 
 
 @dataclass(slots=True)

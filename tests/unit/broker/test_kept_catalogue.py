@@ -1,0 +1,88 @@
+"""Which catalogue of a broker holds, whatever comes after it."""
+
+from typing import Any, cast
+
+import pytest
+
+from reconciler.blueprints.offering.catalogue import Catalogue, Offering
+from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.gate import Gate
+from reconciler.broker.kept_catalogue import KeptCatalogue
+
+GOOD = Catalogue((Offering("id", "database"),), "good")
+EMPTY = Catalogue((), "empty")
+
+
+class Clock:
+    """Seconds, as a test sets them."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Answers:
+    """What a broker answers, one after the other."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def catalogue(self) -> Catalogue:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("Catalogue", answer)
+
+
+async def kept(*answers: Any) -> tuple[KeptCatalogue, Gate, Clock]:
+    clock = Clock()
+    gate = Gate(now=clock)
+    known = KeptCatalogue(gate, now=clock)
+    client = cast("BrokerClient", Answers(*answers))
+    for _ in answers:
+        await known.read(client)
+        clock.now += 1
+    return known, gate, clock
+
+
+@pytest.mark.parametrize(
+    ("answers", "latest", "problem"),
+    [
+        ([GOOD], GOOD, ""),
+        ([GOOD, EMPTY], GOOD, "it offers nothing"),
+        ([GOOD, BrokerFault("silence")], GOOD, "silence"),
+        ([GOOD, BrokerFault("silence"), GOOD], GOOD, ""),
+        ([EMPTY], EMPTY, "it offers nothing"),
+        ([EMPTY, GOOD], GOOD, ""),
+        ([BrokerFault("silence")], None, "silence"),
+    ],
+)
+async def test_the_last_good_one_holds(answers, latest, problem):
+    known, _, _ = await kept(*answers)
+    assert (known.latest, known.problem) == (latest, problem)
+
+
+async def test_it_is_fresh_for_a_minute_after_it_was_read_and_not_after_it_failed():
+    known, _, clock = await kept(GOOD)
+    clock.now += 58
+    assert known.is_fresh
+    clock.now += 1
+    assert not known.is_fresh
+    known, _, _ = await kept(BrokerFault("silence"))
+    assert not known.is_fresh
+
+
+@pytest.mark.parametrize(
+    ("faults", "is_closed"),
+    [
+        ([BrokerFault("who are you?", denied=True)], True),
+        ([BrokerFault("silence")] * 4, False),
+        ([BrokerFault("silence")] * 5, True),
+        ([BrokerFault("refused", unsent=True)] * 5, True),
+        ([*[BrokerFault("silence")] * 5, GOOD], False),
+    ],
+)
+async def test_the_gate_hears_of_each_reading(faults, is_closed):
+    _, gate, _ = await kept(*faults)
+    assert bool(gate.closed) is is_closed
