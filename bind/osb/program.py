@@ -109,25 +109,9 @@ def _workers(
     runtime: Runtime,
     composed: compositions.Informers | None,
 ) -> list[Worker]:
-    executor = runtime.executor(informers.cluster)
-
-    def controller(name: str, reconcile: Reconcile[Any]) -> Controller[Any]:
-        return Controller(
-            name,
-            reconcile,
-            clock=runtime.clock,
-            metrics=runtime.metrics,
-            workers=settings.workers,
-            depends_on=(informers.cluster.connectivity,),
-            party=_namespace_of,
-        )
-
-    def enqueue(key: InstanceKey) -> None:
-        claims_controller.enqueue(key)
-
-    kinds = Kinds(informers, enqueue)
-    metrics = BrokerMetrics(runtime.metrics.registry)
-    calls = Calls(runtime.fence, runtime.metrics, enqueue)
+    executor, metrics = runtime.executor(informers.cluster), BrokerMetrics(runtime.metrics.registry)
+    kinds, places = Kinds(informers), Places(informers)
+    calls = Calls(runtime.fence, runtime.metrics)
     brokers = Brokers(
         informers,
         executor,
@@ -136,33 +120,44 @@ def _workers(
         metrics=metrics,
         opened=kinds.look_at_broker,
     )
-    places = Places(informers)
     claims = Claims(
         informers, executor, brokers=brokers, calls=calls, places=places, metrics=metrics
     )
-    claims_controller: Controller[InstanceKey] = controller("claims", claims.reconcile)
-    kinds_controller = controller("kinds", kinds.reconcile)
-    brokers_controller = controller("brokers", brokers.reconcile)
-    claims.subscribe(claims_controller)
-    kinds.subscribe(kinds_controller)
-    brokers.subscribe(brokers_controller)
-    own: list[Worker] = [
-        informers.claims,
-        brokers,
-        calls,
-        brokers_controller,
-        kinds_controller,
-        claims_controller,
-    ]
+    make = partial(_controller, settings, informers.cluster, runtime)
+    of_claims: Controller[InstanceKey] = make("claims", claims.reconcile)
+    of_kinds: Controller[str] = make("kinds", kinds.reconcile)
+    of_brokers: Controller[str] = make("brokers", brokers.reconcile)
+    claims.subscribe(of_claims)
+    calls.subscribe(of_claims)
+    kinds.subscribe(of_kinds, of_claims)
+    brokers.subscribe(of_brokers)
+    served: list[Worker] = [informers.claims, brokers, calls, of_brokers, of_kinds, of_claims]
     if composed is None:
-        return own
-    terms = Terms(
+        return served
+    return [*served, *front.workers(composed, places, runtime, _terms(settings, metrics))]
+
+
+def _controller(
+    settings: Settings, cluster: Cluster, runtime: Runtime, name: str, reconcile: Reconcile[Any]
+) -> Controller[Any]:
+    return Controller(
+        name,
+        reconcile,
+        clock=runtime.clock,
+        metrics=runtime.metrics,
+        workers=settings.workers,
+        depends_on=(cluster.connectivity,),
+        party=_namespace_of,
+    )
+
+
+def _terms(settings: Settings, metrics: BrokerMetrics) -> Terms:
+    return Terms(
         allow_plain_http=settings.allow_plain_http,
         allow_loopback=settings.allow_loopback,
         allow_insecure=settings.allow_insecure,
         observer=metrics.observer,
     )
-    return [*own, *front.workers(composed, places, runtime, terms)]
 
 
 def _namespace_of(key: object) -> object:

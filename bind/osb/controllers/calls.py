@@ -5,7 +5,6 @@ anew with the same answer, because the call is not repeated for that.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from bind.osb.decisions.view import Ask
 from bind.osb.informers import InstanceKey
 from reconciler.blueprints.offering.messages import OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.controller.controller import Queue
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.metrics import Metrics
 
@@ -29,19 +29,19 @@ class Answered:
 
 
 class Calls:
-    """Sends calls, and holds their answers by instance.
+    """Sends calls, and holds their answers by instance."""
 
-    `enqueue` is called with the instance of each answer.
-    """
-
-    def __init__(
-        self, fence: WriteFence, metrics: Metrics, enqueue: Callable[[InstanceKey], None]
-    ) -> None:
-        self._fence, self._metrics, self._enqueue = fence, metrics, enqueue
+    def __init__(self, fence: WriteFence, metrics: Metrics) -> None:
+        self._fence, self._metrics = fence, metrics
+        self._queue: Queue[InstanceKey] | None = None
         self._stop = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._answers: dict[InstanceKey, Answered] = {}
         self._sent: dict[InstanceKey, asyncio.Task[None]] = {}
+
+    def subscribe(self, queue: Queue[InstanceKey]) -> None:
+        """Have the instance of each answer enqueued."""
+        self._queue = queue
 
     def is_calling(self, key: InstanceKey) -> bool:
         """Tell whether a call of an instance is on its way."""
@@ -79,7 +79,8 @@ class Calls:
             finally:
                 del self._sent[key]
             self._answers[key] = Answered(ask, outcome)
-            self._enqueue(key)
+            if self._queue is not None:
+                self._queue.enqueue(key)
 
         if self._group is not None and not self._stop.is_set():
             self._sent[key] = self._group.create_task(run())

@@ -1,7 +1,6 @@
 """Generated kinds: their claims are followed for as long as their CRD is there."""
 
 from datetime import timedelta
-from typing import Protocol
 
 from bind.osb.informers import BROKER, INSTANCE, Informers, InstanceKey, place_of
 from reconciler.api import osb
@@ -10,23 +9,17 @@ from reconciler.controller.controller import Queue
 from reconciler.core.refs import ObjectKey
 
 
-class Enqueue(Protocol):
-    """Has an instance looked at."""
-
-    def __call__(self, key: InstanceKey, /) -> None:
-        """Enqueue an instance by its place."""
-        ...
-
-
 class Kinds:
-    """The reconciler of generated CRDs, by name. `enqueue` is called with instances to look at."""
+    """The reconciler of generated CRDs, by name."""
 
-    def __init__(self, informers: Informers, enqueue: Enqueue) -> None:
-        self._informers, self._enqueue = informers, enqueue
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
         self._followed: dict[str, GeneratedKind] = {}
+        self._claims: Queue[InstanceKey] | None = None
 
-    def subscribe(self, queue: Queue[str]) -> None:
-        """Have the CRDs enqueued that change."""
+    def subscribe(self, queue: Queue[str], claims: Queue[InstanceKey]) -> None:
+        """Have the CRDs enqueued that change, and the instances of kinds that are followed."""
+        self._claims = claims
         self._informers.crds.subscribe_keys(lambda key: queue.enqueue(key.name))
 
     async def reconcile(self, name: str) -> timedelta | None:
@@ -45,6 +38,10 @@ class Kinds:
         if gone is not None:
             self.look_at_broker(gone.broker)  # its records have no claims any more
         return None
+
+    def _enqueue(self, key: InstanceKey) -> None:
+        if self._claims is not None:
+            self._claims.enqueue(key)
 
     def _follow(self, kind: GeneratedKind) -> None:
         def synced() -> None:

@@ -45,11 +45,15 @@ class Scene:
     def __init__(self, fault: str = "") -> None:
         self.broker, self.fence = Broker(), WriteFence()
         self.enqueued: list[InstanceKey] = []
-        self.calls = Calls(self.fence, Metrics(), self.enqueued.append)
+        self.calls = Calls(self.fence, Metrics())
+        self.calls.subscribe(self)
         gate = Gate(now=lambda: 0.0)
         client = cast("BrokerClient", self.broker)
         known = KeptCatalogue(gate, now=lambda: 0.0)
         self.connection = Connection(BrokerSpec("acme"), gate, known, client=client, fault=fault)
+
+    def enqueue(self, key: InstanceKey) -> None:
+        self.enqueued.append(key)
 
     def send(self) -> None:
         self.calls.send(KEY, ASK, self.connection, space="shop", identity=None)
