@@ -83,6 +83,11 @@ class Informers:
         found = map(self._generated, self.crds.keys_by(BROKER, broker))
         return [one for one in found if one is not None]
 
+    def troubles(self, broker: str) -> list[str]:
+        """Return why claims of a broker's kinds cannot be read."""
+        found = (self.claims.get(kind.kind) for kind in self.kinds(broker))
+        return [each.view.trouble for each in found if each is not None and each.view.trouble]
+
     def binding_kinds(self, instances: GeneratedKind) -> list[GeneratedKind]:
         """Return the kinds that bind these instances."""
         return [

@@ -236,14 +236,13 @@ class Brokers:
     def _state(self, connection: Connection) -> BrokerState:
         name = connection.spec.name
         records = self._informers.records.by(BROKER, name)
-        live = self._recent.get(self._informers.namespace, name)
         return BrokerState(
-            live or {},
             connection.spec,
             fault=connection.closed,
             problem=connection.catalogue.problem,
             catalogue=connection.catalogue.latest,
             kinds=tuple(self._informers.kinds(name)),
+            troubles=tuple(self._informers.troubles(name)),
             records=tuple(records),
         )
 

@@ -21,21 +21,21 @@ class BrokerState:
     """A ServiceBroker, and what is known of its broker.
 
     `fault` says why its calls wait, `problem` why its catalogue could not be read the last time;
-    `catalogue` is the last good one.
+    `catalogue` is the last good one. `troubles` say why claims of its kinds cannot be read.
     """
 
-    live: Manifest
     spec: BrokerSpec
     fault: str = ""
     problem: str = ""
     catalogue: Catalogue | None = None
     kinds: tuple[GeneratedKind, ...] = ()
+    troubles: tuple[str, ...] = ()
     records: tuple[Manifest, ...] = ()
 
 
 def decide(state: BrokerState) -> Decision:
     """Return what the status is to say."""
-    return Decision(conditions=(_reachable(state), _in_sync(state), _no_orphans(state)))
+    return Decision(conditions=tuple(state_of(state) for state_of in _CONDITIONS))
 
 
 def _reachable(state: BrokerState) -> Condition:
@@ -79,6 +79,13 @@ def _missing(kind: GeneratedKind, catalogue: Catalogue) -> list[str]:
     ]
 
 
+def _kinds_served(state: BrokerState) -> Condition:
+    """Say of which kinds nothing is served, because nobody knows which claims there are."""
+    if state.troubles:
+        return conditions.false(causes.CLAIMS_UNREAD, "; ".join(state.troubles[:_NAMED]))
+    return conditions.true(causes.KINDS_SERVED)
+
+
 def _no_orphans(state: BrokerState) -> Condition:
     orphans = sorted(
         name_of(each)
@@ -92,3 +99,6 @@ def _no_orphans(state: BrokerState) -> Condition:
         f"{keys.OSB_ORPHAN} on each says Adopt, Deprovision or Forget"
     )
     return conditions.false(causes.ORPHANS, message)
+
+
+_CONDITIONS: Final = (_reachable, _in_sync, _kinds_served, _no_orphans)

@@ -42,11 +42,13 @@ HELD: Final = frozenset(
 REACHABLE: Final = "Reachable"
 CATALOG_IN_SYNC: Final = "CatalogInSync"
 NO_ORPHANS: Final = "NoOrphans"
+KINDS_SERVED: Final = "KindsServed"
 
 UNREACHABLE: Final = Cause(REACHABLE, ERROR, "Unreachable")
 CATALOG_UNREAD: Final = Cause(CATALOG_IN_SYNC, WARNING, "NotRead")
 CATALOG_DIFFERS: Final = Cause(CATALOG_IN_SYNC, WARNING, "Differs")
 ORPHANS: Final = Cause(NO_ORPHANS, WARNING, "Orphans")
+CLAIMS_UNREAD: Final = Cause(KINDS_SERVED, ERROR, "ClaimsNotRead")
 
 # Of bindings; DELETES_ALLOWED as of instances.
 BOUND: Final = "Bound"
