@@ -47,6 +47,7 @@ from reconciler.core.decision import (
 )
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.times import format_time
 from tests.support import osb_catalogues, osb_wire
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_turns import outcome_of
@@ -144,6 +145,15 @@ class World:
             sent=records_of.Sent(self.plan),
         )
         self.put(BROKER_RECORD, records_of.created(known, OSB).manifest)
+
+    def lose_instance(self) -> None:
+        """Let the broker lose the instance, with its bindings, and the program make it anew."""
+        place = self.instance, ""
+        known = dict(self.broker.inventory.instances[self.instance])
+        self.broker.inventory.lose(place)
+        self.broker.inventory.put(place, known)
+        made_at = {"madeAt": format_time(self.now)}
+        self.edit(BROKER_RECORD, self.instance, lambda live: live["spec"].update(made_at))
 
     def claim(self, name: str = "web", **spec: Any) -> dict[str, Any]:
         """Create a binding claim."""

@@ -197,6 +197,8 @@ def _is_unsaid(seen: Seen, current: Record) -> bool:
 
 
 def _is_due(seen: Seen, current: Record) -> bool:
+    if look_of.is_of_former(seen.view, current):
+        return True
     due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
     return due_at is not None and due_at <= seen.now
 

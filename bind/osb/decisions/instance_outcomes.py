@@ -69,9 +69,8 @@ def present(
     unread: bool = False,
 ) -> Next:
     """Have a record say that the instance is there, made with this."""
-    step = record.changed(
-        current, state=record.PRESENT, sent=sent, plan=sent.plan, intent=None, operation=None
-    )
+    fields = {"state": record.PRESENT, "sent": sent, "plan": sent.plan, "operation": None}
+    step = record.changed(current, **fields, intent=None, made_at=now)
     after = replace(current, state=record.PRESENT, sent=sent, plan=sent.plan, operation=None)
     decision = instance_status.of(
         view, after, true=[causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]

@@ -235,6 +235,18 @@ def test_a_request_rotates_once() -> None:
     assert world.broker.count("bind") == 2
 
 
+def test_an_instance_that_was_lost_and_made_anew_has_its_bindings_made_anew() -> None:
+    world = bound(catalogue(rotatable=True))
+    world.lose_instance()
+    assert not world.logs_in()
+    world.run(minutes=10)
+    assert world.logs_in()
+    assert "predecessor_binding_id" not in asked(world, "bind")[1]
+    world.run(hours=2)
+    assert states(world) == [(1, PRESENT)]
+    assert world.broker.count("bind") == 2
+
+
 def test_a_plan_that_cannot_rotate_is_bound_as_at_first() -> None:
     world = bound(catalogue(rotatable=False), parameters={"role": "reader"})
     request(world)

@@ -78,6 +78,7 @@ def test_a_put_that_is_done_is_present_with_what_was_sent(created):
     found = put(outcomes.Done(dashboard_url="https://d.example", created=created))
     after = recorded(found, NEW)
     assert (after.state, after.sent, after.intent) == (record.PRESENT, sent(), None)
+    assert after.made_at == NOW
     assert said(found) == {"Provisioned": ("True", ""), "UpToDate": ("True", "")}
     assert found.decision.fields["dashboardURL"] == "https://d.example"
 

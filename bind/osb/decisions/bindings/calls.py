@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import status
-from bind.osb.decisions.bindings.seen import Seen, is_still_bound
+from bind.osb.decisions.bindings.seen import Seen, is_of_former, is_still_bound
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import CLOSED, Ask, Next, due, parameters_of
 from reconciler.blueprints.offering import messages
@@ -36,7 +36,12 @@ def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:
     place, current = seen.view.place, seen.current
     plan = seen.plan(candidate.plan)
     is_rotatable = plan is not None and plan.binding_rotatable
-    replaces = current is not None and is_rotatable and current.instance == candidate.instance
+    replaces = (
+        current is not None
+        and is_rotatable
+        and current.instance == candidate.instance
+        and not is_of_former(seen.view, current)
+    )
     return messages.Bind(
         candidate.instance,
         candidate.id,

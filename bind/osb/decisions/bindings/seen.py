@@ -182,3 +182,11 @@ def remembered(seen: Seen, one: Record, next_: Next, **fields: object) -> Next:
     """Return what follows, with this remembered of an id."""
     pause = replace(seen.pause(one), **fields)  # type: ignore[arg-type]
     return replace(next_, pauses={**next_.pauses, one.id: pause})
+
+
+def is_of_former(view: InstanceView, one: Record) -> bool:
+    """Tell whether a binding is of what its instance was before that was lost and made anew."""
+    instance = view.current
+    if instance is None or instance.made_at is None or one.made_at is None:
+        return False
+    return one.made_at < instance.made_at
