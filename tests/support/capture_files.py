@@ -5,13 +5,13 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from reconciler import api
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import Kind
@@ -100,7 +100,7 @@ class Blanks:
         if value.startswith("<redacted-"):
             fresh = base64.b64encode(uuid.uuid4().bytes).decode()
             return self.values.setdefault(value, fresh)
-        now = datetime.now(UTC)
+        now = SystemClock().now()  # as those who read it know the time, on models as well
         value = value.replace("<time>", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
         value = value.replace("<precise-time>", now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         for blank, known in self.values.items():
