@@ -30,6 +30,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection
 
 _VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
+_PORT_GRACE: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +212,15 @@ def _settle(
     while True:
         decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
         _stop_all(layout, decision.stop)
-        taken = [p for s in decision.start for p in s.ports if not processes.is_port_free(p)]
+        ports = [port for server in decision.start for port in server.ports]
+        taken = processes.taken_ports(ports, grace=_PORT_GRACE)
         if not taken:
             _write_files(layout, target, plan.tuning)
             return target
         if not plan.reassign_ports:
+            port, holder = next(iter(taken.items()))
             raise HostError(
-                f"port {taken[0]} of this sandbox is held by {processes.port_holder(taken[0])}",
+                f"port {port} of this sandbox is held by {holder}",
                 hint="Stop that program, or let the sandbox take other ports with"
                 " --reassign-ports (its kubeconfig changes)",
             )

@@ -259,9 +259,9 @@ def _is_gone(handle: psutil.Process) -> bool:
         _children.pop(handle.pid, None)
         return True
     try:
-        # A zombie holds nothing any more. Only who started it may collect it, and learn its status;
-        # in a container whose first process collects nothing, it stays what it is.
-        return handle.status() == psutil.STATUS_ZOMBIE
+        # A zombie holds nothing any more, once its other threads have ended too. Its parent alone
+        # may collect it; in a container whose first process collects nothing, it stays a zombie.
+        return handle.status() == psutil.STATUS_ZOMBIE and handle.num_threads() <= 1
     except psutil.NoSuchProcess:
         return True
 
@@ -321,21 +321,37 @@ def is_port_free(port: int) -> bool:
         return _listens(port, held)
 
 
-def port_holder(port: int) -> str:
-    """Return the process that listens on `port`, as far as this user may see: for people."""
+def taken_ports(ports: Collection[int], *, grace: float) -> Mapping[int, str]:
+    """Return the ports where no server could listen, and by which process each is held.
+
+    A process that was killed keeps its ports for a moment after it is no longer observed: the
+    kernel takes its command line first, then 200 MiB of memory, and its sockets last. So ports of
+    no process that runs get `grace` seconds to become free.
+    """
+    deadline = time.monotonic() + grace
+    while taken := [port for port in ports if not is_port_free(port)]:
+        holders = {port: _port_holder(port) for port in taken}
+        if any(holders.values()) or time.monotonic() > deadline:
+            return {port: holder or "another program" for port, holder in holders.items()}
+        time.sleep(_POLL)
+    return {}
+
+
+def _port_holder(port: int) -> str | None:
+    """Return the process that runs and listens on `port`, as far as this user may see."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:
-        connections = []
+        return None
     for connection in connections:
         if connection.status != psutil.CONN_LISTEN or connection.laddr[1:] != (port,):
             continue
         if connection.pid is not None:
-            try:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-            except psutil.Error:
-                return f"pid {connection.pid}"
-    return "another program"
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(connection.pid)
+                if process.cmdline():  # empty for a process that is ending
+                    return f"{process.name()} (pid {connection.pid})"
+    return None
 
 
 def _listens(port: int, held: contextlib.ExitStack) -> bool:

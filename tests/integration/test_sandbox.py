@@ -20,12 +20,30 @@ from tests.support.eventually import eventually
 from tests.support.machines import furnished
 
 
+# The tests share one machine, since a sandbox takes seconds to start; each asks for the state that
+# it needs, so that it runs alone too, in the second chance of CI.
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]):
     found = furnished(tmp_path_factory.mktemp("machine"), programs)
     yield found
     for sandbox in (found.home / "state/klutchctl/sandbox").glob("[a-z]*"):
         processes.stop(processes.observe(Layout(sandbox)), grace=10)
+
+
+@pytest.fixture
+async def running(machine):
+    """The machine with a sandbox of two clusters that runs."""
+    if len(machine.pids()) != 5:
+        await machine.up("--app-clusters", "1")
+    return machine
+
+
+@pytest.fixture
+async def another(machine):
+    """The machine with a second sandbox that runs, beside the first or alone."""
+    if len(machine.pids("other")) != 3:
+        await machine.up("--name", "other", "--app-clusters", "0")
+    return machine
 
 
 def runs(pid: int) -> bool:
@@ -62,10 +80,10 @@ async def test_two_first_ups_at_once_start_one_sandbox_and_say_how_to_reach_it(m
     assert len(machine.pids()) == 5
 
 
-async def test_every_cluster_has_its_crds(machine):
+async def test_every_cluster_has_its_crds(running):
     names = {}
     for context in ("control-plane", "app-1"):
-        async with machine.connect(context) as cluster:
+        async with running.connect(context) as cluster:
             crds = await cluster.list(CRD)
             names[context] = {str(crd["metadata"]["name"]).partition(".")[0] for crd in crds.items}
     assert names == {
@@ -82,11 +100,11 @@ async def test_every_cluster_has_its_crds(machine):
     }
 
 
-async def test_strangers_get_nothing_from_etcd(machine):
+async def test_strangers_get_nothing_from_etcd(running):
     """Other users of the machine can reach its ports, but have no certificate."""
     anonymous = ssl.create_default_context()
     anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
-    for port in machine.ports()[:2]:
+    for port in running.ports()[:2]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anonymous)
         writer.write(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -94,137 +112,140 @@ async def test_strangers_get_nothing_from_etcd(machine):
         writer.transport.abort()
 
 
-async def test_up_again_changes_nothing(machine):
-    before = machine.pids()
-    await machine.remember("app-1", "precious")
-    async with machine.connect("control-plane") as cluster:
+async def test_up_again_changes_nothing(running):
+    before = running.pids()
+    async with running.connect("control-plane") as cluster:
         crds = (await cluster.list(CRD)).items
-    await machine.up()
-    assert machine.pids() == before
-    async with machine.connect("control-plane") as cluster:
+    await running.up()
+    assert running.pids() == before
+    async with running.connect("control-plane") as cluster:
         assert (await cluster.list(CRD)).items == crds
 
 
-async def test_status_tells_the_health_of_every_server(machine):
-    answer = await machine.sandbox("status", "-o", "json")
+async def test_status_tells_the_health_of_every_server(running):
+    answer = await running.sandbox("status", "-o", "json")
     assert answer.code == 0
     document = json.loads(answer.out)
     assert document["healthy"] is True
     assert [cluster["context"] for cluster in document["clusters"]] == ["control-plane", "app-1"]
-    text = await machine.sandbox("status")
+    text = await running.sandbox("status")
     assert text.code == 0
     assert text.out.count(" ready ") == 5
 
 
-async def test_a_killed_api_server_is_repaired_and_nothing_else_is_touched(machine):
-    before = machine.pids()
+async def test_a_killed_api_server_is_repaired_and_nothing_else_is_touched(running):
+    before = running.pids()
+    await running.remember("app-1", "precious")
     os.kill(before["kube-apiserver of app-1"], signal.SIGKILL)
-    await eventually(lambda: "kube-apiserver of app-1" not in machine.pids())
-    sick = await machine.sandbox("status")
+    await eventually(lambda: "kube-apiserver of app-1" not in running.pids())
+    sick = await running.sandbox("status")
     assert sick.code == 1
     assert "stopped" in sick.out
-    await machine.up()
-    after = machine.pids()
+    await running.up()
+    after = running.pids()
     assert after.pop("kube-apiserver of app-1") != before.pop("kube-apiserver of app-1")
     assert after == before
-    assert await machine.recall("app-1") == {"text": "precious"}
+    assert await running.recall("app-1") == {"text": "precious"}
 
 
-async def test_after_a_crash_of_everything_the_data_and_the_addresses_are_back(machine):
-    kubeconfig = machine.layout().kubeconfig.read_bytes()
-    pids = machine.pids()
+async def test_after_a_crash_of_everything_the_data_and_the_addresses_are_back(running):
+    kubeconfig = running.layout().kubeconfig.read_bytes()
+    await running.remember("app-1", "precious")
+    pids = running.pids()
     for pid in pids.values():
         os.kill(pid, signal.SIGKILL)
-    await eventually(lambda: not machine.pids())
-    await machine.up()
-    assert machine.layout().kubeconfig.read_bytes() == kubeconfig
-    assert await machine.recall("app-1") == {"text": "precious"}
+    await eventually(lambda: not running.pids())
+    await running.up()
+    assert running.layout().kubeconfig.read_bytes() == kubeconfig
+    assert await running.recall("app-1") == {"text": "precious"}
 
 
-async def test_fewer_clusters_than_there_are_is_refused(machine):
-    answer = await machine.sandbox("up", "--app-clusters", "0")
+async def test_fewer_clusters_than_there_are_is_refused(running):
+    answer = await running.sandbox("up", "--app-clusters", "0")
     assert answer.code == 3
     assert "would be left out: app-1" in answer.err
-    assert len(machine.pids()) == 5
+    assert len(running.pids()) == 5
 
 
-async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_next(machine):
+async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_next(running):
     """A second sandbox, beside the first."""
-    first = await machine.start("up", "--name", "other", "--app-clusters", "0")
-    await eventually(lambda: "etcd" in machine.pids("other"))
+    first = await running.start("up", "--name", "other", "--app-clusters", "0")
+    await eventually(lambda: "etcd" in running.pids("other"))
     first.kill()
     await first.communicate()
-    second = await machine.start("up", "--name", "other")
-    await eventually(lambda: "kube-apiserver of control-plane" in machine.pids("other"))
+    second = await running.start("up", "--name", "other")
+    await eventually(lambda: "kube-apiserver of control-plane" in running.pids("other"))
     second.send_signal(signal.SIGINT)
     _, errors = await second.communicate()
     assert second.returncode == 130
     assert "Interrupted. Nothing is lost" in errors.decode()
     assert "Traceback" not in errors.decode()
-    started = machine.pids("other")
-    await machine.up("--name", "other")
-    assert machine.pids("other").items() > started.items()
-    assert len(machine.pids("other")) == 3
-    assert len(machine.pids()) == 5
-    assert not set(machine.ports()) & set(machine.ports("other"))
+    started = running.pids("other")
+    await running.up("--name", "other")
+    assert running.pids("other").items() > started.items()
+    assert len(running.pids("other")) == 3
+    assert len(running.pids()) == 5
+    assert not set(running.ports()) & set(running.ports("other"))
 
 
-async def test_servers_that_somebody_paused_end_by_themselves(machine):
-    pids = machine.pids("other")
+async def test_servers_that_somebody_paused_end_by_themselves(another):
+    pids = another.pids("other")
     for server in ("etcd", "kube-apiserver of control-plane"):
         os.kill(pids[server], signal.SIGSTOP)
-    down = await machine.sandbox("down", "--name", "other")
+    down = await another.sandbox("down", "--name", "other")
     assert (down.code, down.out) == (0, "Sandbox other: 3 processes stopped\n")
-    log = machine.layout("other").logs / "kube-apiserver-control-plane.log"
+    log = another.layout("other").logs / "kube-apiserver-control-plane.log"
     assert "Stopped listening on" in log.read_text()
 
 
-async def test_a_lost_certificate_is_named_with_a_way_out(machine):
-    lost = machine.layout("other").pki("control-plane") / "admin.crt"
+async def test_a_lost_certificate_is_named_with_a_way_out(another):
+    lost = another.layout("other").pki("control-plane") / "admin.crt"
     content = lost.read_bytes()
+    await another.sandbox("down", "--name", "other")
     lost.unlink()
-    answer = await machine.sandbox("up", "--name", "other")
+    answer = await another.sandbox("up", "--name", "other")
     assert answer.code == 1
     assert f"{lost} is lost" in answer.err
     assert "`klutchctl sandbox down --delete --name other`" in answer.err
-    assert machine.pids("other") == {}
+    assert another.pids("other") == {}
     lost.write_bytes(content)
 
 
-async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(machine):
-    etcd, peer, api_server = machine.ports("other")
+async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(another):
+    etcd, peer, api_server = another.ports("other")
+    await another.sandbox("down", "--name", "other")
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         thief.bind(("127.0.0.1", etcd))
         thief.listen()
-        refused = await machine.sandbox("up", "--name", "other")
+        refused = await another.sandbox("up", "--name", "other")
         assert refused.code == 1
         holder = f"{psutil.Process().name()} (pid {os.getpid()})"
         assert f"port {etcd} of this sandbox is held by {holder}" in refused.err
         assert "--reassign-ports" in refused.err
-        assert machine.pids("other") == {}
-        await machine.up("--name", "other", "--reassign-ports")
-        assert machine.ports("other")[1:] == (peer, api_server)
-        assert machine.ports("other")[0] != etcd
-        async with machine.connect("control-plane", "other") as cluster:
+        assert another.pids("other") == {}
+        await another.up("--name", "other", "--reassign-ports")
+        assert another.ports("other")[1:] == (peer, api_server)
+        assert another.ports("other")[0] != etcd
+        async with another.connect("control-plane", "other") as cluster:
             assert await cluster.get(Ref("", NAMESPACE, "", "default"))
 
 
-async def test_down_leaves_no_process_and_no_port_and_spares_the_other_sandbox(machine):
-    ports = machine.ports()
+async def test_down_leaves_no_process_and_no_port_and_spares_the_other_sandbox(running, another):
+    ports = running.ports()
     assert all(map(is_listening, ports))
-    pids = machine.pids()
-    answer = await machine.sandbox("down")
+    pids = running.pids()
+    answer = await running.sandbox("down")
     assert (answer.code, answer.out) == (0, "Sandbox default: 5 processes stopped\n")
     assert not any(map(runs, pids.values()))
     assert not any(map(is_listening, ports))
-    assert len(machine.pids("other")) == 3
-    assert machine.layout().etcd_data.is_dir()
+    assert len(running.pids("other")) == 3
+    assert running.layout().etcd_data.is_dir()
 
 
-async def test_down_delete_removes_the_folder(machine):
-    answer = await machine.sandbox("down", "--name", "other", "--delete")
+async def test_down_delete_removes_the_folder(another):
+    answer = await another.sandbox("down", "--name", "other", "--delete")
     assert answer.code == 0
-    assert not machine.layout("other").root.exists()
-    assert processes.observe(machine.layout("other")) == ()
-    assert (await machine.sandbox("status", "--name", "other")).code == 1
+    assert not another.layout("other").root.exists()
+    assert processes.observe(another.layout("other")) == ()
+    assert (await another.sandbox("status", "--name", "other")).code == 1

@@ -656,8 +656,8 @@ COMMANDS: Final = (
     Mutation(
         "status-of-others",
         "klutchctl/sandbox",
-        r"return handle\.status\(\) == psutil\.STATUS_ZOMBIE",
-        "return handle.status() == psutil.STATUS_ZOMBIE and handle.wait(timeout=0) != -1",
+        r"return handle\.status\(\) == psutil\.STATUS_ZOMBIE and",
+        "return handle.status() == psutil.STATUS_ZOMBIE and handle.wait(timeout=0) != -1 and",
         "`sandbox down` takes the status of what others wait for",
         ("tests/unit/sandbox/test_processes.py",),
     ),

@@ -3,8 +3,11 @@
 import io
 import os
 import pty
+import socket
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from klutchctl.sandbox import lifecycle, processes, report, servers, startup
@@ -106,6 +109,30 @@ def test_a_port_is_given_once_though_it_is_free_until_something_runs(tmp_path, m
     monkeypatch.setattr("random.sample", lambda all_of_them, _count: list(all_of_them))
     new_ports = lifecycle._port_source(Layout(tmp_path / "box"))
     assert len({*new_ports(3), *new_ports(3)}) == 6
+
+
+class TestTakenPorts:
+    """Which ports keep a server from being started."""
+
+    def test_a_port_that_a_process_listens_on_has_a_holder_at_once(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            holder = f"{psutil.Process().name()} (pid {os.getpid()})"
+            assert processes.taken_ports([port], grace=60) == {port: holder}
+
+    def test_a_port_of_no_process_is_free_in_a_moment(self):
+        """As when a process that was killed has lost its command line, and has its sockets yet."""
+        with socket.socket() as ending:
+            ending.bind(("127.0.0.1", 0))
+            port = ending.getsockname()[1]
+            threading.Timer(0.2, ending.close).start()
+            assert processes.taken_ports([port], grace=60) == {}
+
+    def test_a_port_that_stays_taken_is_refused_when_the_grace_is_over(self):
+        with socket.socket() as hidden:
+            hidden.bind(("127.0.0.1", 0))
+            port = hidden.getsockname()[1]
+            assert processes.taken_ports([port], grace=0) == {port: "another program"}
 
 
 def test_free_ports_are_different_and_avoid_those_of_others():
