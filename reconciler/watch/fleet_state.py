@@ -1,0 +1,238 @@
+"""Holds what is known of a fleet while it is operated, and how each thing that happens changes it.
+
+One value, and many projections of it: FleetStatus, metrics, notifications, the board. Pure: the
+time is passed in, and what a projection needs of the past stands in the value.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from reconciler.apply import GOOD, Outcome, Report
+from reconciler.core.live import control_plane_ref_name
+from reconciler.fleet.values import Fleet
+from reconciler.health.board import Board
+from reconciler.planning.changes import Action, Change, Held, UnseenCluster
+from reconciler.source.signature import Signature
+from reconciler.watch.agenda import Scope, Task, Trigger
+
+REMEMBERED: Final = 10  # rounds in the history
+
+
+class SourceProblem(StrEnum):
+    """Why the files are not used; the values are reasons of conditions."""
+
+    NONE = ""
+    UNREADABLE = "SourceUnreadable"  # the repository or a file cannot be read
+    INVALID = "SourceInvalid"  # it can, and is not a fleet
+    UNVERIFIED = "SourceUnverified"  # a signature is missing, or the history is another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """Where the files come from, and whether they can be used now.
+
+    `revision` is the commit in use, "" before any; it stays while another is refused, for which
+    `refused` is its id where that is known. `why` is the sentence of a problem, and `since` when it
+    began.
+    """
+
+    url: str = ""
+    ref: str = ""
+    revision: str = ""
+    changed_at: datetime | None = None
+    read_at: datetime | None = None
+    signature: Signature | None = None
+    problem: SourceProblem = SourceProblem.NONE
+    why: str = ""
+    refused: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord:
+    """A round that has ended. `result` is a word of `loop.result_of`, or locked, failed.
+
+    `done` and `failed` count lines. `why` is the sentence of a round that failed.
+    """
+
+    ended_at: datetime
+    seconds: float
+    trigger: Trigger
+    revision: str
+    result: str
+    done: int = 0
+    failed: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is not as the files say after the last round, by its plan.
+
+    `lines` with what became of each; one that was not its turn, such as a blocked one, has None.
+    """
+
+    lines: tuple[tuple[Change, Outcome | None], ...] = ()
+    held: tuple[Held, ...] = ()
+    unseen: tuple[UnseenCluster, ...] = ()
+    plan_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """An object that another manager changes back again and again; it rests until `until`."""
+
+    cluster: str
+    object: str
+    manager: str
+    repairs: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """All that is known of a fleet that is operated. A value: each event makes another.
+
+    `suspended` is why nothing is written, or "". `shard`: the control planes that this process is
+    about; () is all. `history` is newest first. `applied_at`: when a round first left nothing to
+    do for `source.revision`; None until then.
+    """
+
+    name: str
+    source: SourceView = SourceView()
+    fleet: Fleet | None = None
+    board: Board | None = None
+    waiting: Waiting = Waiting()
+    running: Task | None = None
+    history: tuple[RoundRecord, ...] = ()
+    storms: tuple[Storm, ...] = ()
+    suspended: str = ""
+    shard: tuple[str, ...] = ()
+    applied_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """The end of a round: its report, and how units are after it; None where nobody looked."""
+
+    report: Report
+    board: Board | None = None
+    storms: tuple[Storm, ...] = ()
+
+
+def source_read(
+    state: FleetState, fleet: Fleet, signature: Signature | None, *, now: datetime
+) -> FleetState:
+    """Return the state after a look at the source that found it in order."""
+    source = replace(
+        state.source,
+        revision=fleet.revision,
+        read_at=now,
+        signature=signature,
+        problem=SourceProblem.NONE,
+        why="",
+        refused="",
+        since=None,
+    )
+    if state.fleet is None or state.source.revision != fleet.revision:
+        source = replace(source, changed_at=now)
+        state = replace(state, applied_at=None)
+    return replace(state, source=source, fleet=fleet, name=fleet.name)
+
+
+def source_failed(
+    state: FleetState, problem: SourceProblem, why: str, *, refused: str = "", now: datetime
+) -> FleetState:
+    """Return the state after a look at the source that found it of no use."""
+    began = state.source.since if state.source.problem is problem else now
+    source = replace(state.source, problem=problem, why=why, refused=refused, since=began)
+    return replace(state, source=source)
+
+
+def round_began(state: FleetState, task: Task) -> FleetState:
+    """Return the state while a round goes on."""
+    return replace(state, running=task)
+
+
+def round_ended(
+    state: FleetState, task: Task, result: RoundResult, record: RoundRecord
+) -> FleetState:
+    """Return the state after a round that came to its end."""
+    waiting = _waiting(state.waiting, task.scope, result.report)
+    applied = state.applied_at
+    if applied is None and record.result in ("done", "nothing") and not waiting.lines:
+        applied = record.ended_at
+    return replace(
+        state,
+        running=None,
+        board=_merged(state.board, result.board, task.scope),
+        waiting=waiting,
+        storms=result.storms,
+        history=_remembered(state.history, record),
+        applied_at=applied,
+    )
+
+
+def round_failed(state: FleetState, record: RoundRecord) -> FleetState:
+    """Return the state after a round that did not come to its end."""
+    return replace(state, running=None, history=_remembered(state.history, record))
+
+
+def board_seen(state: FleetState, board: Board, scope: Scope) -> FleetState:
+    """Return the state after a look at units without a round."""
+    return replace(state, board=_merged(state.board, board, scope))
+
+
+def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
+    plan = report.plan
+    ends = {id(one.change): one for one in report.outcomes}
+    found = [
+        (change, ends.get(id(change)))
+        for change in plan.changes
+        if change.action is not Action.NOOP and not _is_done(ends.get(id(change)))
+    ]
+    if scope is None:
+        return Waiting(tuple(found), plan.held, plan.unseen, plan.id)
+    looked_at = scope | set(map(control_plane_ref_name, plan.sections.values()))
+    lines = [line for line in before.lines if line[0].cluster not in scope] + found
+    unseen = [one for one in before.unseen if one.name not in looked_at]
+    return Waiting(
+        tuple(sorted(lines, key=lambda line: line[0].cluster)),
+        _others(before.held, scope) + plan.held,
+        (*unseen, *plan.unseen),
+        plan.id,
+    )
+
+
+def _others(held: Iterable[Held], scope: frozenset[str]) -> tuple[Held, ...]:
+    return tuple(one for one in held if not one.clusters or not scope.issuperset(one.clusters))
+
+
+def _is_done(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.status in GOOD
+
+
+def _merged(before: Board | None, after: Board | None, scope: Scope) -> Board | None:
+    """Return the newer board, and what only the older one knows of clusters outside `scope`."""
+    if before is None or after is None or scope is None:
+        return after or before
+    clusters = {one.name: one for one in before.clusters if one.name not in scope}
+    clusters |= {one.name: one for one in after.clusters}
+    unread = {one.name: one for one in before.unread if one.name not in scope}
+    unread |= {one.name: one for one in after.unread}
+    return replace(
+        after,
+        clusters=tuple(clusters[name] for name in sorted(clusters)),
+        unread=tuple(unread[name] for name in sorted(unread)),
+    )
+
+
+def _remembered(history: tuple[RoundRecord, ...], record: RoundRecord) -> tuple[RoundRecord, ...]:
+    """Return the history with a round: one that found nothing to do counts once per revision."""
+    idle = record.result == "nothing"
+    if idle and any(one.revision == record.revision for one in history):
+        return history
+    return (record, *history)[:REMEMBERED]
