@@ -154,6 +154,15 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
     lifecycle.down(found.layout(), delete=True, progress=Lines(sys.stderr))
 
 
+@pytest.fixture
+async def running(machine: Machine):
+    """The machine with its services; each test runs alone too, in the second chance of CI."""
+    if not set(machine.pids()) >= set(OURS):
+        await machine.up("--app-clusters", "0", "--services", cwd=machine.home / "fleet")
+        await says_note(machine, "first", "came with the files")
+    return machine
+
+
 def claim(name: str, text: str):
     return {
         "apiVersion": "tests.example.com/v1",
@@ -194,8 +203,8 @@ async def test_up_runs_the_services_and_a_claim_becomes_an_object(machine):
     await claims(machine, "second", "came later")
 
 
-async def test_a_program_is_reported_where_things_are(machine):
-    layout = machine.layout()
+async def test_a_program_is_reported_where_things_are(running):
+    layout = running.layout()
     output = layout.program_data("scribe") / "told"
     kubeconfig, address, tools = map(Path, output.read_text().splitlines())
     assert kubeconfig == layout.services_kubeconfig
@@ -215,15 +224,15 @@ def listeners(pids):
                 yield one.laddr
 
 
-async def test_nothing_listens_beyond_loopback(machine):
-    found = list(listeners(machine.pids().values()))
+async def test_nothing_listens_beyond_loopback(running):
+    found = list(listeners(running.pids().values()))
     assert len(found) >= 5
     assert {address.ip for address in found} == {"127.0.0.1"}
-    assert {address.port for address in found} <= set(machine.ports())
+    assert {address.port for address in found} <= set(running.ports())
 
 
-async def test_postgresql_asks_strangers_for_a_password(machine):
-    state = lifecycle.load(machine.layout())
+async def test_postgresql_asks_strangers_for_a_password(running):
+    state = lifecycle.load(running.layout())
     assert state is not None
     assert state.services is not None
     startup = b"\x00\x03\x00\x00user\0postgres\0\0"
@@ -292,13 +301,13 @@ async def composed(front: Compositions, broker: ServedBroker) -> None:
         await eventually(partial(is_gone, Ref(name, kind, "default", CLAIMED)), within=120)
 
 
-async def test_claims_of_a9s_compositions_come_from_a_service_broker(machine):
+async def test_claims_of_a9s_compositions_come_from_a_service_broker(running):
     offered = osb_catalogues.catalogue(
         osb_catalogues.offering("a9s-postgresql15-ms-1687", ("postgresql-single-nano",))
     )
-    state = lifecycle.load(machine.layout())
+    state = lifecycle.load(running.layout())
     assert state is not None
-    plane = await clusters.connect(machine.layout(), state.members[0])
+    plane = await clusters.connect(running.layout(), state.members[0])
     with scripted(offered) as broker, managing() as manager:
         front = Compositions(plane, "default")
         await front.install()
@@ -320,72 +329,72 @@ async def test_claims_of_a9s_compositions_come_from_a_service_broker(machine):
     await plane.cluster.close()
 
 
-async def test_up_again_changes_nothing(machine):
-    before = machine.pids()
-    await machine.up()
-    assert machine.pids() == before
+async def test_up_again_changes_nothing(running):
+    before = running.pids()
+    await running.up()
+    assert running.pids() == before
 
 
-async def test_what_was_killed_is_repaired_and_nothing_else_is_touched(machine):
-    before = machine.pids()
+async def test_what_was_killed_is_repaired_and_nothing_else_is_touched(running):
+    before = running.pids()
     for service in OURS:
         os.kill(before[service], signal.SIGKILL)
-    await eventually(lambda: not set(OURS) & set(machine.pids()))
-    sick = await machine.sandbox("status")
+    await eventually(lambda: not set(OURS) & set(running.pids()))
+    sick = await running.sandbox("status")
     assert sick.code == 1
     assert sick.out.count("stopped") == len(OURS)
-    await machine.up()
-    after = machine.pids()
+    await running.up()
+    after = running.pids()
     assert set(after) == set(before)
     assert {name for name in after if after[name] != before[name]} == set(OURS)
-    await claims(machine, "third", "came after the crash")
+    await claims(running, "third", "came after the crash")
 
 
-async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(machine):
-    file = machine.home / "fleet" / "services" / "services.yaml"
+async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(running):
+    file = running.home / "fleet" / "services" / "services.yaml"
     file.write_text(SERVICES.partition("  programs:")[0])
-    before = machine.pids()
-    answer = await machine.up()
+    before = running.pids()
+    answer = await running.up()
     assert "scribe" not in answer.out
-    after = machine.pids()
+    after = running.pids()
     assert after == {name: pid for name, pid in before.items() if name != "scribe"}
     file.write_text(SERVICES)
-    await machine.up()
-    assert "scribe" in machine.pids()
+    await running.up()
+    assert "scribe" in running.pids()
 
 
 @pytest.mark.soak
-async def test_a_service_whose_files_name_another_address_is_started_again(machine):
+async def test_a_service_whose_files_name_another_address_is_started_again(running):
     """Here the API server dies, and something else takes its port."""
-    state = lifecycle.load(machine.layout())
+    state = lifecycle.load(running.layout())
     assert state is not None
     [plane] = state.members
-    before = machine.pids()
+    before = running.pids()
     os.kill(before["kube-apiserver of control-plane"], signal.SIGKILL)
-    await eventually(lambda: "kube-apiserver of control-plane" not in machine.pids())
+    await eventually(lambda: "kube-apiserver of control-plane" not in running.pids())
     await eventually(lambda: processes.is_port_free(plane.port))
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         thief.bind(("127.0.0.1", plane.port))
         thief.listen()
-        await machine.up("--reassign-ports")
-    after = machine.pids()
+        await running.up("--reassign-ports")
+    after = running.pids()
     assert all(after[service] != before[service] for service in OURS)
-    await claims(machine, "fourth", "came to another port")
+    await claims(running, "fourth", "came to another port")
 
 
-async def test_without_services_they_end_and_their_data_stays(machine):
-    await machine.up("--no-services")
-    assert not set(OURS) & set(machine.pids())
-    assert (home_of_data(machine) / "data" / "PG_VERSION").exists()
-    await machine.up("--services", cwd=machine.home / "fleet")
-    assert set(OURS) <= set(machine.pids())
+async def test_without_services_they_end_and_their_data_stays(running):
+    await running.up("--no-services")
+    assert not set(OURS) & set(running.pids())
+    assert (home_of_data(running) / "data" / "PG_VERSION").exists()
+    await running.up("--services", cwd=running.home / "fleet")
+    assert set(OURS) <= set(running.pids())
 
 
-async def test_down_delete_leaves_no_process_and_no_folder(machine):
-    layout, pids, data = machine.layout(), machine.pids(), home_of_data(machine)
+async def test_down_delete_leaves_no_process_and_no_folder(running):
+    layout, pids, data = running.layout(), running.pids(), home_of_data(running)
     assert data.is_dir()
-    answer = await machine.sandbox("down", "--delete")
+    answer = await running.sandbox("down", "--delete")
     assert answer.code == 0, answer.err
     assert processes.observe(layout) == ()
     assert not [pid for pid in pids.values() if psutil.pid_exists(pid) and _runs(pid)]
