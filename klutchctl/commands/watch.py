@@ -149,9 +149,9 @@ async def followed(options: Options, settings: Settings) -> AsyncIterator[Source
 def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
     """Serve metrics and health, and yield who counts."""
     from reconciler.controller import health_server
-    from reconciler.watch.loop import Metrics
+    from reconciler.watch.metrics import FleetMetrics
 
-    meters = Metrics(time.time)
+    meters = FleetMetrics(time.time)
     with health_server.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (
         host,
         port,

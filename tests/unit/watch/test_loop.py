@@ -14,7 +14,8 @@ from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Terms, Trigger
-from reconciler.watch.loop import Clock, Metrics, Signs, Watch, ailment, result_of
+from reconciler.watch.loop import Clock, Signs, Watch, ailment, result_of
+from reconciler.watch.metrics import FleetMetrics
 from tests.support import fleets
 from tests.support.fleet_texts import document, one_file
 from tests.support.reports import report
@@ -256,7 +257,7 @@ def clock():
 
 @pytest.fixture
 def meters(clock):
-    return Metrics(lambda: clock.now)
+    return FleetMetrics(lambda: clock.now)
 
 
 def value(meters, name, **labels):

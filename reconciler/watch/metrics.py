@@ -1,0 +1,199 @@
+"""Counts what a watch does, and shows what is known of its fleet, in a registry of its own.
+
+Labels are names of control planes, clusters, hooks and sinks, and words of ours, never texts.
+Times are Unix times, so that an age is `time() - metric` (the practice of Prometheus).
+"""
+
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from reconciler.apply import Report, Status
+from reconciler.core.errors import Locked, Problem
+from reconciler.core.live import control_plane_ref_name
+from reconciler.fleet.values import Fleet
+from reconciler.planning.changes import Action
+from reconciler.watch import state_metrics
+from reconciler.watch.agenda import Task, Trigger
+from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.loop import result_of
+from reconciler.watch.waits import CommitWait, ReadyWaits
+
+_SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
+_LONG: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
+_REPAIRS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE})
+
+
+class FleetMetrics(Collector):
+    """An observer of a watch and a listener of its states. `now` is in seconds since 1970.
+
+    As an observer it stands before what publishes states: a round's lines come before its board.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._digest = ""
+        self._unseen: frozenset[str] = frozenset()
+        self._state = FleetState(name="")
+        self._commit, self._ready = CommitWait(), ReadyWaits()
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+        self._add_rounds()
+        self._add_source()
+        self._add_events()
+
+    def _add_rounds(self) -> None:
+        self._rounds = self._counter(
+            "watch_rounds_total", "Rounds, by what they came to.", "trigger", "result"
+        )
+        self._outcomes = self._counter(
+            "watch_outcomes_total", "Lines of plans, by what became of them.", "status"
+        )
+        self._duration = self._histogram(
+            "watch_round_duration_seconds",
+            "From the start of a round to its end.",
+            "trigger",
+            buckets=_SECONDS,
+        )
+        self._success = self._gauge(
+            "watch_last_success_timestamp_seconds", "End of the last whole round."
+        )
+        self._guards = self._gauge(
+            "watch_guards_held",
+            "Times that a guard held something back in the last round.",
+            "guard",
+        )
+
+    def _add_source(self) -> None:
+        self._failures = self._counter(
+            "watch_source_failures_total",
+            "Looks at the files that found them unreadable, or of no use.",
+        )
+        self._read = self._gauge(
+            "watch_source_read_timestamp_seconds", "When the files were last read."
+        )
+        self._changed = self._gauge(
+            "watch_source_changed_timestamp_seconds", "When these files were first read."
+        )
+        self._readable = self._gauge(
+            "watch_source_readable", "1 while the files can be read and used."
+        )
+
+    def _add_events(self) -> None:
+        self._in_place = self._histogram(
+            "commit_to_applied_seconds",
+            "From the first look at a commit until nothing is left to do for it, without waits.",
+        )
+        self._until_ready = self._histogram(
+            "unit_time_to_ready_seconds",
+            "From the start of the round that wrote a unit until it is Ready.",
+            "action",
+        )
+        self._repairs = self._counter(
+            "drift_repairs_total",
+            "Objects that were made again as the files say though these had not changed.",
+            "control_plane",
+        )
+        self._hooks = self._counter(
+            "webhook_requests_total", "Calls of webhooks, by what became of them.", "hook", "result"
+        )
+        self._notifications = self._counter(
+            "notifications_total", "Notifications, by what became of them.", "sink", "result"
+        )
+
+    def describe(self) -> list[Metric]:
+        """Return what `collect` yields, without values."""
+        return list(state_metrics.families(FleetState(name=""), frozenset()))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the present state. May be called from any thread."""
+        yield from state_metrics.families(self._state, self._unseen)
+
+    def listener(self, before: FleetState, after: FleetState) -> None:
+        """Take the next state: what `States` calls."""
+        self._state = after
+        if (seconds := self._commit.after(before, after, self._now())) is not None:
+            self._in_place.observe(seconds)
+        for action, seconds in self._ready.after(before.board, after.board):
+            self._until_ready.labels(action.value).observe(seconds)
+
+    def webhook(self, hook: str, result: str) -> None:
+        """Count a call of a webhook."""
+        self._hooks.labels(hook, result).inc()
+
+    def notification(self, sink: str, result: str) -> None:
+        """Count a notification."""
+        self._notifications.labels(sink, result).inc()
+
+    def unreadable(self, error: Exception) -> None:
+        """Note it."""
+        del error
+        self._readable.set(0)
+        self._failures.inc()
+
+    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+        """Note it."""
+        del warnings
+        self._readable.set(1)
+        self._read.set(self._now())
+        for plane in fleet.control_planes:
+            self._repairs.labels(plane)
+        if fleet.digest != self._digest:
+            self._digest = fleet.digest
+            self._changed.set(self._now())
+
+    def ended(self, task: Task, report: Report, seconds: float) -> None:
+        """Count a round and its lines."""
+        result = result_of(report)
+        self._count(task, result, seconds)
+        for status, number in Count(outcome.status for outcome in report.outcomes).items():
+            self._outcomes.labels(status.value).inc(number)
+        if result in ("done", "nothing"):
+            self._success.set(self._now())
+        self._guards.clear()
+        for guard, number in Count(guarded.guard for guarded in report.plan.held).items():
+            self._guards.labels(guard).set(number)
+        self._ready.written(report, self._now() - seconds)
+        if task.trigger is Trigger.DRIFT:
+            self._count_repairs(report)
+        self._see(task, report)
+
+    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+        """Count a round that did not come to its end."""
+        self._count(task, "locked" if isinstance(error, Locked) else "failed", seconds)
+
+    def _count_repairs(self, report: Report) -> None:
+        """Count what changed by itself; what was left undone before, or unread, is no drift."""
+        undone = {change.ref for change, _ in self._state.waiting.lines}
+        for outcome in report.outcomes:
+            change = outcome.change
+            drifted = change.ref not in undone and change.cluster not in self._unseen
+            if outcome.status is Status.DONE and change.action in _REPAIRS and drifted:
+                self._repairs.labels(report.plan.sections.get(change.cluster, "")).inc()
+
+    def _see(self, task: Task, report: Report) -> None:
+        planes = frozenset(map(control_plane_ref_name, report.plan.sections.values()))
+        looked_at = self._unseen if task.scope is None else task.scope | planes
+        unseen = {cluster.name for cluster in report.plan.unseen}
+        self._unseen = (self._unseen - looked_at) | unseen
+
+    def _count(self, task: Task, result: str, seconds: float) -> None:
+        self._rounds.labels(task.trigger.value, result).inc()
+        self._duration.labels(task.trigger.value).observe(seconds)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"klutchctl_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"klutchctl_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, *labels: str, buckets: Sequence[float] = _LONG
+    ) -> Histogram:
+        name = f"klutchctl_{name}"
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
