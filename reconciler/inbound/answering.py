@@ -14,7 +14,7 @@ from aiohttp import web
 from reconciler.core.errors import origin
 from reconciler.inbound import parsing
 from reconciler.inbound.addresses import Network, address_of, client_address
-from reconciler.inbound.answers import Answer, answer_of
+from reconciler.inbound.answers import Answer, StreamedAnswer, answer_of
 from reconciler.inbound.bodies import body_of
 from reconciler.inbound.buckets import Buckets, address_key
 from reconciler.inbound.connections import Phase
@@ -71,6 +71,8 @@ class Answering:
                 answer.force_close()  # where the next request begins may be in doubt
         if self._stopping:
             answer.force_close()
+        if isinstance(answer, StreamedAnswer) and raw.method != "HEAD":
+            await answer.send(raw, connection, self._limits.take_time)
         return answer
 
     async def stop(self, seconds: float) -> None:
@@ -112,7 +114,7 @@ class Answering:
             secure=raw.secure,
         )
 
-    async def _handled(self, request: Request) -> Answer:
+    async def _handled(self, request: Request) -> Answer | StreamedAnswer:
         """Return what the handler answers, in time. Raises RequestRefused."""
         try:
             async with asyncio.timeout(self._limits.answer_time) as time:
@@ -126,6 +128,6 @@ class Answering:
             _log.error("a request could not be answered", extra=fields)
             raise RequestRefused(500, f"internal error (request {request.id})") from None
 
-    def _refused(self, request: Request, refused: RequestRefused) -> Answer:
+    def _refused(self, request: Request, refused: RequestRefused) -> Answer | StreamedAnswer:
         page = self._page(request, refused.status, refused.sentence)
         return answer_of(page, refused.headers)

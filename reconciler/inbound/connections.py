@@ -27,6 +27,7 @@ class Connection:
         self.phase = Phase.HANDSHAKE
         self._timer: asyncio.TimerHandle | None = None
         self._cut: Callable[[], object] = _nothing
+        self._on_close: Callable[[], object] = _nothing
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase, and its time."""
@@ -46,6 +47,10 @@ class Connection:
         """Set what cuts the connection from now on."""
         self._cut = cut
 
+    def on_close(self, call: Callable[[], object] | None) -> None:
+        """Set what is called when the connection has ended; None for nothing."""
+        self._on_close = call or _nothing
+
     def cut(self) -> None:
         """End the connection at once: what was not sent yet never is."""
         self._cut()
@@ -56,6 +61,7 @@ class Connection:
             self._timer.cancel()
             self._timer = None
         self._open.discard(self)
+        self._on_close()
 
 
 class Connections:
@@ -114,4 +120,4 @@ class Connections:
 
 
 def _nothing() -> None:
-    """Cut nothing: there is no socket yet."""
+    """Do nothing: there is no socket yet, or nothing to end."""

@@ -1,7 +1,10 @@
 """Requests and answers as values."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Stream: TypeAlias = Callable[[], AsyncGenerator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,16 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a client gets. `headers` may name one twice."""
+    """What a client gets. `headers` may name one twice.
+
+    `stream` gives the parts of a body that goes on for as long as it lasts, in place of `body`. A
+    client that has left, or does not take them, ends it; when the server stops, it has to end by
+    itself.
+    """
 
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
     cookies: tuple[Cookie, ...] = ()
+    stream: Stream | None = None

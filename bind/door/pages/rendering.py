@@ -9,7 +9,8 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bind.door.pages import foreign, views
+from bind.door.pages import views
+from reconciler.inbound import foreign
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("bind.door.pages"),

@@ -12,8 +12,9 @@ from markupsafe import escape
 
 from bind.door import pages
 from bind.door.catalogue import Offer
-from bind.door.pages import foreign, rendering
+from bind.door.pages import rendering
 from reconciler.core.refs import GroupResource
+from reconciler.inbound import foreign
 from tests.support import door_pages
 
 _VOID = {"meta", "link", "input", "br"}
