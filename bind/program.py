@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bind import metrics
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
 from bind.cluster_binding.controller import BinderRole, ClusterBindings
@@ -18,7 +19,6 @@ from bind.settings import Settings
 from reconciler.blueprints.export import Terms
 from reconciler.controller import program
 from reconciler.controller.controller import Controller, ObjectReconciler
-from reconciler.controller.executor import Executor
 from reconciler.controller.lease import Again, holder_here
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock
@@ -178,8 +178,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
 def _controllers(
     settings: Settings, informers: Informers, runtime: Runtime
 ) -> Iterator[Controller[Any]]:
-    executor = runtime.executor(informers.cluster)
-    for name, reconciler in _reconcilers(settings, informers, executor).items():
+    for name, reconciler in _reconcilers(settings, informers, runtime).items():
         controller: Controller[Any] = Controller(
             name,
             reconciler.reconcile,
@@ -199,14 +198,20 @@ def _space_of(key: Hashable) -> Hashable:
 
 
 def _reconcilers(
-    settings: Settings, informers: Informers, executor: Executor
+    settings: Settings, informers: Informers, runtime: Runtime
 ) -> dict[str, ObjectReconciler[Any, Any]]:
+    executor = runtime.executor(informers.cluster)
     scope, isolation = settings.consumer_scope, settings.isolation
     bounds, hashing = settings.bounds, settings.hashed_names
     reconcilers: dict[str, ObjectReconciler[Any, Any]] = {
         "binderrole": BinderRole(informers, executor),
         "clusterbinding": ClusterBindings(
-            informers, executor, scope=scope, limits=bounds, hashing=hashing
+            informers,
+            executor,
+            scope=scope,
+            limits=bounds,
+            hashing=hashing,
+            spaces=metrics.spaces(runtime.metrics.registry),
         ),
         "serviceexportrequest": ExportRequests(informers, executor, terms=Terms(scope, isolation)),
         "serviceexport": Exports(

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
+from konnector.metrics import SyncMetrics
 from konnector.namespace.decide import is_reserved
 from konnector.permission_claim.ways import Rival
 from reconciler.controller.executor import Executor
@@ -36,6 +37,7 @@ class AgentContext:
     bodies: Bodies
     connect: Connect
     runtime: Runtime
+    syncs: SyncMetrics
     workers: int
     control_plane_mode: bool
     own_namespace: str

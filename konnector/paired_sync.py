@@ -15,6 +15,7 @@ from typing import Final
 from konnector.claim.orphans import Terms
 from konnector.context import SyncContext
 from konnector.informers import Homes
+from konnector.metrics import DOWN, UP, directions
 from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
@@ -147,6 +148,10 @@ class PairedSync(TaskSupervisor):
         super().__init__()
         self.kind, self.link, self._unmapped = here.kind, link, unmapped
         self.guard = link.guards.kind_guard(here.kind.resource)
+        self._seconds = {
+            way: link.agent.syncs.direction(here.kind.resource, way) for way in (UP, DOWN)
+        }
+        self._events: dict[ObjectKey, float] = {}  # the first that no write has answered
         self._controller = Controller(
             f"{name}/{here.kind.resource}",
             self.reconcile,
@@ -163,7 +168,7 @@ class PairedSync(TaskSupervisor):
             there,
             link.homes,
             link.agent.metrics,
-            on_change=self._enqueue_name,
+            on_change=self._there_changed,
             on_synced=self.enqueue_all,
         )
         self.view.store.subscribe_keys(self._changed)
@@ -233,6 +238,15 @@ class PairedSync(TaskSupervisor):
                 self.say(place, str(error))
             raise
         self.say(place, "")
+        began = self._events.pop(place, None)
+        if began is not None:
+            took = self.link.agent.clock.monotonic() - began
+            for way in directions(decision):
+                self._seconds[way].observe(took)
+
+    def in_place(self, place: ObjectKey) -> None:
+        """Note that events about an object leave nothing to write."""
+        self._events.pop(place, None)
 
     async def fresh_terms(self) -> Terms:
         """Ask once more which app cluster it is that lacks an object, and what was confirmed."""
@@ -241,11 +255,20 @@ class PairedSync(TaskSupervisor):
         return self.link.guards.terms(self.kind.resource)
 
     def _changed(self, key: ObjectKey) -> None:
-        if self.link.homes.service(key.namespace):
-            if self.view.synced:  # else all are looked at soon
-                self._controller.enqueue(key)
-        elif self._unmapped:
-            self._controller.enqueue(key)
+        synced = self.view.synced  # else all are looked at soon
+        has_home = bool(self.link.homes.service(key.namespace))
+        if not (synced if has_home else self._unmapped):
+            return
+        if synced:
+            self._note_event(key)
+        self._controller.enqueue(key)
+
+    def _there_changed(self, app_namespace: str, name: str) -> None:
+        self._note_event(ObjectKey(app_namespace, name))
+        self._enqueue_name(app_namespace, name)
+
+    def _note_event(self, key: ObjectKey) -> None:
+        self._events.setdefault(key, self.link.agent.clock.monotonic())
 
     def _enqueue_name(self, app_namespace: str, name: str) -> None:
         self._controller.enqueue(ObjectKey(app_namespace, name))

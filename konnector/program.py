@@ -20,6 +20,7 @@ from konnector.context import AgentContext
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.connections import Connect, RotatingCluster
+from konnector.metrics import SyncMetrics
 from konnector.provider.registry import AnyProviders, OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.api import API_SERVICE_BINDING, is_established
@@ -218,6 +219,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         bodies=Bodies(app, crds.store),
         connect=_connect(settings),
         runtime=runtime,
+        syncs=SyncMetrics(runtime.metrics.registry),
         workers=settings.workers,
         control_plane_mode=mode is not None,
         own_namespace=settings.namespace if mode is None else "",

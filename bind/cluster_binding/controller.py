@@ -12,6 +12,7 @@ from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.controller.controller import ObjectReconciler, Queue
 from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.metrics import StateCounts
 from reconciler.core import names
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, writes
@@ -30,7 +31,9 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
         scope: Scope,
         limits: Bounds,
         hashing: bool,
+        spaces: StateCounts,
     ) -> None:
+        self._spaces = spaces
         self._cluster_bindings = informers.recent(informers.cluster_bindings)
         super().__init__(executor, self._cluster_bindings)
         self._informers = informers
@@ -56,6 +59,8 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
         """Return the ClusterBinding of a space, and the space."""
         space, informers = key, self._informers
         binding = self._cluster_bindings.get(space, names.CLUSTER_BINDING)
+        now = self.executor.now()
+        self._spaces.note(space, None if binding is None else decide.state_of(binding, now))
         if binding is None:
             return None
         role = names.space_cluster_role(space)
@@ -68,7 +73,7 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
             cluster_role=informers.cluster_roles.get("", role),
             cluster_role_binding=informers.cluster_role_bindings.get("", role),
             quota=informers.quotas.get(space, names.QUOTA),
-            counted=counted(informers, bounds.IN_SPACE, self.executor.now()),
+            counted=counted(informers, bounds.IN_SPACE, now),
             obstacles=self._obstacles(space),
         )
         return observed(self._cluster_bindings, binding), seen

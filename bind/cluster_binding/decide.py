@@ -35,6 +35,16 @@ from reconciler.core.times import format_duration, format_time
 # So far a beat may come from the future before the clocks are said to differ (F2).
 DRIFT: Final = timedelta(seconds=10)
 
+# What is heard of a space. A heartbeat from the future is no sign of life.
+_HEARD: Final = {
+    Liveness.NEVER: "pending",
+    Liveness.ALIVE: "connected",
+    Liveness.SILENT: "silent",
+    Liveness.AHEAD: "silent",
+}
+_LEAVING: Final = "deleting"
+STATES: Final = frozenset({*_HEARD.values(), _LEAVING})
+
 # Why an app namespace has no service namespace, with the sentence about it.
 Obstacle: TypeAlias = tuple[Cause, str]
 
@@ -83,6 +93,15 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
     waits = [one for one in (again, seen.counted.again) if one is not None]
     return Decision(tasks=tasks, conditions=tuple(said), again=min(waits, default=None))
+
+
+def state_of(binding: Manifest, now: datetime) -> str:
+    """Return the state of a space, one of STATES."""
+    if is_deleting(binding):
+        return _LEAVING
+    beat = heartbeat_of(binding)
+    timeout = timedelta() if beat is None else beat.timeout
+    return _HEARD[liveness(beat, now, timeout=timeout, ahead=DRIFT)]
 
 
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:

@@ -60,6 +60,7 @@ class Claims(PairedSync):
         self._deletions = Deletions(self.view.store)
         self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
+        self._states = link.agent.syncs.claims(pair.kind.resource)
         self.view.store.subscribe(_LIVING, self._look_who_lives)
 
     def follow(self, say: Say) -> None:
@@ -110,6 +111,7 @@ class Claims(PairedSync):
             await super().run()
         finally:
             self.link.troubles.forget(self.kind.resource)
+            self._states.clear()
 
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
@@ -228,6 +230,9 @@ class Claims(PairedSync):
 
     def _note(self, seen: Seen) -> None:
         """Note what is held, and have it told."""
+        troubles = self.link.troubles.of(self.kind.resource)
+        refused = bool(troubles) and str(seen.place) in troubles
+        self._states.note(seen.place, decide.state_of(seen, refused=refused))
         orphaned = seen.claim is None and orphans.is_orphan(seen.copy)
         lost = bool(seen.creates_held)
         if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
@@ -260,6 +265,7 @@ class Claims(PairedSync):
         for note in decision.notes:
             self.record(seen.claim, note)
         if not decision.tasks:
+            self.in_place(seen.place)
             self.say(seen.place, "".join(note.message for note in decision.notes if seen.taken))
             return
         await self.write(seen.place, seen.claim, decision, there)
@@ -270,7 +276,9 @@ class Claims(PairedSync):
         if not self.view.synced:
             return
         claim = self.here.get(*place)
+        self._states.note(place, None if claim is None else "pending")
         if claim is None or not self.kind.namespaced:
+            self.in_place(place)
             return
         if not is_deleting(claim):
             self.link.want(place.namespace)

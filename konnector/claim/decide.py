@@ -60,6 +60,19 @@ class Seen:
     homeless: bool = False
 
 
+def state_of(seen: Seen, *, refused: bool) -> str | None:
+    """Return the state of a claim, one of `metrics.STATES`; None where there is no claim."""
+    if seen.claim is None:
+        return None
+    if seen.taken or seen.creates_held or seen.deletes_held:
+        return "held"
+    if manifest.is_deleting(seen.claim):
+        return "deleting"
+    if refused:
+        return "refused"
+    return "pending" if seen.copy is None else "synced"
+
+
 def decide(pair: Pair, seen: Seen) -> Decision | Read:
     """Return what to write now, or what has to be read first."""
     if seen.claim is None:

@@ -88,6 +88,7 @@ class PermissionClaims(PairedSync):
             return HELD
         there = self.there(place.namespace)
         if there is None:
+            self.in_place(place)
             self.say(place, "")
             self.guard.note(place)
             return None
@@ -98,6 +99,7 @@ class PermissionClaims(PairedSync):
         for note in decision.notes:
             self.record(seen.consumer, note)
         if not decision.tasks:
+            self.in_place(place)
             self.say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None

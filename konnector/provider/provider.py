@@ -12,6 +12,7 @@ from konnector.namespace.controller import Namespaces
 from konnector.provider.sync_manager import Syncs, Wanted
 from konnector.space import decide as space_decide
 from konnector.space.controller import ClusterBindings, Exports
+from reconciler.api import heartbeat_of
 from reconciler.controller.controller import Controller, Reconciler
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.errors import ClusterError
@@ -122,6 +123,7 @@ class Provider(TaskSupervisor):
         try:
             await super().run()
         finally:
+            self._context.syncs.beat(self, None)
             if not self._context.control_plane_mode:
                 await self.plane.close()
 
@@ -155,6 +157,8 @@ class Provider(TaskSupervisor):
         return None, f"Namespace {self.space} does not exist on the control plane"
 
     def _has_beaten(self, outcome: str) -> None:
+        if (beat := heartbeat_of(self.views.cluster_binding)) is not None:
+            self._context.syncs.beat(self, beat.time.timestamp())
         if outcome != self._heartbeat:
             self._heartbeat = outcome
             self._around.changed("")

@@ -6,7 +6,7 @@ names of clusters, never of objects.
 """
 
 from collections import Counter as Count
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -97,6 +97,35 @@ class Metrics:
 
     def _histogram(self, name: str, documentation: str, *labels: str) -> Histogram:
         return Histogram(name, documentation, labels, buckets=_SECONDS, registry=self.registry)
+
+
+class StateCounts:
+    """Counts objects by the state that each is in. All states are there from the start, at zero.
+
+    `labels` are those of the gauge before its last, which is the state.
+    """
+
+    def __init__(self, gauge: Gauge, *labels: str, states: Iterable[str]) -> None:
+        self._gauges = {state: gauge.labels(*labels, state) for state in states}
+        self._states: dict[Hashable, str] = {}
+
+    def note(self, key: Hashable, state: str | None) -> None:
+        """Note the state of an object; None where it is gone."""
+        before = self._states.get(key)
+        if before == state:
+            return
+        if before is not None:
+            self._gauges[before].dec()
+        if state is None:
+            del self._states[key]
+        else:
+            self._states[key] = state
+            self._gauges[state].inc()
+
+    def clear(self) -> None:
+        """Forget all objects."""
+        for key in list(self._states):
+            self.note(key, None)
 
 
 class ControllerMetrics(Observer):

@@ -1,0 +1,87 @@
+"""Metrics of the konnector. Labels are kinds and words of ours, never names of objects."""
+
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from konnector import APP_CLUSTER, CONTROL_PLANE
+from reconciler.controller.metrics import StateCounts
+from reconciler.core.decision import Apply, Create, Decision, Patch, Step
+
+UP: Final = "up"
+DOWN: Final = "down"
+STATES: Final = ("synced", "pending", "held", "refused", "deleting")
+_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class SyncMetrics(Collector):
+    """What is synced and how fast, and when the control planes last heard of this konnector."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "klutch_sync_seconds",
+            "From the event of a change to the answer of the write that carries it over.",
+            ["resource", "direction"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._claims = Gauge(
+            "klutch_claims",
+            "Claims, by how they and their copies are.",
+            ["resource", "state"],
+            registry=registry,
+        )
+        self._beats: dict[Hashable, float] = {}
+        registry.register(self)
+
+    def claims(self, resource: str) -> StateCounts:
+        """Return what counts the claims of one kind."""
+        return StateCounts(self._claims, resource, states=STATES)
+
+    def direction(self, resource: str, direction: str) -> Histogram:
+        """Return what observes the seconds of a kind's syncs in one direction."""
+        return self._seconds.labels(resource, direction)
+
+    def beat(self, space: Hashable, at: float | None) -> None:
+        """Note when the heart of a space last beat; None where it is served no more."""
+        if at is None:
+            self._beats.pop(space, None)
+        else:
+            self._beats[space] = at
+
+    def describe(self) -> list[Metric]:
+        """Return what `collect` yields."""
+        return list(self.collect())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the heartbeat that is the oldest, of several spaces; none before the first."""
+        family = GaugeMetricFamily(
+            "klutch_heartbeat_timestamp_seconds",
+            "Last heartbeat at a control plane, the oldest of several.",
+        )
+        if beats := list(self._beats.values()):
+            family.add_metric((), min(beats))
+        yield family
+
+
+def directions(decision: Decision) -> Iterator[str]:
+    """Yield the ways that a decision carries something: up, down, or both.
+
+    What is noted on a claim beside a write to the control plane is part of that.
+    """
+    up = any(_cluster_of(step) == CONTROL_PLANE for step in decision.steps)
+    if up:
+        yield UP
+    if any(
+        _cluster_of(step) == APP_CLUSTER
+        and (not up or (isinstance(step, Patch) and "status" in step.body))
+        for step in decision.steps
+    ):
+        yield DOWN
+
+
+def _cluster_of(step: Step) -> str:
+    return step.cluster if isinstance(step, Create | Apply) else step.ref.cluster
