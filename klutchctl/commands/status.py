@@ -135,14 +135,14 @@ async def _look(
 
 
 def _printer(wanted: tuple[Output, ...], settings: Settings) -> "Callable[[Board], None]":
-    from klutchctl.render import status
+    from klutchctl.render import status, status_document
 
     def show(board: "Board") -> None:
         write_outputs(
             wanted,
             {
                 "text": lambda path: status.text(board, color=settings.colored(path)),
-                "json": lambda _: status.as_json(board),
+                "json": lambda _: status_document.dump(board),
                 "jsonl": lambda _: status.events(board),
             },
         )

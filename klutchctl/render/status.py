@@ -1,24 +1,17 @@
-"""A board of units: an aligned table for people, a versioned document or events for programs.
-
-Of the document, a new minor version adds fields, a major breaks.
-"""
+"""A board of units: an aligned table for people, and events for programs."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import named_lines
+from klutchctl.render.status_document import summary, unit_json
 from klutchctl.render.terminal import Style, plural, visible
-from reconciler.core.manifest import JSON
 from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
-
-FORMAT: Final = "klutchctl.dev/status"
-VERSION: Final = "1.1"
 
 _SYMBOLS: Final[Mapping[State, str]] = {
     State.READY: " ",
@@ -115,15 +108,9 @@ def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, c
     return _GAP.join([*padded, cells[-1]]).rstrip()
 
 
-def _counts(board: Board) -> dict[State, int]:
-    """Return how many units are in each state; every state is there."""
-    counted = Counter(unit.health.state for unit in board.units)
-    return {state: counted[state] for state in State}
-
-
 def _summary(board: Board) -> str:
     """Return the counts in words, such as `8 Ready, 1 Degraded`."""
-    words = [f"{count} {state}" for state, count in _counts(board).items() if count]
+    words = [f"{count} {state}" for state, count in board.counts().items() if count]
     if board.unread:
         words.append(f"{plural(len(board.unread), 'cluster')} not read")
     return ", ".join(words) or "no units"
@@ -153,23 +140,6 @@ def changes(before: Board, after: Board) -> str:
     return lines
 
 
-def as_json(board: Board) -> str:
-    """Return one JSON object and a newline."""
-    document: dict[str, JSON] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "time": format_time(board.time),
-        "fleet": board.fleet,
-        "revision": board.revision,
-        "clusters": [_cluster_json(cluster) for cluster in board.clusters],
-        "unread": [
-            {"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in board.unread
-        ],
-        "summary": _sums_json(board),
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
 def events(board: Board, *, only: Iterable[tuple[ClusterHealth, BoundUnit]] | None = None) -> str:
     """Return a line of JSON for every unit, or for `only` these, and one with the counts."""
     pairs = (
@@ -178,53 +148,10 @@ def events(board: Board, *, only: Iterable[tuple[ClusterHealth, BoundUnit]] | No
         else only
     )
     time = format_time(board.time)
-    lines: list[Mapping[str, JSON]] = [
-        {"event": "unit", "time": time, "cluster": cluster.name, **_unit_json(unit)}
+    lines: list[Mapping[str, object]] = [
+        {"event": "unit", "time": time, "cluster": cluster.name, **unit_json(unit)}
         for cluster, unit in pairs
     ]
     if only is None or lines:
-        lines.append({"event": "summary", "time": time, **_sums_json(board)})
+        lines.append({"event": "summary", "time": time, **summary(board)})
     return "".join(json.dumps(line) + "\n" for line in lines)
-
-
-def _cluster_json(cluster: ClusterHealth) -> dict[str, JSON]:
-    return {
-        "name": cluster.name,
-        "controlPlane": cluster.control_plane,
-        "state": cluster.state,
-        "message": cluster.message,
-        "since": _time(cluster.since),
-        "units": [_unit_json(unit) for unit in cluster.units],
-    }
-
-
-def _unit_json(unit: BoundUnit) -> dict[str, JSON]:
-    key = unit.health.unit
-    return {
-        "binding": unit.binding,
-        "group": key.group,
-        "resource": key.resource,
-        **health_json(unit.health),
-        "leaving": unit.leaving,
-    }
-
-
-def health_json(health: UnitHealth) -> dict[str, JSON]:
-    """Return how a unit is, without which it is."""
-    return {
-        "state": health.state,
-        "reason": health.reason,
-        "message": health.message,
-        "since": _time(health.since),
-        "sinceExact": health.exact,
-        "lastKnown": health.last_known,
-    }
-
-
-def _sums_json(board: Board) -> dict[str, JSON]:
-    counted = {state.value: count for state, count in _counts(board).items()}
-    return {**counted, "unread": len(board.unread)}
-
-
-def _time(time: datetime | None) -> str | None:
-    return None if time is None else format_time(time)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import column_widths, named_lines, section_lines
-from klutchctl.render.status import health_json
+from klutchctl.render.status_document import health_json
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON

@@ -4,12 +4,14 @@ No message holds a value: what stands in the wrong place may be a secret.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
-from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic import GetPydanticSchema, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, SchemaValidator, core_schema
 
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.times import parse_time
 
 T = TypeVar("T")
 
@@ -17,6 +19,17 @@ T = TypeVar("T")
 AnyJSON: TypeAlias = Annotated[JSON, GetPydanticSchema(lambda *_: core_schema.any_schema())]
 JSONObject: TypeAlias = Annotated[
     Manifest, GetPydanticSchema(lambda *_: core_schema.is_instance_schema(dict))
+]
+
+# A time with its zone; as whole seconds or finer.
+Moment: TypeAlias = Annotated[
+    datetime,
+    GetPydanticSchema(
+        lambda *_: core_schema.no_info_after_validator_function(
+            parse_time, core_schema.str_schema()
+        )
+    ),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 
 _WANTED: Final = {

@@ -4,6 +4,7 @@ Pure: made from what `observe` saw and the CRDs that were read beside it. What a
 blocked is Degraded here, and what it calls unseen is Unknown.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import TypeAlias
 
 from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys, names, times
+from reconciler.core.errors import Origin
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
 from reconciler.core.refs import NAMESPACE
@@ -38,12 +40,13 @@ Definitions: TypeAlias = Mapping[str, Manifest | None]
 class BoundUnit:
     """One unit on the board. `binding` is the name of its Binding, "" where no document names it.
 
-    `leaving`: it is live, and not in the files.
+    `leaving`: it is live, and not in the files. `origin` is the place of its Binding there.
     """
 
     binding: str
     health: UnitHealth
     leaving: bool = False
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,11 @@ class Board:
         for cluster in self.clusters:
             yield from cluster.units
 
+    def counts(self) -> dict[State, int]:
+        """Return how many units are in each state; every state is there."""
+        counted = Counter(unit.health.state for unit in self.units)
+        return {state: counted[state] for state in State}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterUnits:
@@ -85,22 +93,24 @@ class ClusterUnits:
 
     control_plane: str
     live: LiveUnits
-    units: tuple[tuple[UnitKey, str, bool], ...]  # unit, binding, leaving
+    wanted: tuple[Unit, ...]
+    leaving: tuple[UnitKey, ...] = ()
 
     def awaited(self) -> frozenset[str]:
         """Return the names of the CRDs that have to be read in the app cluster."""
+        units = (*(unit.key for unit in self.wanted), *self.leaving)
         return frozenset(
-            unit.name for unit, _, _ in self.units if awaits_definition(unit, self.live.facts(unit))
+            unit.name for unit in units if awaits_definition(unit, self.live.facts(unit))
         )
 
     def judged(self, crds: Definitions, now: datetime) -> tuple[BoundUnit, ...]:
         """Return how each unit is."""
-        return tuple(
-            BoundUnit(
-                binding, judge(unit, self.live.facts(unit, crds.get(unit.name)), now=now), leaving
-            )
-            for unit, binding, leaving in self.units
-        )
+
+        def health(unit: UnitKey) -> UnitHealth:
+            return judge(unit, self.live.facts(unit, crds.get(unit.name)), now=now)
+
+        wanted = (BoundUnit(one.binding, health(one.key), origin=one.origin) for one in self.wanted)
+        return (*wanted, *(BoundUnit("", health(unit), leaving=True) for unit in self.leaving))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +180,12 @@ def _cluster_units(
     fleet: Fleet, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
 ) -> ClusterUnits:
     mode = fleet.control_planes[cluster.control_plane].mode
-    units = [(unit.key, unit.binding, False) for unit in wanted]
+    leaving: tuple[UnitKey, ...] = ()
     if fleet.guards.mode is not PruneMode.OFF:
         rules = prune_units if mode is Mode.DIRECT else app_cluster_bindings
-        units += [(prune.key, "", True) for prune in rules.prunes(site)]
-    return ClusterUnits(cluster.control_plane, _live_units(site, mode), tuple(units))
+        leaving = tuple(prune.key for prune in rules.prunes(site))
+    live = _live_units(site, mode)
+    return ClusterUnits(cluster.control_plane, live, tuple(wanted), leaving)
 
 
 def _removed_units(
@@ -189,9 +200,9 @@ def _removed_units(
         for plane_name, plane in sorted(planes.items()):
             for gone in prune_clusters.cluster_prunes(fleet, live, plane, app):
                 mode = Mode.DIRECT if gone.kind == NAMESPACE else Mode.APP_CLUSTER_BINDING
-                units = tuple((prune.key, "", True) for prune in gone.prunes)
+                units = tuple(prune.key for prune in gone.prunes)
                 here = _live_units(gone.site, mode)
-                clusters.setdefault(name, ClusterUnits(plane_name, here, units))
+                clusters.setdefault(name, ClusterUnits(plane_name, here, (), units))
     return clusters
 
 
@@ -224,6 +235,7 @@ def _with_units(whole: ClusterHealth, wanted: Iterable[Unit]) -> ClusterHealth:
         BoundUnit(
             unit.binding,
             UnitHealth(unit.key, whole.state, reason, whole.message, whole.since),
+            origin=unit.origin,
         )
         for unit in wanted
     )

@@ -187,6 +187,11 @@ def _content(plan: Plan) -> dict[str, JSON]:
     }
 
 
+def line(change: Change) -> dict[str, JSON]:
+    """Return a change without what it would write. Raises ValueError as `plan_id` does."""
+    return _change(replace(change, after=None, fields=()))
+
+
 def _change(change: Change) -> dict[str, JSON]:
     """Return a change; what it does not have is left out."""
     _refuse_secret_values(change)

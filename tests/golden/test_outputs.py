@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.render import apply_report, doctor, plan_formats, problems, status
+from klutchctl.render import apply_report, doctor, plan_formats, problems, status, status_document
 from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
@@ -34,7 +34,7 @@ OF_PLANNER: dict[str, Any] = {"path": "my fleet", "task": Task.PLAN}
 OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "status.txt": (values.board, status.text),
     "status.color.txt": (values.board, partial(status.text, color=True)),
-    "status.json": (values.board, status.as_json),
+    "status.json": (values.board, status_document.dump),
     "status.jsonl": (values.board, status.events),
     "status.changes.txt": (values.board, lambda made: status.changes(values.nothing(), made)),
     "report.txt": (values.report, apply_report.text),

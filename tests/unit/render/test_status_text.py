@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from klutchctl.render import status
+from klutchctl.render import status, status_document
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State
 from tests.golden import values
@@ -37,7 +37,7 @@ def test_an_age_that_is_only_bounded_says_so():
     lost = replace(unit("shop-2", State.DEGRADED, "ExportMissing"), exact=False)
     made = after(lost)
     assert " <3h " in status.text(made)
-    assert json.loads(status.as_json(made))["clusters"][0]["units"][0]["sinceExact"] is False
+    assert json.loads(status_document.dump(made))["clusters"][0]["units"][0]["sinceExact"] is False
 
 
 def after(*units):

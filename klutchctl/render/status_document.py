@@ -1,0 +1,312 @@
+"""Writes how a fleet is as a versioned JSON document, and reads it again.
+
+Of the document, a new minor version adds fields, a major breaks. It has the units, and where a
+controller wrote it, what that knows of its source, its rounds and what waits. Not the files.
+"""
+
+import json
+import re
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
+
+from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from reconciler.apply import Outcome, Status
+from reconciler.core import manifest, typed_json
+from reconciler.core.errors import ConfigError, Origin
+from reconciler.core.manifest import JSON, Manifest, indented
+from reconciler.core.times import format_time
+from reconciler.core.typed_json import Moment
+from reconciler.fleet.values import UnitKey
+from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.verdict import State, UnitHealth
+from reconciler.planning import planfile
+from reconciler.planning.changes import Change, Held, UnseenCluster
+from reconciler.watch.agenda import Task
+from reconciler.watch.fleet_state import FleetState, RoundRecord, SourceView, Storm, Waiting
+
+FORMAT: Final = "klutchctl.dev/status"
+VERSION: Final = "1.2"
+MAX_BYTES: Final = 512 << 20
+
+_VERSIONS: Final = re.compile(r"1\.[0-9]{1,9}")
+_HEALTH: Final = ("state", "reason", "message", "since", "sinceExact", "lastKnown")
+
+_Time: TypeAlias = Annotated[Moment, PlainSerializer(format_time, when_used="unless-none")]
+_Line: TypeAlias = Annotated[Change, PlainSerializer(planfile.line, return_type=Any)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitDocument:
+    """A service bound in a cluster: its Binding, its resource, how it is and since when.
+
+    `sinceExact` false: the state began at `since` or later. `lastKnown` is the state before an
+    Unknown one. `leaving`: it is live, and not in the files. `origin` is its Binding's place there.
+    """
+
+    binding: str
+    group: str
+    resource: str
+    state: State
+    reason: str
+    message: str
+    since: _Time | None
+    since_exact: bool
+    last_known: State | None
+    leaving: bool
+    origin: Origin | None = None
+
+    @classmethod
+    def of(cls, unit: BoundUnit) -> "UnitDocument":
+        """Return what is written of a unit."""
+        health = unit.health
+        return cls(
+            binding=unit.binding,
+            group=health.unit.group,
+            resource=health.unit.resource,
+            state=health.state,
+            reason=health.reason,
+            message=health.message,
+            since=health.since,
+            since_exact=health.exact,
+            last_known=health.last_known,
+            leaving=unit.leaving,
+            origin=unit.origin,
+        )
+
+    def unit(self, cluster: str) -> BoundUnit:
+        """Return the unit of which this was written."""
+        health = UnitHealth(
+            UnitKey(cluster, self.group, self.resource),
+            self.state,
+            self.reason,
+            self.message,
+            self.since,
+            self.last_known,
+            self.since_exact,
+        )
+        return BoundUnit(self.binding, health, self.leaving, self.origin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDocument:
+    """An app cluster. `state` is that of the cluster as a whole, where there is one."""
+
+    name: str
+    control_plane: str
+    state: State | None
+    message: str
+    since: _Time | None
+    units: tuple[UnitDocument, ...]
+
+    @classmethod
+    def of(cls, cluster: ClusterHealth) -> "ClusterDocument":
+        """Return what is written of a cluster."""
+        return cls(
+            name=cluster.name,
+            control_plane=cluster.control_plane,
+            state=cluster.state,
+            message=cluster.message,
+            since=cluster.since,
+            units=tuple(map(UnitDocument.of, cluster.units)),
+        )
+
+    def cluster(self) -> ClusterHealth:
+        """Return the cluster of which this was written."""
+        units = tuple(unit.unit(self.name) for unit in self.units)
+        return ClusterHealth(
+            self.name, self.control_plane, units, self.state, self.message, self.since
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineDocument:
+    """A line of the last plan that is not done, and what became of it; null: not its turn."""
+
+    change: _Line
+    status: Status | None
+    message: str
+
+    @classmethod
+    def of(cls, change: Change, outcome: Outcome | None) -> "LineDocument":
+        """Return what is written of a line."""
+        if outcome is None:
+            return cls(change=change, status=None, message="")
+        return cls(change=change, status=outcome.status, message=outcome.message)
+
+    def line(self) -> tuple[Change, Outcome | None]:
+        """Return the line, without what it would write."""
+        if self.status is None:
+            return self.change, None
+        return self.change, Outcome(self.change, self.status, self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingDocument:
+    """What is not as the files say after the last round."""
+
+    plan_id: str
+    lines: tuple[LineDocument, ...]
+    held: tuple[Held, ...]
+    unseen: tuple[UnseenCluster, ...]
+
+    @classmethod
+    def of(cls, waiting: Waiting) -> "WaitingDocument":
+        """Return what is written of what waits."""
+        lines = tuple(LineDocument.of(change, end) for change, end in waiting.lines)
+        return cls(plan_id=waiting.plan_id, lines=lines, held=waiting.held, unseen=waiting.unseen)
+
+    def waiting(self) -> Waiting:
+        """Return what waits."""
+        lines = tuple(line.line() for line in self.lines)
+        return Waiting(lines, self.held, self.unseen, self.plan_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationDocument:
+    """What a controller knows beside the units."""
+
+    source: SourceView
+    waiting: WaitingDocument
+    running: Task | None
+    history: tuple[RoundRecord, ...]
+    storms: tuple[Storm, ...]
+    suspended: str
+    shard: tuple[str, ...]
+    applied_at: datetime | None
+
+    @classmethod
+    def of(cls, state: FleetState) -> "OperationDocument":
+        """Return what is written of an operated fleet."""
+        same = {one.name: getattr(state, one.name) for one in fields(cls) if one.name != "waiting"}
+        return cls(waiting=WaitingDocument.of(state.waiting), **same)
+
+    def state(self, board: Board) -> FleetState:
+        """Return what is known of the fleet of this board."""
+        same = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "waiting"}
+        return FleetState(name=board.fleet, board=board, waiting=self.waiting.waiting(), **same)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusDocument:
+    """How a fleet is at `time`. `unread` are clusters that could not be read; `summary` counts.
+
+    `operation` is what a controller adds; null where there is none.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
+
+    format: str
+    version: str
+    time: _Time
+    fleet: str
+    revision: str
+    clusters: tuple[ClusterDocument, ...]
+    unread: tuple[UnseenCluster, ...]
+    summary: Annotated[dict[str, int], Field(default_factory=dict)]
+    operation: OperationDocument | None = None
+
+    def state(self) -> FleetState:
+        """Return what is known of the fleet."""
+        clusters = tuple(one.cluster() for one in self.clusters)
+        board = Board(self.fleet, self.revision, self.time, clusters, self.unread)
+        if self.operation is not None:
+            return self.operation.state(board)
+        return FleetState(name=self.fleet, source=SourceView(revision=self.revision), board=board)
+
+
+def dump(board: Board, *, state: FleetState | None = None) -> str:
+    """Return one JSON object and a newline; with what a controller knows, where one does."""
+    document = StatusDocument(
+        format=FORMAT,
+        version=VERSION,
+        time=board.time,
+        fleet=board.fleet,
+        revision=board.revision,
+        clusters=tuple(map(ClusterDocument.of, board.clusters)),
+        unread=board.unread,
+        summary=summary(board),
+        operation=None if state is None else OperationDocument.of(state),
+    )
+    written = adapter().dump_python(document, mode="json", by_alias=True)
+    return indented(written).decode() + "\n"
+
+
+def dump_state(state: FleetState, now: datetime) -> str:
+    """Return the document of an operated fleet, also before anything was looked at."""
+    board = state.board or Board(state.name, state.source.revision, now, ())
+    return dump(board, state=state)
+
+
+def summary(board: Board) -> dict[str, int]:
+    """Return how many units are in each state, and how many clusters were not read."""
+    counted = {state.value: count for state, count in board.counts().items()}
+    return {**counted, "unread": len(board.unread)}
+
+
+def unit_json(unit: BoundUnit) -> Manifest:
+    """Return what is written of a unit, without its cluster."""
+    document = _Unit(unit=UnitDocument.of(unit))
+    written: dict[str, JSON] = _unit_adapter().dump_python(document, mode="json", by_alias=True)
+    return manifest.get_map(written, "unit")
+
+
+def health_json(health: UnitHealth) -> dict[str, JSON]:
+    """Return how a unit is, without which it is."""
+    written = unit_json(BoundUnit("", health))
+    return {name: written[name] for name in _HEALTH}
+
+
+def parse(content: str | bytes, source: str) -> FleetState:
+    """Read what `dump` wrote, of any minor version; its `fleet` is None. `source` names the file.
+
+    Raises ConfigError with the place for anything else, and for another major version.
+    """
+    found = _json(content, source)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        hint = "`klutchctl status -o json=FILE` writes one"
+        raise ConfigError("not a status document", where=source, hint=hint)
+    version = found.get("version")
+    if not isinstance(version, str) or not _VERSIONS.fullmatch(version):
+        problem = f"must be 1.x: this klutchctl reads and writes {VERSION}"
+        raise ConfigError(problem, where=f"{source}: /version")
+    try:
+        return _reader().read(found).state()
+    except typed_json.Mismatch as error:
+        raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
+
+
+def _json(content: str | bytes, source: str) -> JSON:
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=source)
+    try:
+        value: JSON = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ConfigError("not a JSON document", where=source) from None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel)
+
+    unit: UnitDocument
+
+
+@cache
+def adapter() -> TypeAdapter[StatusDocument]:
+    """Return what pydantic knows of the document."""
+    return TypeAdapter(StatusDocument)
+
+
+@cache
+def _unit_adapter() -> TypeAdapter[_Unit]:
+    return TypeAdapter(_Unit)
+
+
+@cache
+def _reader() -> typed_json.Reader[StatusDocument]:
+    return typed_json.Reader(StatusDocument)

@@ -1,0 +1,161 @@
+"""The status document: what is written is read again, and anything else is refused by its place."""
+
+import json
+from dataclasses import fields, replace
+from datetime import timedelta
+
+import pytest
+
+from klutchctl.render import status_document
+from reconciler.apply import Outcome, Status
+from reconciler.core.errors import ConfigError, Origin
+from reconciler.fleet.values import UnitKey
+from reconciler.health.board import BoundUnit, ClusterHealth
+from reconciler.health.verdict import State
+from reconciler.planning.changes import Action, Held, Step, UnseenCluster, Verb
+from reconciler.source.signature import Signature, VerificationMode
+from reconciler.watch.agenda import Task, Trigger
+from reconciler.watch.fleet_state import (
+    FleetState,
+    RoundRecord,
+    SourceProblem,
+    SourceView,
+    Storm,
+    Waiting,
+)
+from tests.golden import values
+from tests.golden.values import NOW
+
+PLACE = Origin("teams/orders/db.yaml", 3, 1)
+LINE = replace(
+    values.line("db", Action.DELETE, "left the files"),
+    uid="u-1",
+    before="0123456789abcdef",
+    unit=UnitKey("shop-1", "shop.example", "databases"),
+    origin=PLACE,
+    steps=(Step(Verb.DELETE, values.line("db").ref, "at last"),),
+    instances=3,
+    keeps_data=True,
+    held=("max-deletes",),
+)
+OPERATED = FleetState(
+    name="acme",
+    source=SourceView(
+        url="https://git.example/fleet",
+        ref="main",
+        revision="4c1e9d2",
+        changed_at=NOW,
+        read_at=NOW + timedelta(microseconds=1),
+        signature=Signature(VerificationMode.HISTORY, "ssh", "ada@acme.example", first=True),
+        problem=SourceProblem.UNVERIFIED,
+        why="commit 5d is not signed",
+        refused="5d",
+        since=NOW,
+    ),
+    board=values.board(),
+    waiting=Waiting(
+        ((LINE, Outcome(LINE, Status.HELD, "held back: max-deletes")), (LINE, None)),
+        (Held("max-deletes", "3 of 10", ("shop-1",)),),
+        (UnseenCluster("shop-3", "it hung up", "Look at the network"),),
+        "9f3c",
+    ),
+    running=Task(Trigger.RETRY, frozenset({"shop-1"})),
+    history=(
+        RoundRecord(
+            ended_at=NOW,
+            seconds=1.5,
+            trigger=Trigger.SOURCE,
+            revision="4c1e9d2",
+            result="failed",
+            done=1,
+            failed=2,
+            why="refused",
+        ),
+    ),
+    storms=(Storm(cluster="shop-1", object="Deployment x", manager="hpa", repairs=3, until=NOW),),
+    suspended="audit",
+    shard=("eu",),
+    applied_at=NOW,
+)
+
+
+def again(state, **change):
+    text = status_document.dump(state.board, state=state)
+    return status_document.parse(json.dumps({**json.loads(text), **change}), "status.json")
+
+
+def test_all_that_a_controller_knows_is_read_again():
+    known = {field.name for field in fields(FleetState)} - {"fleet"}
+    empty = FleetState(name="")
+    assert {name for name in known if getattr(OPERATED, name) == getattr(empty, name)} == set()
+    assert again(OPERATED) == OPERATED
+
+
+def test_a_round_about_everything_is_read_again():
+    everything = replace(OPERATED, running=Task(Trigger.DRIFT, None))
+    assert again(everything) == everything
+
+
+def test_what_a_line_would_write_stays_out():
+    line = replace(LINE, after={"kind": "ConfigMap", "data": {"a": "long"}})
+    state = replace(OPERATED, waiting=Waiting(((line, None),)))
+    assert again(state).waiting.lines == ((LINE, None),)
+
+
+@pytest.mark.parametrize("board", [values.board(), values.board(values.HOSTILE), values.nothing()])
+def test_a_board_alone_is_read_again(board):
+    state = status_document.parse(status_document.dump(board), "x")
+    expected = FleetState(name="acme", source=SourceView(revision=board.revision), board=board)
+    assert state == expected
+
+
+def test_the_place_of_a_binding_is_read_again():
+    units = (BoundUnit("db", values.unit("shop", State.READY), origin=PLACE),)
+    board = replace(values.nothing(), clusters=(ClusterHealth("shop", "eu", units),))
+    assert status_document.parse(status_document.dump(board), "x").board == board
+
+
+def test_before_anything_was_looked_at_there_is_an_empty_board():
+    state = FleetState(name="acme", source=SourceView(revision="4c"))
+    read = status_document.parse(status_document.dump_state(state, NOW), "x")
+    assert (read.name, read.source.revision) == ("acme", "4c")
+    assert read.board is not None
+    assert (read.board.time, read.board.clusters) == (NOW, ())
+
+
+def test_older_and_newer_minor_versions_are_read():
+    older = json.loads(status_document.dump(values.board()))
+    older["version"] = "1.0"
+    del older["operation"]
+    for cluster in older["clusters"]:
+        for unit in cluster["units"]:
+            del unit["origin"]
+    state = status_document.parse(json.dumps(older), "x")
+    assert state.board == values.board()
+    assert again(OPERATED, version="1.7", gates=[]) == OPERATED
+
+
+WRONG = {
+    "no JSON": ("{", "status.json: not a JSON document"),
+    "endless nesting": ("[" * 100_000, "status.json: not a JSON document"),
+    "a list": ("[]", "status.json: not a status document"),
+    "a plan": ({"format": "klutchctl.dev/plan"}, "status.json: not a status document"),
+    "the next major": ({"version": "2.0"}, "status.json: /version: must be 1.x"),
+    "a number as version": ({"version": 1}, "status.json: /version: must be 1.x"),
+    "no clusters": ({"clusters": None}, "status.json: /clusters: must be a list"),
+    "a time of no zone": ({"time": "2026-11-21"}, "status.json: /time: has another form"),
+    "a state of no meaning": (
+        {"clusters": [{"name": "a", "controlPlane": "b", "state": "Fine"}]},
+        "status.json: /clusters/0/state: must be one of Ready, Progressing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "problem"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_no_status_document_is_refused_by_its_place(change, problem):
+    if isinstance(change, dict):
+        written = json.loads(status_document.dump(values.board()))
+        change = json.dumps({**written, **change})
+    with pytest.raises(ConfigError) as caught:
+        status_document.parse(change, "status.json")
+    assert str(caught.value).startswith(problem)
