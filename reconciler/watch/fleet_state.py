@@ -13,7 +13,7 @@ from typing import Final
 from reconciler.apply import GOOD, Outcome, Report
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet
-from reconciler.health.board import Board
+from reconciler.health.board import Board, remembering
 from reconciler.planning.changes import Action, Change, Held, UnseenCluster
 from reconciler.source.signature import Signature
 from reconciler.watch.agenda import Scope, Task, Trigger
@@ -55,7 +55,8 @@ class SourceView:
 class RoundRecord:
     """A round that has ended. `result` is a word of `loop.result_of`, or locked, failed.
 
-    `done` and `failed` count lines. `why` is the sentence of a round that failed.
+    `done` and `failed` count lines. `why` is the sentence of a round that failed. Of rounds that
+    came to the same without a write, the first stands for all, with the newest sentence.
     """
 
     ended_at: datetime
@@ -98,7 +99,8 @@ class FleetState:
 
     `suspended` is why nothing is written, or "". `shard`: the control planes that this process is
     about; () is all. `history` is newest first. `applied_at`: when a round first left nothing to
-    do for `source.revision`; None until then.
+    do for `source.revision`; None until then. `looked_at`: when all clusters were last looked at
+    for the board; some of it is newer.
     """
 
     name: str
@@ -112,6 +114,7 @@ class FleetState:
     suspended: str = ""
     shard: tuple[str, ...] = ()
     applied_at: datetime | None = None
+    looked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,11 @@ class RoundResult:
 def source_read(
     state: FleetState, fleet: Fleet, signature: Signature | None, *, now: datetime
 ) -> FleetState:
-    """Return the state after a look at the source that found it in order."""
+    """Return the state after a look at the source that found it in order.
+
+    Where another commit says the same, what was in place still is.
+    """
+    before = state.fleet
     source = replace(
         state.source,
         revision=fleet.revision,
@@ -137,9 +144,10 @@ def source_read(
         refused="",
         since=None,
     )
-    if state.fleet is None or state.source.revision != fleet.revision:
+    same = before is not None and before.digest == fleet.digest
+    if not same or state.source.revision != fleet.revision:
         source = replace(source, changed_at=now)
-        state = replace(state, applied_at=None)
+        state = replace(state, applied_at=now if same and state.applied_at else None)
     return replace(state, source=source, fleet=fleet, name=fleet.name)
 
 
@@ -163,12 +171,12 @@ def round_ended(
     """Return the state after a round that came to its end."""
     waiting = _waiting(state.waiting, task.scope, result.report)
     applied = state.applied_at
-    if applied is None and record.result in ("done", "nothing") and not waiting.lines:
+    left = waiting.lines or waiting.held or waiting.unseen
+    if applied is None and record.result in ("done", "nothing") and not left:
         applied = record.ended_at
     return replace(
-        state,
+        _with_board(state, result.board, task.scope),
         running=None,
-        board=_merged(state.board, result.board, task.scope),
         waiting=waiting,
         storms=result.storms,
         history=_remembered(state.history, record),
@@ -183,7 +191,17 @@ def round_failed(state: FleetState, record: RoundRecord) -> FleetState:
 
 def board_seen(state: FleetState, board: Board, scope: Scope) -> FleetState:
     """Return the state after a look at units without a round."""
-    return replace(state, board=_merged(state.board, board, scope))
+    return _with_board(state, board, scope)
+
+
+def _with_board(state: FleetState, board: Board | None, scope: Scope) -> FleetState:
+    if board is None:
+        return state
+    if state.board is not None:
+        # Some of the older board is newer than this; what is said to have begun since then, did.
+        before = replace(state.board, time=state.looked_at or state.board.time)
+        board = remembering(before, _merged(before, board, scope))
+    return replace(state, board=board, looked_at=board.time if scope is None else state.looked_at)
 
 
 def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
@@ -199,29 +217,34 @@ def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
     looked_at = scope | set(map(control_plane_ref_name, plan.sections.values()))
     lines = [line for line in before.lines if line[0].cluster not in scope] + found
     unseen = [one for one in before.unseen if one.name not in looked_at]
+    held = {(one.guard, one.clusters): one for one in (*_others(before.held, scope), *plan.held)}
     return Waiting(
         tuple(sorted(lines, key=lambda line: line[0].cluster)),
-        _others(before.held, scope) + plan.held,
+        tuple(held.values()),
         (*unseen, *plan.unseen),
         plan.id,
     )
 
 
-def _others(held: Iterable[Held], scope: frozenset[str]) -> tuple[Held, ...]:
-    return tuple(one for one in held if not one.clusters or not scope.issuperset(one.clusters))
+def _others(held: Iterable[Held], scope: frozenset[str]) -> Iterable[Held]:
+    return (one for one in held if not one.clusters or not scope.issuperset(one.clusters))
 
 
 def _is_done(outcome: Outcome | None) -> bool:
     return outcome is not None and outcome.status in GOOD
 
 
-def _merged(before: Board | None, after: Board | None, scope: Scope) -> Board | None:
-    """Return the newer board, and what only the older one knows of clusters outside `scope`."""
-    if before is None or after is None or scope is None:
-        return after or before
+def _merged(before: Board, after: Board, scope: Scope) -> Board:
+    """Return the newer board, and what only the older one knows of clusters outside `scope`.
+
+    A look at some app clusters reads their control planes too.
+    """
+    if scope is None:
+        return after
+    looked_at = scope | {control_plane_ref_name(one.control_plane) for one in after.clusters}
     clusters = {one.name: one for one in before.clusters if one.name not in scope}
     clusters |= {one.name: one for one in after.clusters}
-    unread = {one.name: one for one in before.unread if one.name not in scope}
+    unread = {one.name: one for one in before.unread if one.name not in looked_at}
     unread |= {one.name: one for one in after.unread}
     return replace(
         after,
@@ -231,8 +254,12 @@ def _merged(before: Board | None, after: Board | None, scope: Scope) -> Board | 
 
 
 def _remembered(history: tuple[RoundRecord, ...], record: RoundRecord) -> tuple[RoundRecord, ...]:
-    """Return the history with a round: one that found nothing to do counts once per revision."""
-    idle = record.result == "nothing"
-    if idle and any(one.revision == record.revision for one in history):
+    """Return the history with a round, which counts as the newest one if it says nothing new."""
+    if not history or record.done or history[0].revision != record.revision:
+        return (record, *history)[:REMEMBERED]
+    last = history[0]
+    if record.result == "nothing" and last.result in ("done", "nothing"):
         return history
-    return (record, *history)[:REMEMBERED]
+    if last.done or (last.result, last.failed) != (record.result, record.failed):
+        return (record, *history)[:REMEMBERED]
+    return (replace(last, why=record.why), *history[1:])

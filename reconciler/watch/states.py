@@ -1,10 +1,14 @@
 """Publishes the state of a fleet to what shows it: each sees the newest one, at its own speed."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
+from reconciler.core import errors
 from reconciler.watch.fleet_state import FleetState
+
+log = logging.getLogger(__name__)
 
 Listener: TypeAlias = Callable[[FleetState, FleetState], None]  # before, after
 
@@ -31,18 +35,23 @@ class States:
         """Return the number of the newest state, from 0."""
         return self._version
 
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` with the state before and after, from now on."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the state before and after, from now on; return what ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def put(self, state: FleetState) -> None:
-        """Publish another state."""
+        """Publish another state. A listener with a defect is in nobody's way."""
         before, self._state = self._state, state
         self._version += 1
-        for listener in self._listeners:
-            listener(before, state)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for listener in list(self._listeners):
+            try:
+                listener(before, state)
+            except Exception as error:
+                place = {"where": errors.origin(error), "error": type(error).__name__}
+                log.error("a listener of the fleet's state has a defect", extra=place)
 
     async def next(self, version: int) -> tuple[int, FleetState]:
         """Wait for a state after `version`, and return its number and it. May be cancelled."""
