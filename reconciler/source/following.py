@@ -22,6 +22,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import digest
 from reconciler.fleet.files import Snapshot
 from reconciler.source import gather
+from reconciler.source.signature import Signature
 
 _QUIET: Final = 0.3  # seconds in which nothing may change
 _SETTLE_TIMEOUT: Final = 15.0  # seconds for all changes together
@@ -31,10 +32,14 @@ _DEBOUNCE: Final = 1_000  # milliseconds after which news are passed on although
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The files as they are now. `mark` is not "", and another one wherever they differ."""
+    """The files as they are now. `mark` is not "", and another one wherever they differ.
+
+    `signature` made them acceptable; None where none was asked for.
+    """
 
     mark: str
     snapshot: Snapshot
+    signature: Signature | None = None
 
 
 class Source(Protocol):
@@ -43,7 +48,8 @@ class Source(Protocol):
     async def look(self, known: str) -> SourceState | None:
         """Return the files, or None where they are still those with the mark `known`.
 
-        Raises InvalidRepository, ConfigError and HostError where they cannot be read whole.
+        Raises InvalidRepository, ConfigError and HostError where they cannot be read whole, and
+        Unverified where signatures do not allow to use them.
         """
         ...
 

@@ -6,6 +6,7 @@ vouch for, and nothing of the user's Git configuration can lead elsewhere. Every
 """
 
 import asyncio
+import contextlib
 import hashlib
 import socket
 import time
@@ -25,15 +26,20 @@ from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import following, git
 from reconciler.source.following import GitUrl, SourceState
+from reconciler.source.signature import Signature, Unverified, VerificationMode
+from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
 
 _CONNECT: Final = 10.0  # seconds
 _SILENCE: Final = 20.0  # seconds
 _DEADLINE: Final = 120.0  # seconds for one fetch
 _MOST_BYTES: Final = 256 << 20  # of one fetch
 _LONGEST: Final = 300.0  # seconds between looks at a server that fails
+_SHORTEST: Final = 2.0  # seconds between looks that were asked for
+_DEPTHS: Final = (1, 50)  # of history, before as much as ever
 _FETCHED: Final = "refs/remotes/klutchctl/followed"
 _KEY_HINT: Final = "Make one with `ssh-keygen -t ed25519 -N ''`"
-_SPACES: Final = ("refs/heads/", "refs/tags/")
+_TAGS: Final = "refs/tags/"
+_SPACES: Final = ("refs/heads/", _TAGS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +57,40 @@ class Remote:
     """The commit that a ref of a repository on a server points to, polled.
 
     `folder` is where in the repository: "", or with "/" at the end. `cache` is a folder of ours,
-    `every` is in seconds; a server that fails is asked less often.
+    `every` is in seconds; a server that fails is asked less often. `accepted` returns the commit
+    that a process before this one accepted last, or "".
     """
 
-    def __init__(
-        self, url: GitUrl, ref: str, *, folder: str, cache: Path, keys: Keys, every: float
+    def __init__(  # noqa: PLR0913 - each is chosen apart from the others
+        self,
+        url: GitUrl,
+        ref: str,
+        *,
+        folder: str,
+        cache: Path,
+        keys: Keys,
+        every: float,
+        verification: Verification | None = None,
+        accepted: Callable[[], str] = lambda: "",
     ) -> None:
         self._url, self._ref, self._folder = url, ref, folder
         self._keys = keys
         self._store = cache / hashlib.sha256(str(self._url).encode()).hexdigest()[:16]
         self._every, self._failures = every, 0
+        verified = verification is not None and verification.mode is not VerificationMode.OFF
+        self._verification = verification if verified else None
+        self._accepted_before, self._accepted = accepted, ""
+        self._asked, self._looked_at = asyncio.Event(), -_SHORTEST
 
     async def look(self, known: str) -> SourceState | None:
-        """Return the files of the commit."""
+        """Return the files of the commit, once it is verified where that is asked for."""
+        self._asked.clear()
+        self._looked_at = time.monotonic()
         try:
             found = await asyncio.to_thread(self._look, known)
+        except Unverified:
+            self._failures = 0  # the server does its part
+            raise
         except KlutchError:
             self._failures += 1
             raise
@@ -75,26 +100,59 @@ class Remote:
     async def changed(self) -> None:
         """Return when it is time for another look."""
         longest = max(_LONGEST, self._every)
-        await asyncio.sleep(min(self._every * 2.0 ** min(self._failures, 32), longest))
+        pause = min(self._every * 2.0 ** min(self._failures, 32), longest)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._asked.wait()
+                await asyncio.sleep(self._looked_at + _SHORTEST - time.monotonic())
+
+    def look_soon(self) -> None:
+        """Let `changed` return at once, or two seconds after the look before, from now on."""
+        self._asked.set()
 
     def _look(self, known: str) -> SourceState | None:
         store = self._prepared()
         callbacks = _Callbacks(self._url, self._keys, now=time.monotonic)
         try:
             name, commit = self._pointed_to(store, callbacks)
-            if commit == known:
+            if commit == known and self._verification is None:
                 return None
-            store.remotes.create_anonymous(str(self._url)).fetch(
-                [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=1
-            )
+            # What is in use is verified again: a key may have been taken out of its list.
+            commit, signature = self._fetched(store, name, commit, callbacks)
         except (pygit2.GitError, KeyError, ValueError, OSError) as error:
             reason = scrub(git.reason(error), callbacks.secrets)
             raise ConfigError(f"cannot be fetched: {reason}", where=str(self._url)) from None
-        fetched = git.commit_at(self._store, _FETCHED, check_owner=False)
-        if fetched == known:
+        self._accepted = commit
+        if commit == known:
             return None
-        tree = git.read(self._store, fetched, folder=self._folder)
-        return SourceState(fetched, tree)
+        return SourceState(commit, git.read(self._store, commit, folder=self._folder), signature)
+
+    def _fetched(
+        self, store: pygit2.Repository, name: str, commit: str, callbacks: pygit2.RemoteCallbacks
+    ) -> tuple[str, Signature | None]:
+        """Fetch as much of the history as it takes to verify it, and return where it leads to."""
+        if commit == self._accepted == _followed(store):
+            return commit, self._verified(store, name, commit)
+
+        def fetched(depth: int) -> tuple[str, Signature | None]:
+            store.remotes.create_anonymous(str(self._url)).fetch(
+                [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=depth
+            )
+            found = git.commit_at(self._store, _FETCHED, check_owner=False)
+            return found, self._verified(store, name, found)
+
+        for depth in _DEPTHS:
+            with contextlib.suppress(Incomplete):
+                return fetched(depth)
+        return fetched(MOST_COMMITS + 1)
+
+    def _verified(self, store: pygit2.Repository, name: str, commit: str) -> Signature | None:
+        if self._verification is None:
+            return None
+        target = str(store.references[_FETCHED].target)
+        tag = None if target == commit else target
+        accepted = self._accepted or self._accepted_before()
+        return self._verification.check(store, commit, tag=tag, accepted=accepted, ref=name)
 
     def _prepared(self) -> pygit2.Repository:
         """Return our bare repository, with all that is wide open by default closed."""
@@ -159,6 +217,12 @@ class Remote:
         return name, heads.get(f"{name}^{{}}", found[name])
 
 
+def _followed(store: pygit2.Repository) -> str:
+    """Return the commit that was fetched last, or ""."""
+    found = store.references.get(_FETCHED)
+    return "" if found is None else str(found.peel(pygit2.Commit).id)
+
+
 def ssh_key(path: Path) -> Secret:
     """Return a private key, Ed25519 or ECDSA, without a passphrase. Raises ConfigError.
 
@@ -203,7 +267,7 @@ class _Callbacks(pygit2.RemoteCallbacks):
         if allowed_types & CredentialType.USERNAME:
             return pygit2.Username(user)
         self._asked += 1
-        if self._asked > 2:  # once for the list of refs, and once for the fetch
+        if self._asked > 2 + len(_DEPTHS):  # for the list of refs, and each fetch
             raise self._refused("the server does not accept the credential")
         if allowed_types & CredentialType.SSH_KEY:
             if self._keys.ssh_key is None:

@@ -1,0 +1,211 @@
+"""Decides whether a commit of a repository may be used: by signatures, and by where it leads from.
+
+Trust comes from outside the repository: from files of keys that the operator gives, and from the
+commit that was accepted last. What is not verified counts as unreadable (safety.md, B1).
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import pygit2
+from pygit2.enums import ObjectType
+
+from reconciler.core.errors import ConfigError
+from reconciler.source import pgp, signed_objects
+from reconciler.source.signature import Refused, Signature, Unverified, VerificationMode, shown
+from reconciler.source.signed_objects import SignedObject
+from reconciler.source.sshsig import envelope
+from reconciler.source.sshsig.allowed_signers import parse as parse_signers
+from reconciler.source.sshsig.verify import verify
+
+MOST_COMMITS: Final = 1_000  # that are new at once
+_MOST_OLD: Final = 10_000  # that are looked at for what is not new
+_MOST_BYTES: Final = 1 << 20  # of one commit or tag
+_TAGS: Final = "refs/tags/"
+
+
+class Incomplete(Unverified):
+    """The history that is here ends before the last accepted commit; more may lie at the server."""
+
+
+class Verification:
+    """Verifies commits, by files that are read anew whenever they are other ones.
+
+    Raises ConfigError where nothing could ever be verified, and HostError without the extra `gpg`.
+    """
+
+    def __init__(
+        self,
+        mode: VerificationMode,
+        allowed_signers: Path | None,
+        gpg_keys: Path | None,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.mode, self._now = mode, now
+        self._ssh = _KeyFile("--allowed-signers", allowed_signers, parse_signers)
+        self._gpg = _KeyFile("--gpg-keys", gpg_keys, pgp.keys)
+        if mode is not VerificationMode.OFF and allowed_signers is None and gpg_keys is None:
+            hint = "Name a file by --allowed-signers, or by --gpg-keys"
+            raise ConfigError("there are no keys to verify signatures with", hint=hint)
+        if gpg_keys is not None:
+            pgp.check_installed()
+
+    def check(
+        self,
+        repository: pygit2.Repository,
+        commit: str,
+        *,
+        tag: str | None,
+        accepted: str,
+        ref: str = "",
+    ) -> Signature:
+        """Return whose signature makes a commit acceptable. Raises Unverified.
+
+        `tag` is the id of the annotated tag that `ref`, by its full name, leads through to the
+        commit. `accepted` is the commit that was accepted last, or "". Raises Incomplete, which is
+        an Unverified, where the repository holds too little of the history to know.
+        """
+        try:
+            if self.mode is VerificationMode.TAG:
+                return self._tag(repository, commit, tag=tag, ref=ref)
+            return self._commits(repository, commit, accepted)
+        except Refused as error:
+            raise Unverified(error.why, revision=commit) from None
+
+    def _tag(
+        self, repository: pygit2.Repository, commit: str, *, tag: str | None, ref: str
+    ) -> Signature:
+        if tag is None:
+            raise Refused(f"{shown(ref)} is not an annotated tag")
+        name, found = signed_objects.tag(_raw(repository, tag, ObjectType.TAG))
+        if found.targets != (commit,):
+            raise Refused("the tag leads to another commit")
+        # Else an old tag with a good signature could be served under a new name.
+        if _TAGS + name != ref:
+            raise Refused(f"the tag was signed as {shown(name)}")
+        return self._signed(found, "the signature of its tag", (found.time, self._now()))
+
+    def _commits(self, repository: pygit2.Repository, commit: str, accepted: str) -> Signature:
+        history = self.mode is VerificationMode.HISTORY
+        head = _commit(repository, commit)
+        if not history or not accepted or commit == accepted:
+            # One that was accepted stays so when its key reaches its end, if that is still listed.
+            times = (head.time,) if commit == accepted else (head.time, self._now())
+            return self._signed(head, "its signature", times, first=history and not accepted)
+        now = self._now()
+        found = self._signed(head, "its signature", (head.time, now))
+        for one, content in _new_commits(repository, commit, accepted).items():
+            try:
+                self._signed(content, "its signature", (content.time, now))
+            except Refused as error:
+                raise Refused(f"{one[:12]}, which leads to it, is not: {error.why}") from None
+        return found
+
+    def _signed(
+        self, signed: SignedObject, what: str, times: Sequence[datetime], *, first: bool = False
+    ) -> Signature:
+        armor = signed.signature
+        if not armor:
+            raise Refused("it has no signature" if what == "its signature" else f"{what} is absent")
+        try:
+            if armor.startswith(envelope.BEGIN):
+                listed = self._ssh.keys()
+                verify(armor, signed.payload, listed, principal=signed.email, times=times)
+                return Signature(self.mode, "ssh", signed.email, first)
+            if armor.startswith(pgp.BEGIN):
+                signer = pgp.verify(armor, signed.payload, self._gpg.keys(), now=times[-1])
+                return Signature(self.mode, "gpg", signer, first)
+        except Refused as error:
+            raise Refused(f"{what} {error.why}") from None
+        raise Refused(f"{what} is neither of SSH nor of GPG")
+
+
+_Keys = TypeVar("_Keys")
+
+
+class _KeyFile(Generic[_Keys]):
+    """A file of keys, parsed again whenever its content is another one."""
+
+    def __init__(self, option: str, path: Path | None, parse: Callable[[bytes], _Keys]) -> None:
+        self._option, self._path, self._parse = option, path, parse
+        self._known: tuple[bytes, _Keys] | None = None
+
+    def keys(self) -> _Keys:
+        """Return what it lists now. Raises Refused."""
+        if self._path is None:
+            raise Refused(f"cannot be checked: there is no {self._option}")
+        try:
+            content = self._path.read_bytes()
+        except OSError as error:
+            raise Refused(f"cannot be checked: {self._path}: {error.strerror}") from None
+        if self._known is None or self._known[0] != content:
+            try:
+                self._known = (content, self._parse(content))
+            except Refused as error:
+                raise Refused(f"cannot be checked: {self._path} {error.why}") from None
+        return self._known[1]
+
+
+def _new_commits(
+    repository: pygit2.Repository, commit: str, accepted: str
+) -> Mapping[str, SignedObject]:
+    """Return the commits that lead to one and not to the accepted one, which has to be among them.
+
+    Raises Refused, and Incomplete.
+    """
+    old = _ancestors(repository, accepted)
+    found: dict[str, SignedObject] = {}
+    left, descends = deque([commit]), False
+    while left:
+        one = left.popleft()
+        descends = descends or one == accepted
+        if one in old or one in found:
+            continue
+        if len(found) == MOST_COMMITS:
+            raise Refused(f"more than {MOST_COMMITS} commits are new since {accepted[:12]}")
+        try:
+            found[one] = _commit(repository, one)
+        except KeyError:
+            why = f"its history is not here as far as {accepted[:12]}, the last accepted commit"
+            raise Incomplete(why, revision=commit) from None
+        left.extend(found[one].targets)
+    if not descends:
+        raise Refused(
+            f"it does not descend from {accepted[:12]}, the last accepted commit: history was"
+            " rewritten or rolled back"
+        )
+    return found
+
+
+def _ancestors(repository: pygit2.Repository, commit: str) -> frozenset[str]:
+    """Return a commit, and those that lead to it as far as they are here, the nearest ones first.
+
+    Where some are missing, more commits count as new, and have to be signed.
+    """
+    found, left = {commit}, deque([commit])
+    while left and len(found) < _MOST_OLD:
+        try:
+            parents = _commit(repository, left.popleft()).targets
+        except (KeyError, Refused):
+            continue
+        left.extend(one for one in parents if one not in found)
+        found.update(parents)
+    return frozenset(found)
+
+
+def _commit(repository: pygit2.Repository, commit: str) -> SignedObject:
+    return signed_objects.commit(_raw(repository, commit, ObjectType.COMMIT))
+
+
+def _raw(repository: pygit2.Repository, name: str, wanted: ObjectType) -> bytes:
+    """Return the bytes of a commit or tag. Raises Refused, and KeyError where it is not here."""
+    try:
+        found, size = repository.odb.read_header(name)
+        if found != wanted or size > _MOST_BYTES:
+            raise Refused(f"{name[:12]} is no {wanted.name.lower()}, or too large a one")
+        return repository.odb.read(name)[1]
+    except pygit2.GitError:
+        raise Refused(f"{name[:12]} cannot be read") from None
