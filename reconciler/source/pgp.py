@@ -69,7 +69,7 @@ def verify(armor: bytes, content: bytes, listed: Keys, *, now: datetime) -> str:
     for certificate in listed.certificates:
         if certificate.fingerprint in signed:
             _check_alive(certificate, now)
-            return certificate.fingerprint.upper()
+            return str(certificate.fingerprint).upper()
     raise Refused("is not one of a listed GPG key over this content")
 
 
