@@ -131,12 +131,10 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
 
     if watch:
         from klutchctl.commands import watch as watching
+        from klutchctl.controller.sources import Followed, git_url
 
         watch_options = watching.Options(
-            path=target,
-            url=watching.url(git),
-            ref=ref,
-            poll=poll,
+            source=Followed(path=target, url=git_url(git), ref=ref, poll=poll),
             interval=interval,
             listen=watching.address(listen),
             wait_timeout=wait_timeout,

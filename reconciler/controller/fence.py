@@ -21,10 +21,12 @@ class WriteFence:
     """Open until it is closed; then it stays so.
 
     A write that has been sent is always waited for: `write` finishes although its task is
-    cancelled, because a write without an answer is a write of which nobody can tell.
+    cancelled, because a write without an answer is a write of which nobody can tell. `outer` has to
+    let a write through, too, and counts it among its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, outer: "WriteFence | None" = None) -> None:
+        self._outer = outer
         self._closed = asyncio.Event()
         self._checks: list[Callable[[], str]] = []
         self._sent: set[asyncio.Future[Any]] = set()
@@ -63,13 +65,18 @@ class WriteFence:
         for lost in self._checks:
             if not self.closed and (reason := lost()):
                 self.lose_lock(reason)
+        if self._outer is not None:
+            try:
+                self._outer.check()
+            except Stopped as stopped:
+                self.close(str(stopped))
         if self.closed:
             raise Stopped(self.reason)
 
     async def write(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make one write, if any may be made. Raises Stopped."""
         self.check()
-        task = asyncio.ensure_future(call())
+        task = asyncio.ensure_future(call() if self._outer is None else self._outer.write(call))
         self._sent.add(task)
         try:
             return await asyncio.shield(task)

@@ -200,7 +200,7 @@ def _with_board(state: FleetState, board: Board | None, scope: Scope) -> FleetSt
     if state.board is not None:
         # Some of the older board is newer than this; what is said to have begun since then, did.
         before = replace(state.board, time=state.looked_at or state.board.time)
-        board = remembering(before, _merged(before, board, scope))
+        board = remembering(before, merged(before, board, scope))
     return replace(state, board=board, looked_at=board.time if scope is None else state.looked_at)
 
 
@@ -234,7 +234,7 @@ def _is_done(outcome: Outcome | None) -> bool:
     return outcome is not None and outcome.status in GOOD
 
 
-def _merged(before: Board, after: Board, scope: Scope) -> Board:
+def merged(before: Board, after: Board, scope: Scope) -> Board:
     """Return the newer board, and what only the older one knows of clusters outside `scope`.
 
     A look at some app clusters reads their control planes too.

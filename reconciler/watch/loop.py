@@ -19,12 +19,16 @@ from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import Source, SourceState
 from reconciler.watch import agenda
+from reconciler.watch.fleet_state import RoundResult
 
 ROUNDS: Final = 3  # intervals in which a round must have ended
 
 # Plans and applies; None for the scope is everything. Raises KlutchErrors and, when told to
 # stop before it wrote anything, Stopped.
-Round: TypeAlias = Callable[[Fleet, agenda.Scope], Awaitable[Report]]
+Round: TypeAlias = Callable[[Fleet, agenda.Scope], Awaitable[RoundResult]]
+
+# Makes of a fleet what is kept of it here, such as one shard. Raises KlutchErrors.
+Shape: TypeAlias = Callable[[Fleet], Fleet]
 
 
 class Observer(Protocol):
@@ -43,6 +47,44 @@ class Observer(Protocol):
         """Receive why a round failed: a KlutchError, such as Locked, or a defect of ours."""
 
 
+class Recorder(Protocol):
+    """A receiver of all that the state of a fleet is made of. Times are in seconds."""
+
+    def unreadable(self, error: Exception) -> None:
+        """Receive that the files cannot be read or used, after each look that found it so."""
+
+    def read(self, fleet: Fleet, found: SourceState | None) -> None:
+        """Receive the fleet, and what was read where that is new."""
+
+    def began(self, task: agenda.Task) -> None:
+        """Receive that a round begins."""
+
+    def ended(self, task: agenda.Task, result: RoundResult, seconds: float) -> None:
+        """Receive that a round has come to its end."""
+
+    def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
+        """Receive why a round failed."""
+
+
+class Unrecorded:
+    """A recorder of nothing."""
+
+    def unreadable(self, error: Exception) -> None:
+        """Drop it."""
+
+    def read(self, fleet: Fleet, found: SourceState | None) -> None:
+        """Drop it."""
+
+    def began(self, task: agenda.Task) -> None:
+        """Drop it."""
+
+    def ended(self, task: agenda.Task, result: RoundResult, seconds: float) -> None:
+        """Drop it."""
+
+    def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
+        """Drop it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """`now` is monotonic, in seconds; `jitter` is from 0 to 1, so that many do not act as one."""
@@ -51,13 +93,21 @@ class Clock:
     jitter: Callable[[], float]
 
 
+UNRECORDED: Final = Unrecorded()
+
+
+def _as_it_is(fleet: Fleet) -> Fleet:
+    return fleet
+
+
 class Watch:
     """Follows one source. Use once, within one event loop.
 
     `do` makes a round. It ends soon after `stop` is set, and waits for writes that were sent.
+    Observers come before the recorder.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part
         self,
         source: Source,
         do: Round,
@@ -65,11 +115,15 @@ class Watch:
         terms: agenda.Terms,
         clock: Clock,
         observers: Sequence[Observer],
+        recorder: Recorder = UNRECORDED,
+        shape: Shape = _as_it_is,
     ) -> None:
-        self._source, self._do = source, do
-        self._terms, self._clock, self._observers = terms, clock, observers
+        self._source, self._do, self._shape = source, do, shape
+        self._terms, self._clock = terms, clock
+        self._observers, self._recorder = observers, recorder
         self._agenda = agenda.Agenda(everything_at=clock.now())
         self._mark = ""
+        self._files: Fleet | None = None  # as they say, in whatever shape
         self._fleet: Fleet | None = None
         self._cache = LoadCache()
         self._unusable: InvalidRepository | None = None
@@ -95,31 +149,41 @@ class Watch:
                 warnings = self._take(found)
             if self._unusable is not None:
                 raise self._unusable
+            fleet = self._want()
         except Exception as error:  # a defect, too, leaves unknown what is wanted
             for observer in self._observers:
                 observer.unreadable(error)
+            self._recorder.unreadable(error)
             return None
-        assert self._fleet is not None
         for observer in self._observers:
-            observer.read(self._fleet, warnings)
-        return self._fleet
+            observer.read(fleet, warnings)
+        self._recorder.read(fleet, found)
+        return fleet
 
     def _take(self, found: SourceState) -> Sequence[Problem]:
         """Take what was read as what is wanted from now on, if it is of use."""
         fleet, problems = load(found.snapshot, self._cache)
         self._mark = found.mark
         self._unusable = InvalidRepository(problems) if fleet is None else None
-        if fleet is not None:
-            changed = None if self._fleet is None else agenda.concerned(self._fleet, fleet)
+        self._files = fleet or self._files
+        return problems
+
+    def _want(self) -> Fleet:
+        """Return what is wanted now, and note which clusters it is news for."""
+        assert self._files is not None
+        fleet, before = self._shape(self._files), self._fleet
+        if fleet is not before:
+            changed = None if before is None else agenda.concerned(before, fleet)
             changed = agenda.union(self._agenda.changed, changed)
             self._agenda = replace(self._agenda, changed=changed)
             self._fleet = fleet
-        return problems
+        return fleet
 
     async def _round(self, fleet: Fleet, task: agenda.Task) -> None:
         began = self._clock.now()
+        self._recorder.began(task)
         try:
-            report = await self._do(fleet, task.scope)
+            result = await self._do(fleet, task.scope)
         except Stopped:
             return
         except Exception as error:  # a defect must not end what keeps clusters right
@@ -127,11 +191,13 @@ class Watch:
             seconds = self._clock.now() - began
             for observer in self._observers:
                 observer.failed(task, error, seconds)
+            self._recorder.failed(task, error, seconds)
         else:
-            undone = agenda.left(fleet, report)
+            undone = agenda.left(fleet, result.report)
             seconds = self._clock.now() - began
             for observer in self._observers:
-                observer.ended(task, report, seconds)
+                observer.ended(task, result.report, seconds)
+            self._recorder.ended(task, result, seconds)
         self._agenda = agenda.after(
             self._agenda,
             task,

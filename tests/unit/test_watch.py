@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pygit2
 import pytest
 
-from klutchctl.commands.watch import Options, Speaker, address, followed
+from klutchctl.commands.watch import address
+from klutchctl.controller.sources import Followed, followed
+from klutchctl.controller.speaker import Speaker
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings
 from reconciler.apply import Status
@@ -35,15 +37,7 @@ async def test_a_ref_is_followed_in_place_of_the_work_tree(ref, text, tmp_path):
     (tmp_path / "fleet.yaml").write_text("committed")
     commit_work_tree(pygit2.init_repository(tmp_path, initial_head="main"))
     (tmp_path / "fleet.yaml").write_text("not committed")
-    options = Options(
-        path=tmp_path,
-        url=None,
-        ref=ref,
-        poll=1.0,
-        interval=300.0,
-        listen=None,
-        wait_timeout=1.0,
-    )
+    options = Followed(path=tmp_path, url=None, ref=ref, poll=1.0)
     async with followed(options, Settings({})) as source:
         state = await source.look("")
     assert state is not None

@@ -118,3 +118,34 @@ async def test_a_write_that_never_ends_can_be_given_up():
     fence.abandon()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_fence_within_another_lets_through_what_both_do():
+    outer = WriteFence()
+    inner, sent = WriteFence(outer), []
+
+    async def write():
+        sent.append(1)
+
+    await inner.write(write)
+    outer.close("the lease was lost")
+    with pytest.raises(Stopped, match="the lease was lost"):
+        await inner.write(write)
+    assert (sent, inner.reason, WriteFence().closed) == ([1], "the lease was lost", False)
+
+
+async def test_what_goes_through_two_fences_is_given_up_at_the_outer_one():
+    outer, begun = WriteFence(), asyncio.Event()
+
+    async def write():
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(WriteFence(outer).write(write))
+    await begun.wait()
+    task.cancel()
+    await settle()
+    assert not task.done()
+    assert outer.abandon()
+    with pytest.raises(asyncio.CancelledError):
+        await task

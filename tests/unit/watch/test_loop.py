@@ -14,6 +14,7 @@ from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.source.following import SourceState
 from reconciler.watch.agenda import Task, Terms, Trigger
+from reconciler.watch.fleet_state import RoundResult
 from reconciler.watch.loop import Clock, Signs, Watch, ailment, result_of
 from reconciler.watch.metrics import FleetMetrics
 from tests.support import fleets
@@ -83,7 +84,7 @@ class Story:
             self.stop.set()
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return RoundResult(outcome)
 
     def unreadable(self, error):
         self.heard.append(f"unreadable: {error}")

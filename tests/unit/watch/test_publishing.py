@@ -1,0 +1,73 @@
+"""What becomes of the state of a fleet as a watch goes on: each thing that happens is published."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.apply import Status
+from reconciler.core.errors import ConfigError, InvalidRepository, Locked
+from reconciler.watch.agenda import Task, Trigger
+from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem
+from reconciler.watch.publishing import Publishing
+from reconciler.watch.states import States
+from tests.support import fleets
+from tests.support.reports import report
+
+ALL = Task(Trigger.SOURCE, None)
+NOW = datetime(2026, 11, 26, 9, tzinfo=UTC)
+FLEET = fleets.fleet()
+
+
+@pytest.fixture
+def states():
+    return States(FleetState(name=""))
+
+
+@pytest.fixture
+def publishing(states):
+    return Publishing(states, now=lambda: NOW, sentence=lambda error: f"said: {error}")
+
+
+def test_the_files_that_are_in_use(publishing, states):
+    publishing.read(FLEET, None)
+    assert (states.now.name, states.now.fleet, states.now.source.read_at) == ("acme", FLEET, NOW)
+
+
+PROBLEMS = {
+    "not to be read": (ConfigError("gone"), SourceProblem.UNREADABLE),
+    "no fleet": (InvalidRepository(()), SourceProblem.INVALID),
+    "a defect": (KeyError("x"), SourceProblem.UNREADABLE),
+}
+
+
+@pytest.mark.parametrize(("error", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_why_the_files_are_not_used(error, want, publishing, states):
+    publishing.read(FLEET, None)
+    publishing.unreadable(error)
+    source = states.now.source
+    assert (source.problem, source.why) == (want, f"said: {error}")
+    assert states.now.fleet is FLEET
+
+
+def test_a_round_from_its_begin_to_its_end(publishing, states):
+    publishing.began(ALL)
+    assert states.now.running == ALL
+    publishing.ended(ALL, RoundResult(report(Status.DONE, Status.DONE, Status.FAILED)), 2.5)
+    (record,) = states.now.history
+    assert states.now.running is None
+    assert (record.result, record.done, record.failed) == ("partial", 2, 1)
+    assert (record.seconds, record.ended_at) == (2.5, NOW)
+
+
+FAILURES = {
+    "locked": Locked("eu", "somebody", timedelta(seconds=3)),
+    "failed": ConfigError("no kubeconfig"),
+}
+
+
+@pytest.mark.parametrize(("word", "error"), FAILURES.items(), ids=FAILURES.keys())
+def test_a_round_that_failed_as_a_whole(word, error, publishing, states):
+    publishing.began(ALL)
+    publishing.failed(ALL, error, 1.0)
+    (record,) = states.now.history
+    assert (record.result, record.why, states.now.running) == (word, f"said: {error}", None)
