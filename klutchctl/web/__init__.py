@@ -1,0 +1,1 @@
+"""Serves pages and webhooks of a fleet that is operated."""

@@ -1,0 +1,116 @@
+"""Webhooks as options describe them: a name, a provider, and the file that holds the secret."""
+
+import logging
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from klutchctl.web.hooks.decide import Provider
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.outbound import standard_webhooks
+
+_log = logging.getLogger(__name__)
+_NAME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_SHORTEST: Final = 16  # bytes
+_LONGEST: Final = 4096
+_OPTION: Final = "--hook"
+_HINT: Final = "Make one with `openssl rand -hex 32`"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A webhook, received at /hooks/NAME."""
+
+    name: str
+    provider: Provider
+    file: Path
+
+
+class HookSecret:
+    """The secret in a hook's file, which is read again when it changes.
+
+    There is none while the file cannot be used: an old secret may have been taken away because
+    others know it. What is wrong is logged once. Polls go on meanwhile.
+    """
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._stamp: tuple[int, int, int] | None = None
+        self._secret: Secret | None = None
+
+    def current(self) -> Secret | None:
+        """Return the secret as the file holds it now, None where it cannot be used."""
+        try:
+            stat = self._hook.file.stat()
+            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        except OSError:
+            stamp = (0, 0, 0)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._secret = self._read()
+        return self._secret
+
+    def _read(self) -> Secret | None:
+        try:
+            return read_secret(self._hook)
+        except ConfigError as error:
+            fields = {"hook": self._hook.name, "reason": error.message}
+            _log.warning("the secret of a webhook cannot be used: it is refused", extra=fields)
+            return None
+
+
+def parse_hook(text: str) -> Hook:
+    """Return the hook that `NAME=PROVIDER:SECRETFILE` describes.
+
+    Raises ConfigError, also for a secret that cannot be used. The text is not quoted: a person may
+    have put the secret itself there.
+    """
+    name, equals, rest = text.partition("=")
+    provider, colon, file = rest.partition(":")
+    if not equals or not colon or not file:
+        raise ConfigError("this is not NAME=PROVIDER:SECRETFILE", where=_OPTION)
+    if not _NAME.fullmatch(name):
+        message = "NAME is not made of a-z, 0-9 and inner dashes, 40 of them at most"
+        raise ConfigError(message, where=_OPTION)
+    if provider not in {*Provider}:
+        raise ConfigError(f"PROVIDER is none of {', '.join(Provider)}", where=f"{_OPTION} {name}")
+    hook = Hook(name, Provider(provider), Path(file))
+    read_secret(hook)
+    return hook
+
+
+def parse_hooks(texts: Iterable[str]) -> tuple[Hook, ...]:
+    """Return the hooks of all options. Raises ConfigError, also for a name that comes twice."""
+    hooks: dict[str, Hook] = {}
+    for hook in map(parse_hook, texts):
+        if hook.name in hooks:
+            raise ConfigError("this name is there twice", where=f"{_OPTION} {hook.name}")
+        hooks[hook.name] = hook
+    return tuple(hooks.values())
+
+
+def read_secret(hook: Hook) -> Secret:
+    """Return the secret of a hook, without the end of its line. Raises ConfigError."""
+    where = f"{_OPTION} {hook.name}"
+    try:
+        with hook.file.open("rb") as file:
+            content = file.read(_LONGEST + 1)
+    except OSError as error:
+        raise ConfigError(f"{hook.file} cannot be read: {error.strerror}", where=where) from None
+    try:
+        secret = Secret(content.decode().rstrip("\r\n"))
+        if hook.provider in (Provider.GITLAB, Provider.GENERIC):
+            length = len(standard_webhooks.key_of(secret))
+        else:
+            length = len(secret.reveal().encode())
+    except UnicodeDecodeError:
+        raise ConfigError(f"{hook.file} is not UTF-8", where=where, hint=_HINT) from None
+    except ValueError as error:
+        raise ConfigError(f"{hook.file}: {error}", where=where) from None
+    if not _SHORTEST <= length <= _LONGEST:
+        message = f"{hook.file} holds {length} bytes, and not {_SHORTEST} to {_LONGEST}"
+        raise ConfigError(message, where=where, hint=_HINT)
+    return secret

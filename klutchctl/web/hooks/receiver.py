@@ -1,0 +1,136 @@
+"""The server of webhooks: `POST /hooks/NAME`."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from klutchctl.web.hooks import decide
+from klutchctl.web.hooks.hook import Hook, HookSecret
+from klutchctl.web.hooks.pace import Deliveries, Looks
+from reconciler.controller.tasks import Clock
+from reconciler.core.addresses import address_of
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.inbound.limits import Limits
+from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.refusals import RequestRefused, plain
+from reconciler.inbound.routes import Parts, Router
+from reconciler.inbound.server import Listening, served
+from reconciler.inbound.tls import TlsFiles
+
+_log = logging.getLogger(__name__)
+Counted: TypeAlias = Callable[[str, str], None]  # the name of a hook, "" for none; a result
+
+_PREFIX: Final = "/hooks/"
+# Bodies are read before they are proven, so what strangers can make this server hold is
+# `connections` x `body`.
+_LIMITS: Final = Limits(
+    body=1024 * 1024,
+    head_time=5.0,
+    body_time=5.0,
+    answer_time=5.0,
+    connections=64,
+    rate=10.0,
+    burst=10,
+)
+_RESULTS: Final = {401: "unauthorized", 413: "too_large", 429: "limited"}
+# What a request for a hook that does not exist is checked against, so that it takes as long.
+_NOBODY: Final = Secret("of a hook that does not exist")
+
+
+class _Receiver:
+    """Answers webhooks, and counts them."""
+
+    def __init__(
+        self, hooks: Sequence[Hook], looks: Looks, *, clock: Clock, counted: Counted
+    ) -> None:
+        self._hooks = {hook.name: (hook, HookSecret(hook)) for hook in hooks}
+        self._looks, self._clock, self._counted = looks, clock, counted
+        self._deliveries = Deliveries()
+
+    async def receive(self, request: Request, parts: Parts) -> Response:
+        """Answer one. Raises RequestRefused."""
+        name = parts["name"]
+        verdict = self._verdict(name, request)
+        match verdict:
+            case decide.Refused(status):
+                raise RequestRefused(status, "unauthorized")
+            case decide.Accepted(delivery) if self._deliveries.is_new(name, delivery):
+                self._counted(name, "accepted")
+                _log.info("a webhook asks for a look at the source", extra={"hook": name})
+                self._looks.ask()
+            case decide.Accepted():
+                self._counted(name, "replayed")
+        return Response(202, b"accepted\n")
+
+    def refusal(self, request: Request, status: int, sentence: str) -> Response:
+        """Count a refusal, under the name of a hook that exists, and return it."""
+        name = request.path.removeprefix(_PREFIX)
+        self._counted(name if name in self._hooks else "", _RESULTS.get(status, "refused"))
+        return plain(request, status, sentence)
+
+    def _verdict(self, name: str, request: Request) -> decide.Verdict:
+        hook, held = self._hooks.get(name, (None, None))
+        secret = held.current() if held is not None else None
+        provider = hook.provider if hook is not None else decide.Provider.GITHUB
+        verdict = decide.decide(
+            provider, request.headers, request.body, secret or _NOBODY, self._clock.now()
+        )
+        return verdict if secret is not None else decide.UNPROVEN
+
+
+@asynccontextmanager
+async def serving(
+    address: tuple[str, int],
+    tls: TlsFiles | None,
+    hooks: Sequence[Hook],
+    look: Callable[[], None],
+    *,
+    clock: Clock,
+    counted: Counted,
+) -> AsyncIterator[tuple[str, int]]:
+    """Receive webhooks for as long as the block lasts, and yield where.
+
+    `look` is called when the source may be another, at most every two seconds. `counted` gets
+    each request: accepted, replayed, unauthorized, too_large, limited (10 a second for a client)
+    or refused. Raises HostError.
+    """
+    looks = Looks(look, clock)
+    receiver = _Receiver(hooks, looks, clock=clock, counted=counted)
+    router = Router({f"{_PREFIX}{{name}}": {"POST": receiver.receive}})
+    listening = Listening(address, tls, limits=_LIMITS)
+    try:
+        async with served(
+            listening, router, clock=clock.monotonic, refusal_page=receiver.refusal
+        ) as where:
+            yield where
+    finally:
+        looks.close()
+
+
+def tls_of(
+    host: str, certificate: Path | None, key: Path | None, *, plain_http: bool = False
+) -> TlsFiles | None:
+    """Return the files of a certificate, None for HTTP without TLS. Raises ConfigError.
+
+    That is for this machine, or for a proxy in front with `plain_http`: GitLab's secret token is
+    in each request.
+    """
+    if certificate is not None and key is not None:
+        return TlsFiles(certificate, key)
+    if certificate is not None or key is not None:
+        raise ConfigError("--hooks-tls-cert and --hooks-tls-key belong together", where="--hooks")
+    if plain_http or _is_loopback(host):
+        return None
+    hint = (
+        "Give --hooks-tls-cert and --hooks-tls-key, or --hooks-plain-http where a proxy in front "
+        "ends TLS"
+    )
+    raise ConfigError("there is no TLS on the way from other machines", where="--hooks", hint=hint)
+
+
+def _is_loopback(host: str) -> bool:
+    address = address_of(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
