@@ -5,6 +5,7 @@ None writes to any cluster.
 
 import shutil
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from reconciler.reports.partial_plans import Target
     from reconciler.reports.why import Explanation
     from reconciler.run import Look
+    from reconciler.watch.fleet_state import FleetState
 
 
 _FORMATS: Final = ("text", "json", "jsonl")
@@ -51,12 +53,22 @@ def status(
         float,
         typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: from look to look."),
     ] = 10.0,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="What -o json or a controller wrote; contact no cluster."
+        ),
+    ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
     wanted = parse_outputs(output, known=_WATCHED if watch else _FORMATS)
     if watch and (len(wanted) > 1 or wanted[0].path is not None):
         raise typer.BadParameter("--watch prints one format, to standard output")
+    if source is not None:
+        if watch:
+            raise typer.BadParameter("--watch looks at clusters, and --from at none")
+        return _written(source, wanted, of(context))
     import uvloop
 
     from klutchctl import repository
@@ -68,6 +80,35 @@ def status(
     pause = every if watch else None
     board = uvloop.run(_look(fleet, settings, chosen, show=show, every=pause))
     return exit_code(board, allow_unreachable=settings.allow_unreachable)
+
+
+def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
+    """Print what a status document says, and return what a status would have then."""
+    from klutchctl.render import status_document
+
+    if settings.selector is not None:
+        raise typer.BadParameter("--from has no labels of clusters for --selector to look at")
+    state = status_document.parse(file.read_bytes(), str(file))
+    assert state.board is not None
+    board = _narrowed(state.board, settings.clusters)
+    _printer(wanted, settings, state)(board)
+    return exit_code(board, allow_unreachable=settings.allow_unreachable)
+
+
+def _narrowed(board: "Board", names: tuple[str, ...]) -> "Board":
+    """Return what a board says of some clusters; of all without names. Raises ConfigError."""
+    from reconciler.core.errors import ConfigError
+    from reconciler.core.live import control_plane_ref_name
+
+    if not names:
+        return board
+    kept = tuple(one for one in board.clusters if one.name in names)
+    unknown = sorted(set(names) - {one.name for one in kept})
+    if unknown:
+        raise ConfigError(f"no such cluster there: {', '.join(unknown)}")
+    near = {*names, *(control_plane_ref_name(one.control_plane) for one in kept)}
+    unread = tuple(one for one in board.unread if one.name in near)
+    return replace(board, clusters=kept, unread=unread)
 
 
 def _watcher(output: Output, settings: Settings) -> "Callable[[Board], None]":
@@ -134,7 +175,10 @@ async def _look(
             await sleep(every)
 
 
-def _printer(wanted: tuple[Output, ...], settings: Settings) -> "Callable[[Board], None]":
+def _printer(
+    wanted: tuple[Output, ...], settings: Settings, state: "FleetState | None" = None
+) -> "Callable[[Board], None]":
+    """Return what prints boards; `state` is what is known beside them."""
     from klutchctl.render import status, status_document
 
     def show(board: "Board") -> None:
@@ -142,7 +186,7 @@ def _printer(wanted: tuple[Output, ...], settings: Settings) -> "Callable[[Board
             wanted,
             {
                 "text": lambda path: status.text(board, color=settings.colored(path)),
-                "json": lambda _: status_document.dump(board),
+                "json": lambda _: status_document.dump(board, state=state),
                 "jsonl": lambda _: status.events(board),
             },
         )

@@ -6,10 +6,10 @@ controller wrote it, what that knows of its source, its rounds and what waits. N
 
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeGuard
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -215,7 +215,7 @@ class StatusDocument:
         board = Board(self.fleet, self.revision, self.time, clusters, self.unread)
         if self.operation is not None:
             return self.operation.state(board)
-        return FleetState(name=self.fleet, source=SourceView(revision=self.revision), board=board)
+        return _bare(board)
 
 
 def dump(board: Board, *, state: FleetState | None = None) -> str:
@@ -229,7 +229,7 @@ def dump(board: Board, *, state: FleetState | None = None) -> str:
         clusters=tuple(map(ClusterDocument.of, board.clusters)),
         unread=board.unread,
         summary=summary(board),
-        operation=None if state is None else OperationDocument.of(state),
+        operation=OperationDocument.of(state) if _is_operated(state) else None,
     )
     written = adapter().dump_python(document, mode="json", by_alias=True)
     return indented(written).decode() + "\n"
@@ -239,6 +239,17 @@ def dump_state(state: FleetState, now: datetime) -> str:
     """Return the document of an operated fleet, also before anything was looked at."""
     board = state.board or Board(state.name, state.source.revision, now, ())
     return dump(board, state=state)
+
+
+def _bare(board: Board) -> FleetState:
+    """Return the state of a fleet of which nothing but its board is known."""
+    return FleetState(name=board.fleet, source=SourceView(revision=board.revision), board=board)
+
+
+def _is_operated(state: FleetState | None) -> TypeGuard[FleetState]:
+    return state is not None and (
+        state.board is None or replace(state, fleet=None) != _bare(state.board)
+    )
 
 
 def summary(board: Board) -> dict[str, int]:

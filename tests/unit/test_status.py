@@ -1,14 +1,19 @@
-"""The exit code of `klutchctl status`."""
+"""`klutchctl status`: its exit code, and printing one that was written."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 
+from klutchctl import main
 from klutchctl.commands.status import exit_code
+from klutchctl.render import status, status_document
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import UnseenCluster
+from reconciler.watch.fleet_state import FleetState, SourceView
+from tests.golden import values
 
 KEY = UnitKey("shop", "shop.example", "databases")
 UNREAD = UnseenCluster("shop", "it hung up")
@@ -55,3 +60,61 @@ def test_the_exit_code(clusters, unread, code, lenient):
     board = Board("acme", "", datetime(2026, 11, 21, tzinfo=UTC), clusters, unread)
     assert exit_code(board, allow_unreachable=False) == code
     assert exit_code(board, allow_unreachable=True) == lenient
+
+
+def written(tmp_path, state):
+    file = tmp_path / "status.json"
+    file.write_text(status_document.dump(state.board, state=state))
+    return file
+
+
+OPERATED = FleetState(name="acme", board=values.board(), suspended="audit")
+ALONE = FleetState(name="acme", source=SourceView(revision="4c1e9d2"), board=values.board())
+FORMATS = {
+    "text": status.text(values.board()),
+    "json": status_document.dump(values.board(), state=OPERATED),
+    "jsonl": status.events(values.board()),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_written_status_is_printed_in_any_format(name, tmp_path, capsys):
+    file = written(tmp_path, OPERATED)
+    assert main.run(["status", "--from", str(file), "-o", name]) == exit_code(
+        values.board(), allow_unreachable=False
+    )
+    assert capsys.readouterr().out == FORMATS[name]
+
+
+def test_a_status_that_no_controller_wrote_is_printed_as_it_was(tmp_path, capsys):
+    file = written(tmp_path, ALONE)
+    main.run(["status", "--from", str(file), "-o", "json"])
+    assert capsys.readouterr().out == file.read_text()
+    assert json.loads(file.read_text())["operation"] is None
+
+
+NARROWED = {
+    "one that is Ready": (["--cluster", "shop-1"], 0),
+    "one that is Degraded": (["--cluster", "shop-2"], 9),
+    "one that was not read": (["--cluster", "shop-3"], 1),
+    "two": (["--cluster", "shop-1", "--cluster", "shop-3"], 5),
+    "two, and one need not be read": (
+        ["--cluster", "shop-1", "--cluster", "shop-3", "--allow-unreachable"],
+        0,
+    ),
+    "one that is not there": (["--cluster", "shop-9"], 3),
+    "labels, which the document does not have": (["-l", "env=prod"], 64),
+    "again and again": (["--watch"], 64),
+}
+
+
+@pytest.mark.parametrize(("options", "code"), NARROWED.values(), ids=NARROWED.keys())
+def test_a_written_status_is_narrowed_as_a_live_one(options, code, tmp_path, capsys):
+    assert main.run(["status", "--from", str(written(tmp_path, ALONE)), *options]) == code
+
+
+def test_a_file_that_is_no_status_is_refused(tmp_path, capsys):
+    file = tmp_path / "plan.json"
+    file.write_text('{"format": "klutchctl.dev/plan"}')
+    assert main.run(["status", "--from", str(file)]) == 3
+    assert f"{file}: not a status document" in capsys.readouterr().err
