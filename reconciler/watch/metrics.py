@@ -16,7 +16,7 @@ from reconciler.apply import Report, Status
 from reconciler.core.errors import Locked, Problem
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet
-from reconciler.planning.changes import Action
+from reconciler.planning.changes import Action, Change
 from reconciler.watch import state_metrics
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState
@@ -169,12 +169,21 @@ class FleetMetrics(Collector):
 
     def _count_repairs(self, report: Report) -> None:
         """Count what changed by itself; what was left undone before, or unread, is no drift."""
-        undone = {change.ref for change, _ in self._state.waiting.lines}
-        for outcome in report.outcomes:
-            change = outcome.change
-            drifted = change.ref not in undone and change.cluster not in self._unseen
-            if outcome.status is Status.DONE and change.action in _REPAIRS and drifted:
-                self._repairs.labels(report.plan.sections.get(change.cluster, "")).inc()
+        made = [
+            one.change
+            for one in report.outcomes
+            if one.status is Status.DONE and one.change.action in _REPAIRS
+        ]
+        if not made:
+            return
+        undone = {_place(change) for change, _ in self._state.waiting.lines}
+        clusters = Count(
+            change.cluster
+            for change in made
+            if change.cluster not in self._unseen and _place(change) not in undone
+        )
+        for cluster, number in clusters.items():
+            self._repairs.labels(report.plan.sections.get(cluster, "")).inc(number)
 
     def _see(self, task: Task, report: Report) -> None:
         planes = frozenset(map(control_plane_ref_name, report.plan.sections.values()))
@@ -197,3 +206,9 @@ class FleetMetrics(Collector):
     ) -> Histogram:
         name = f"klutchctl_{name}"
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+
+def _place(change: Change) -> tuple[str, str, str, str]:
+    """Return which object a line is about, in what is quick to hash."""
+    ref = change.ref
+    return ref.cluster, ref.kind.plural, ref.namespace, ref.name

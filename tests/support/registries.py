@@ -1,0 +1,74 @@
+"""The metrics that each program registers, from programs that were made and never started."""
+
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry
+
+from bind import program as bind
+from bind.door.audit import Audit
+from bind.osb import program as osb
+from bind.osb.settings import Settings as OsbSettings
+from bind.settings import Settings as BindSettings
+from konnector import APP_CLUSTER
+from konnector import program as konnector
+from reconciler.api import API_SERVICE_BINDING
+from reconciler.controller.tasks import SystemClock
+from reconciler.kube import kubeconfig
+from reconciler.kube.client import KubeCluster
+from reconciler.watch.metrics import FleetMetrics
+from tests.support.konnector import USUAL
+
+NOW = datetime(2026, 11, 26, tzinfo=UTC)
+_KUBECONFIG = b"""
+apiVersion: v1
+kind: Config
+current-context: x
+contexts: [{name: x, context: {cluster: x, user: x}}]
+clusters: [{name: x, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: x, user: {token: x}}]
+"""
+
+
+def registries() -> dict[str, CollectorRegistry]:
+    """Return the registry of each program, by its name. Call it within an event loop."""
+    return {
+        "klutchctl": FleetMetrics(NOW.timestamp).registry,
+        "klutch-bind": _of_backend(),
+        "klutch-osb": _of_brokers(),
+        "konnector": _of_konnector(),
+    }
+
+
+def _cluster(name: str) -> KubeCluster:
+    return KubeCluster(kubeconfig.from_secret(_KUBECONFIG, name=name, environ={}))
+
+
+def _of_backend() -> CollectorRegistry:
+    cluster = _cluster(bind.CONTROL_PLANE)
+    term = bind.wired(
+        BindSettings(),
+        cluster,
+        leases=cluster,
+        deployments_served=True,
+        lease_namespace="klutch-bind",
+        clock=SystemClock(),
+    )
+    for counter in Audit(SystemClock()).counters:  # as with a front door
+        term.metrics.registry.register(counter)
+    return term.metrics.registry
+
+
+def _of_brokers() -> CollectorRegistry:
+    cluster = _cluster("control-plane")
+    made = osb.wired(
+        OsbSettings(), cluster, leases=cluster, namespace="klutch-osb", clock=SystemClock()
+    )
+    return made.metrics.registry
+
+
+def _of_konnector() -> CollectorRegistry:
+    cluster = _cluster(APP_CLUSTER)
+    made = konnector.wired(
+        USUAL, cluster, cluster, leases=cluster, kind=API_SERVICE_BINDING, clock=SystemClock()
+    )
+    return made.metrics.registry
