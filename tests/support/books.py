@@ -8,6 +8,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = (
     ".",
     "klutchctl",
+    "klutchctl/deploy/monitoring",
     "konnector",
     "bind",
     "reconciler",
