@@ -139,7 +139,7 @@ def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
         for one in cluster.units
         if not one.leaving
     }
-    whole = {cluster.state for cluster in board.clusters} & {State.DEGRADED}
+    whole = {one.state for one in (*board.clusters, *board.planes)} & {State.DEGRADED}
     ill = (units | whole) & {State.DEGRADED, State.UNKNOWN}
     return first([read, *([ExitCode.UNHEALTHY] if ill else [])])
 

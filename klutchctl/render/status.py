@@ -10,7 +10,7 @@ from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.status_document import summary, unit_json
 from klutchctl.render.terminal import Style, plural, visible
 from reconciler.core.times import format_time
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 
 _SYMBOLS: Final[Mapping[State, str]] = {
@@ -43,11 +43,19 @@ def text(board: Board, *, color: bool = False) -> str:
     rows = list(_rows(board))
     if rows:
         blocks.append(_table(rows, color=color))
+    if board.planes:
+        planes = [_plane(one, board.time) for one in board.planes]
+        blocks.append(terminal.block("Control planes", planes, color=color))
     if board.unread:
         unread = named_lines(plan_rows.unread(board.unread))
         blocks.append(terminal.block("Clusters not read", unread, color=color))
     blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
     return terminal.paragraphs(blocks)
+
+
+def _plane(plane: PlaneHealth, now: datetime) -> str:
+    cells = (visible(plane.name), plane.state.value, age(plane.since, now), visible(plane.message))
+    return f"  {_GAP.join(cells)}"
 
 
 def _rows(board: Board) -> Iterator[_Row]:

@@ -6,9 +6,9 @@ blocked is Degraded here, and what it calls unseen is Unknown.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys, names, times
@@ -66,14 +66,29 @@ class ClusterHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaneHealth:
+    """A control plane on which something is wrong that all its app clusters depend on."""
+
+    name: str
+    state: State
+    reason: str
+    message: str
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
-    """All clusters by name. `unread` are those that could not be read, control planes too."""
+    """All clusters by name. `unread` are those that could not be read, control planes too.
+
+    `planes` are the control planes on which something is wrong.
+    """
 
     fleet: str
     revision: str
     time: datetime
     clusters: tuple[ClusterHealth, ...]
     unread: tuple[UnseenCluster, ...] = ()
+    planes: tuple[PlaneHealth, ...] = ()
 
     @property
     def units(self) -> Iterator[BoundUnit]:
@@ -103,11 +118,14 @@ class ClusterUnits:
             unit.name for unit in units if awaits_definition(unit, self.live.facts(unit))
         )
 
-    def judged(self, crds: Definitions, now: datetime) -> tuple[BoundUnit, ...]:
-        """Return how each unit is."""
+    def judged(
+        self, crds: Definitions, now: datetime, stopped: datetime | None
+    ) -> tuple[BoundUnit, ...]:
+        """Return how each unit is; `stopped` is when their konnector stopped."""
 
         def health(unit: UnitKey) -> UnitHealth:
-            return judge(unit, self.live.facts(unit, crds.get(unit.name)), now=now)
+            facts = self.live.facts(unit, crds.get(unit.name), stopped)
+            return judge(unit, facts, now=now)
 
         wanted = (BoundUnit(one.binding, health(one.key), origin=one.origin) for one in self.wanted)
         return (*wanted, *(BoundUnit("", health(unit), leaving=True) for unit in self.leaving))
@@ -152,8 +170,23 @@ def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     return FleetView(fleet, live, asked, planes, clusters | removed, blocked)
 
 
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """When agents stopped: konnectors by app cluster, backends by control plane."""
+
+    konnectors: Mapping[str, datetime] = field(default_factory=dict)
+    backends: Mapping[str, datetime] = field(default_factory=dict)
+
+
+_NO_STOPS: Final = Stops()
+
+
 def board(
-    view: FleetView, crds: Mapping[str, Definitions | Unavailable], *, now: datetime
+    view: FleetView,
+    crds: Mapping[str, Definitions | Unavailable],
+    *,
+    now: datetime,
+    stops: Stops = _NO_STOPS,
 ) -> Board:
     """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster."""
     fleet = view.fleet
@@ -161,7 +194,11 @@ def board(
     read = {name: one for name, one in crds.items() if not isinstance(one, Unavailable)}
     wanted = units_by_cluster(fleet)
     clusters = [
-        ClusterHealth(name, units.control_plane, ordered(units.judged(read.get(name, {}), now)))
+        ClusterHealth(
+            name,
+            units.control_plane,
+            ordered(units.judged(read.get(name, {}), now, stops.konnectors.get(name))),
+        )
         for name, units in view.clusters.items()
         if name not in failed
     ]
@@ -173,7 +210,17 @@ def board(
     )
     clusters += _released(view, {one.name for one in clusters if one.units})
     unread = tuple(_unread(view, failed))
-    return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread)
+    planes = tuple(_stopped(name, at, now) for name, at in sorted(stops.backends.items()))
+    return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread, planes)
+
+
+def _stopped(name: str, at: datetime, now: datetime) -> PlaneHealth:
+    lease = f"{names.KLUTCH_NAMESPACE}/{names.BACKEND_LEASE}"
+    message = (
+        f"klutch-bind has not renewed its Lease {lease} since {times.format_time(at)}: see whether"
+        " it runs. What is bound goes on, and nothing new is"
+    )
+    return PlaneHealth(name, State.DEGRADED, "BackendStopped", message, min(at, now))
 
 
 def _cluster_units(

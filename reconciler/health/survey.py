@@ -4,10 +4,10 @@ No failure of one cluster holds back another. Writes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from reconciler import api
 from reconciler.core import names
@@ -16,12 +16,22 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
-from reconciler.health import verdict
-from reconciler.health.board import Board, Definitions, FleetView, board, view_of
+from reconciler.health import agents, verdict
+from reconciler.health.board import (
+    Board,
+    ClusterUnits,
+    Definitions,
+    FleetView,
+    board,
+    view_of,
+)
+from reconciler.health.leases import LeaseLook
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Incomplete, Visit, Visits, together
+
+T = TypeVar("T")
 
 _DEFAULTS: Final = Pace()
 _WIDTH: Final = 4  # CRDs of a cluster read at once; each takes a connection of its own
@@ -46,32 +56,52 @@ async def survey(
 async def judged(
     view: FleetView, clusters: Clusters, *, now: Callable[[], datetime], pace: Pace = _DEFAULTS
 ) -> Board:
-    """Read the CRDs that units of a view wait for, and return how all units are then."""
-    return board(view, await _definitions(view, clusters, pace), now=now())
+    """Read what a view does not hold, and return how all units are then.
 
-
-async def _definitions(
-    view: FleetView, clusters: Clusters, pace: Pace
-) -> Mapping[str, Definitions | Unavailable]:
-    """Read the CRDs that units wait for, of every cluster that has such."""
-    ways = _ways(view)
+    That is the CRDs that units wait for, and the Leases of konnectors and backends.
+    """
     visits = Visits(clusters, pace)
-    awaited = {name: crds for name, units in view.clusters.items() if (crds := units.awaited())}
+    ways = ways_to(view)
 
-    async def read(name: str, visit: Visit) -> Definitions:
-        visit.waiting.extend(sorted(awaited[name]))
-        async with visit.turn.slot():
-            return await definitions(visit.reached.cluster, awaited[name])
-
-    async def look(name: str) -> Definitions | Unavailable:
+    async def visit(name: str, read: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:
         access, plane = ways[name]
-        return await visits.app_cluster(name, access, partial(read, name), control_plane=plane)
+        return await visits.app_cluster(name, access, read, control_plane=plane)
 
-    answers = await asyncio.gather(*map(look, awaited))
-    return dict(zip(awaited, answers, strict=True))
+    async def again(name: str) -> LeaseLook | None:
+        found = await visit(name, lambda one: agents.konnector_in(one.reached.cluster))
+        return None if isinstance(found, Unavailable) else found
+
+    named = [name for name, units in view.clusters.items() if _asks_in_app(view, name, units)]
+    (hosted, backends), found = await asyncio.gather(
+        agents.on_planes(view, visits),
+        asyncio.gather(*(visit(name, partial(_in_app, view, name)) for name in named)),
+    )
+    answers = dict(zip(named, found, strict=True))
+    crds = {name: one if isinstance(one, Unavailable) else one[0] for name, one in answers.items()}
+    in_app = {name: one[1] for name, one in answers.items() if not isinstance(one, Unavailable)}
+    konnectors = {**in_app, **hosted}  # what works on a control plane has no Lease in the app
+    stops = await agents.stops(view, visits, konnectors, backends, again=again, now=now)
+    return board(view, crds, stops=stops, now=now())
 
 
-def _ways(view: FleetView) -> Mapping[str, tuple[Access, str]]:
+def _asks_in_app(view: FleetView, name: str, units: ClusterUnits) -> bool:
+    """Tell whether something of a cluster's units has to be read in it."""
+    some = bool(units.wanted or units.leaving)
+    return bool(units.awaited()) or (some and agents.works_in_app(view, name))
+
+
+async def _in_app(view: FleetView, name: str, visit: Visit) -> tuple[Definitions, LeaseLook | None]:
+    """Read the CRDs that units wait for, and the Lease of a konnector that works there."""
+    awaited = view.clusters[name].awaited()
+    visit.waiting.extend(sorted(awaited))
+    cluster = visit.reached.cluster
+    async with visit.turn.slot():
+        crds = await definitions(cluster, awaited)
+        works = agents.works_in_app(view, name)
+        return crds, await agents.konnector_in(cluster) if works else None
+
+
+def ways_to(view: FleetView) -> Mapping[str, tuple[Access, str]]:
     """Return the way to each app cluster: as its document says, else as its space does."""
     gone = removed_clusters(view.fleet, view.live.control_planes)
     ways = {

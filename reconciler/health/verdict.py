@@ -51,7 +51,8 @@ class UnitFacts:
     `asked` is its APIServiceExportRequest, or an AppClusterBinding that lists it. `definition` is
     the CRD in the app cluster, which matters only where `awaits_definition`. `secret` is the
     namespace and name of the Secret that the APIServiceBinding has to refer to. `export` may be
-    metadata only.
+    metadata only. `stopped` is when the konnector stopped, by its Lease; None where it runs, for
+    all we know.
     """
 
     secret: tuple[str, str]
@@ -60,6 +61,7 @@ class UnitFacts:
     asked: Manifest | None = None
     cluster_binding: Manifest | None = None
     definition: Manifest | None = None
+    stopped: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +100,25 @@ class _Fault:
 def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     """Return how a unit is at `now` (UTC).
 
-    What only the konnector says is not believed once its heartbeat is too old: then the state is
-    Unknown. What we read ourselves, such as a missing export, needs no konnector.
+    What only the konnector says is not believed once it has stopped, or its heartbeat is too old:
+    then the state is Unknown. What we read ourselves, such as a missing export, needs no konnector.
     """
     changed = _last_change(facts)
     fault = _seen_fault(unit, facts)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
     beat = api.heartbeat_of(facts.cluster_binding)
+    stopped = _stopped(facts)
     if beat is None:
         silent = "no konnector has sent a heartbeat yet: see that one runs"
-        return _troubled(unit, _Fault("NoHeartbeat", silent, changed), changed, now)
+        return _troubled(unit, stopped or _Fault("NoHeartbeat", silent, changed), changed, now)
     fault = _reported_fault(facts) or _definition_fault(unit, facts.definition)
-    stale = _stale(beat, now)
+    stale = stopped or _stale(beat, now)
     if stale is not None:
         last = State.READY if fault is None else State.DEGRADED
         said = stale.message if fault is None else f"{stale.message}; before: {fault.message}"
-        return UnitHealth(unit, State.UNKNOWN, stale.reason, said, min(beat.time, now), last)
+        since = min(stale.since or beat.time, now)
+        return UnitHealth(unit, State.UNKNOWN, stale.reason, said, since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
     held = _held(facts)
@@ -129,6 +133,14 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
         and api.heartbeat_of(facts.cluster_binding) is not None
         and _reported_fault(facts) is None
     )
+
+
+def _stopped(facts: UnitFacts) -> _Fault | None:
+    if facts.stopped is None:
+        return None
+    at = times.format_time(facts.stopped)
+    message = f"the konnector has not renewed its Lease since {at}: see whether it runs"
+    return _Fault("KonnectorStopped", message, facts.stopped)
 
 
 def _stale(beat: api.Heartbeat, now: datetime) -> _Fault | None:
@@ -363,8 +375,18 @@ class LiveUnits:
         cluster_bindings = _by_name(on_plane(api.CLUSTER_BINDING, location.space))
         self._cluster_binding = cluster_bindings.get(names.CLUSTER_BINDING)
 
-    def facts(self, unit: UnitKey, definition: Manifest | None = None) -> UnitFacts:
-        """Return what is live of a unit; `definition` is its CRD, where that was read."""
+    @property
+    def beat(self) -> api.Heartbeat | None:
+        """The last heartbeat of their konnector."""
+        return api.heartbeat_of(self._cluster_binding)
+
+    def facts(
+        self, unit: UnitKey, definition: Manifest | None = None, stopped: datetime | None = None
+    ) -> UnitFacts:
+        """Return what is live of a unit.
+
+        `definition` is its CRD, where that was read, and `stopped` as in `UnitFacts`.
+        """
         listed = GroupResource(unit.group, unit.resource) in self._listed
         return UnitFacts(
             secret=self.location.kept.get(unit.name, self.location.secret),
@@ -373,6 +395,7 @@ class LiveUnits:
             asked=self._app_cluster_binding if listed else self._requests.get(unit.name),
             cluster_binding=self._cluster_binding,
             definition=definition,
+            stopped=stopped,
         )
 
 

@@ -1,6 +1,8 @@
 """The table of rights: nothing that a plan reads is missing in it, and nothing is in it idly."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.rights import Right, Scope, Side, Task, manifests, needed, scope_of_fleet
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
+from reconciler.health.survey import survey
 from reconciler.kube.cluster import Listing
 from reconciler.kube.registry import Reached
 from reconciler.observe import answer, observe
@@ -102,15 +105,13 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
     export = Ref(PLANE, API_SERVICE_EXPORT, "cluster-x", "databases.shop.example")
     more = Questions(in_use=frozenset({("shop", SERVICE)}), bodies=frozenset({export}))
     await answer(fleet, live, clusters, more)
+    await survey(fleet, clusters, now=lambda: datetime.now(UTC))  # as `klutchctl status` does
     for recorder, side in (
         (clusters.plane, Side.CONTROL_PLANE),
         (clusters.apps, Side.APP_CLUSTER),
     ):
         table = needed(Task.PLAN, side, scope_of_fleet(fleet))
-        unnamed = {
-            (row.group, row.resource) for row in table if row.namespace == "" and not row.only
-        }
-        asked = {as_granted(one, unnamed) for one in recorder.asked}
+        asked = {as_granted(one, table) for one in recorder.asked}
         # Who may plan gets no right on Secrets: an access by one is for the operator to give.
         asked -= {one for one in asked if one.name == "shop-admin"}
         idle = {*questions(table)} - asked
@@ -119,10 +120,15 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
         assert {one for one in idle if "konnector" not in one.name} == set()
 
 
-def as_granted(one: Question, unnamed: set[tuple[str, str]]) -> Question:
-    """A right to all objects of a kind, everywhere, is also one to each of them."""
-    whole = (one.group, one.resource) in unnamed
-    return replace(one, namespace="", name="") if whole else one
+def as_granted(one: Question, table: Sequence[Right]) -> Question:
+    """A right to objects everywhere, or to all of a kind, is also one to each of them."""
+    for row in table:
+        if (row.group, row.resource, row.namespace) == (one.group, one.resource, ""):
+            if not row.only:
+                return replace(one, namespace="", name="")
+            if one.name in row.only:
+                return replace(one, namespace="")
+    return one
 
 
 def test_the_konnectors_objects_of_a_cluster_that_left_are_in_the_table():

@@ -11,7 +11,7 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
-from reconciler.health.board import board, remembering, view_of
+from reconciler.health.board import Stops, board, remembering, view_of
 from reconciler.health.verdict import State
 from tests.support.scenes import (
     SEARCH,
@@ -53,10 +53,10 @@ def healthy(mode="Direct"):
     return here
 
 
-def shown(here, of=FLEET, crds=None, only=None):
+def shown(here, of=FLEET, crds=None, only=None, **more):
     view = view_of(of, here.live(of), only=only)
     read = {name: dict.fromkeys(units.awaited(), CRD) for name, units in view.clusters.items()}
-    return board(view, read if crds is None else crds, now=NOW)
+    return board(view, read if crds is None else crds, now=NOW, **more)
 
 
 def states(made):
@@ -74,6 +74,17 @@ def test_a_fleet_that_is_fine():
     assert (one.binding, one.leaving) == ("postgresqlinstances", False)
     assert states(made) == [(UNIT, State.READY, "")]
     assert made.unread == ()
+
+
+def test_agents_that_stopped():
+    """A konnector's end is that of its units; a backend's stands with its control plane."""
+    at = NOW - timedelta(seconds=30)
+    made = shown(healthy(), stops=Stops({"shop": at}, {"eu": at}))
+    assert states(made) == [(UNIT, State.UNKNOWN, "KonnectorStopped")]
+    (plane,) = made.planes
+    assert (plane.name, plane.state, plane.since) == ("eu", State.DEGRADED, at)
+    assert "klutch-bind/klutch-bind-backend since 2026-11-21T11:59:30Z" in plane.message
+    assert shown(healthy()).planes == ()
 
 
 def test_only_what_is_otherwise_fine_asks_for_its_crd():

@@ -134,6 +134,9 @@ FAULTS: dict[str, tuple[UnitFacts, str]] = {
     ),
     "no ClusterBinding": (having(cluster_binding=None), "ClusterBindingMissing"),
     "no konnector ever": (having(cluster_binding={}), "NoHeartbeat"),
+    "no konnector ever, and one that stopped": (
+        having(cluster_binding={}, stopped=NOW - MINUTE), "KonnectorStopped",
+    ),
     "SecretValid not reported": (without("SecretValid"), "SecretValidMissing"),
     "SecretValid False": (reporting("SecretValid", "False", "SecretInvalid"), "SecretInvalid"),
     "Connected not reported": (without("Connected"), "ConnectedMissing"),
@@ -158,6 +161,8 @@ SILENT: dict[str, tuple[UnitFacts, str]] = {
     "a heartbeat older than that": (beating(10 * MINUTE + timedelta(seconds=1)), "HeartbeatTooOld"),
     "an interval of its own": (beating(3 * MINUTE, "1m0s"), "HeartbeatTooOld"),
     "a heartbeat from the far future": (beating(-timedelta(hours=1)), "HeartbeatInFuture"),
+    "a konnector that renews its Lease no more": (having(stopped=NOW - MINUTE), "KonnectorStopped"),
+    "both: the end is exact": (replace(beating(LONG_AGO), stopped=NOW), "KonnectorStopped"),
 }
 CASES: dict[str, tuple[UnitFacts, State, str]] = {
     **{name: (facts, READY, "") for name, facts in SOUND.items()},
@@ -223,6 +228,14 @@ SETTLED: dict[str, UnitFacts] = {
 def test_what_changed_less_than_two_minutes_ago_is_progressing(name):
     state = judge(UNIT, {**FRESH, **SETTLED}[name], now=NOW).state
     assert state is (State.PROGRESSING if name in FRESH else DEGRADED)
+
+
+def test_a_konnector_that_stopped_is_dated_by_its_last_renewal():
+    at = NOW - timedelta(seconds=40)
+    found = judge(UNIT, having(stopped=at), now=NOW)
+    assert (found.since, found.last_known) == (at, READY)
+    assert "Lease" in found.message
+    assert judge(UNIT, having(stopped=NOW + MINUTE), now=NOW).since == NOW
 
 
 def test_since_is_the_last_change_and_never_after_now():
