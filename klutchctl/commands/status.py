@@ -139,8 +139,8 @@ def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
         for one in cluster.units
         if not one.leaving
     }
-    whole = {one.state for one in (*board.clusters, *board.planes)} & {State.DEGRADED}
-    ill = (units | whole) & {State.DEGRADED, State.UNKNOWN}
+    whole = {one.state for one in board.clusters} | {one.state for one in board.planes}
+    ill = units & {State.DEGRADED, State.UNKNOWN} | whole & {State.DEGRADED}
     return first([read, *([ExitCode.UNHEALTHY] if ill else [])])
 
 
@@ -155,7 +155,7 @@ async def _look(
     """Look at the clusters and show what was seen; again and again where `every` says so."""
     from asyncio import sleep
 
-    from reconciler.health.board import remembering
+    from reconciler.health.memory import remembering
     from reconciler.health.survey import survey
     from reconciler.kube import registry
 

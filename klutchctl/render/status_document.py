@@ -21,7 +21,7 @@ from reconciler.core.manifest import JSON, Manifest, indented
 from reconciler.core.times import format_time
 from reconciler.core.typed_json import Moment
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning import planfile
 from reconciler.planning.changes import Change, Held, UnseenCluster
@@ -194,6 +194,7 @@ class OperationDocument:
 class StatusDocument:
     """How a fleet is at `time`. `unread` are clusters that could not be read; `summary` counts.
 
+    `controlPlanes` are those on which something is wrong that all their app clusters depend on.
     `operation` is what a controller adds; null where there is none.
     """
 
@@ -207,12 +208,15 @@ class StatusDocument:
     clusters: tuple[ClusterDocument, ...]
     unread: tuple[UnseenCluster, ...]
     summary: Annotated[dict[str, int], Field(default_factory=dict)]
+    control_planes: tuple[PlaneHealth, ...] = ()
     operation: OperationDocument | None = None
 
     def state(self) -> FleetState:
         """Return what is known of the fleet."""
         clusters = tuple(one.cluster() for one in self.clusters)
-        board = Board(self.fleet, self.revision, self.time, clusters, self.unread)
+        board = Board(
+            self.fleet, self.revision, self.time, clusters, self.unread, self.control_planes
+        )
         if self.operation is not None:
             return self.operation.state(board)
         return _bare(board)
@@ -229,6 +233,7 @@ def dump(board: Board, *, state: FleetState | None = None) -> str:
         clusters=tuple(map(ClusterDocument.of, board.clusters)),
         unread=board.unread,
         summary=summary(board),
+        control_planes=board.planes,
         operation=OperationDocument.of(state) if _is_operated(state) else None,
     )
     written = adapter().dump_python(document, mode="json", by_alias=True)

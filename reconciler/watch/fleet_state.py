@@ -13,7 +13,8 @@ from typing import Final
 from reconciler.apply import GOOD, Outcome, Report
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet
-from reconciler.health.board import Board, remembering
+from reconciler.health.board import Board
+from reconciler.health.memory import remembering
 from reconciler.planning.changes import Action, Change, Held, UnseenCluster
 from reconciler.source.signature import Signature
 from reconciler.watch.agenda import Scope, Task, Trigger

@@ -11,7 +11,8 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
-from reconciler.health.board import Stops, board, remembering, view_of
+from reconciler.health.board import Stops, board, view_of
+from reconciler.health.memory import remembering
 from reconciler.health.verdict import State
 from tests.support.scenes import (
     SEARCH,
