@@ -177,6 +177,7 @@ class OperationDocument:
     suspended: str
     shard: tuple[str, ...]
     applied_at: datetime | None
+    looked_at: datetime | None = None
 
     @classmethod
     def of(cls, state: FleetState) -> "OperationDocument":

@@ -20,7 +20,7 @@ from reconciler.core.live import Live, Unavailable
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Unit, UnitKey
 from reconciler.health import board
-from reconciler.health.verdict import Location
+from reconciler.health.live_units import Location
 from reconciler.observe import Clusters, observe, read_scope
 from reconciler.planning.changes import Change, Plan
 

@@ -15,8 +15,8 @@ from reconciler.core.errors import Missing
 from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
+from reconciler.health.live_units import Location
 from reconciler.health.survey import health_of
-from reconciler.health.verdict import Location
 from reconciler.kube.cluster import Cluster, ClusterWrapper, Listing, Reader
 from reconciler.kube.requests import ACCEPT_METADATA, ListQuery, Request
 

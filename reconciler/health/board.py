@@ -20,14 +20,8 @@ from reconciler.core.times import moment
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
 from reconciler.fleet.wanted import default_placement
-from reconciler.health.verdict import (
-    LiveUnits,
-    State,
-    UnitHealth,
-    awaits_definition,
-    judge,
-    location_of,
-)
+from reconciler.health.live_units import LiveUnits, location_of
+from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.placement import Blocked

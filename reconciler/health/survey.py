@@ -26,6 +26,7 @@ from reconciler.health.board import (
     view_of,
 )
 from reconciler.health.leases import LeaseLook
+from reconciler.health.live_units import LiveUnits, Location
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
@@ -117,7 +118,7 @@ def ways_to(view: FleetView) -> Mapping[str, tuple[Access, str]]:
 async def health_of(
     units: Collection[UnitKey],
     *,
-    location: verdict.Location,
+    location: Location,
     control_plane: Reader,
     app: Reader,
     now: Callable[[], datetime],
@@ -159,9 +160,7 @@ async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manif
     return dict(zip(ordered, await together(*map(read, ordered)), strict=True))
 
 
-async def _live_units(
-    location: verdict.Location, control_plane: Reader, app: Reader
-) -> verdict.LiveUnits:
+async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:
     """List what is live at a location. Raises Incomplete."""
     direct = location.mode is Mode.DIRECT
     beats = Ref(control_plane.name, api.CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
@@ -185,7 +184,7 @@ async def _live_units(
     def inside(kind: Kind, namespace: str) -> Sequence[Manifest]:
         return [one for one in read.get(kind, ()) if namespace_of(one) == namespace]
 
-    return verdict.LiveUnits(location, on_plane=inside, in_app=inside)
+    return LiveUnits(location, on_plane=inside, in_app=inside)
 
 
 async def _list(

@@ -17,6 +17,7 @@ import pytest
 
 from reconciler.controller.lease import micro
 from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import LEASE, NAMESPACE, Ref
 from tests.support import fleet_texts, programs, removal
 from tests.support.bound_units import ByHand, condition, new_unit
@@ -106,8 +107,12 @@ async def leased(live: LiveCluster, name: str, renewed: datetime, *, every: floa
 
     async def renew() -> None:
         time = micro(datetime.now(UTC) - offset)
-        spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "renewTime": time}
-        lease = {
+        spec: Manifest = {
+            "holderIdentity": "somebody",
+            "leaseDurationSeconds": 15,
+            "renewTime": time,
+        }
+        lease: Manifest = {
             "apiVersion": LEASE.api_version,
             "kind": LEASE.kind,
             "metadata": {"name": name, "namespace": BIND},
@@ -120,7 +125,7 @@ async def leased(live: LiveCluster, name: str, renewed: datetime, *, every: floa
             await asyncio.sleep(every)
             await renew()
 
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BIND}}
+    home: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BIND}}
     await live.cluster.apply(home, NAMESPACE, manager="tests", force=True)
     await renew()
     task = asyncio.create_task(renewing(every)) if every is not None else None

@@ -7,8 +7,9 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Mode
+from reconciler.health.live_units import Location
 from reconciler.health.survey import health_of
-from reconciler.health.verdict import Location, State
+from reconciler.health.verdict import State
 from tests.support.bound_units import ByHand, new_unit
 
 

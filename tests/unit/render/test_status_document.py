@@ -76,6 +76,7 @@ OPERATED = FleetState(
     suspended="audit",
     shard=("eu",),
     applied_at=NOW,
+    looked_at=NOW,
 )
 
 
