@@ -176,7 +176,7 @@ def _manifests(
         case Manifests.APP_CLUSTER_RIGHTS:
             return _rights(fleet, Side.APP_CLUSTER, task, chosen)
         case Manifests.CONTROL_PLANE_CRDS:
-            return _documents(crds.load(*crds.CONTROL_PLANE))
+            return _documents(crds.load(*crds.CONTROL_PLANE, *crds.CONTROLLER))
         case Manifests.APP_CLUSTER_CRDS:
             return _documents(crds.load(*crds.APP_CLUSTER))
 

@@ -29,7 +29,10 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 
-_CRDS: Final = {Role.CONTROL_PLANE: crds.CONTROL_PLANE, Role.APP_CLUSTER: crds.APP_CLUSTER}
+_CRDS: Final = {
+    Role.CONTROL_PLANE: (*crds.CONTROL_PLANE, *crds.CONTROLLER),
+    Role.APP_CLUSTER: crds.APP_CLUSTER,
+}
 _MANAGER: Final = "klutchctl"
 _DEADLINE: Final = 120.0
 _REFUSED_DEADLINE: Final = 20.0  # without a change of what is refused

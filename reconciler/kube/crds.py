@@ -10,6 +10,7 @@ import yaml
 
 from reconciler import api
 from reconciler.api import osb
+from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest
 
@@ -25,6 +26,8 @@ CONTROL_PLANE: Final = (
 )
 # Where `klutch-osb` runs.
 BROKERS: Final = (osb.SERVICE_BROKER.resource, osb.BROKER_RECORD.resource)
+# Where `klutchctl controller` keeps its FleetStatus.
+CONTROLLER: Final = (FLEET_STATUS.resource,)
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _IN_WHEEL: Final = _PACKAGE / "schemas" / "crds"

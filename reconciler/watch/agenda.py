@@ -24,7 +24,7 @@ K = TypeVar("K")
 V = TypeVar("V", AppCluster, Unit)
 
 _JITTER: Final = 0.1  # of an interval, either way
-_AGAIN: Final = frozenset(
+AGAIN: Final = frozenset(
     {Status.FAILED, Status.STALE, Status.UNCONFIRMED, Status.INTERRUPTED},
 )
 _WAITING: Final = frozenset({Status.HELD, Status.SKIPPED})
@@ -133,7 +133,7 @@ def left(fleet: Fleet, report: Report) -> Left:
     plan = report.plan
     planes = {control_plane_ref_name(name) for name in fleet.control_planes}
     again = {cluster.name for cluster in plan.unseen} - planes
-    again |= {outcome.change.cluster for outcome in report.outcomes if outcome.status in _AGAIN}
+    again |= {outcome.change.cluster for outcome in report.outcomes if outcome.status in AGAIN}
     waiting = {outcome.change.cluster for outcome in report.outcomes if outcome.status in _WAITING}
     waiting |= {change.cluster for change in plan.changes if change.action is Action.BLOCKED}
     waiting |= {name for guarded in plan.held for name in guarded.clusters}

@@ -52,7 +52,7 @@ def rules(node):
 
 
 def test_a_control_plane_gets_every_file_and_an_app_cluster_the_bindings():
-    named = {*crds.CONTROL_PLANE, *crds.BROKERS}
+    named = {*crds.CONTROL_PLANE, *crds.CONTROLLER, *crds.BROKERS}
     assert {f"{name}.yaml" for name in named} == {f.name for f in FOLDER.iterdir()}
     assert set(crds.CONTROL_PLANE) == {kind.resource for kind in KINDS}
     assert crds.APP_CLUSTER == ("apiservicebindings.klutch.anynines.com",)

@@ -57,7 +57,7 @@ def test_the_exit_code(found, code, lenient):
     assert exit_code(found, allow_unreachable=True) == lenient
 
 
-SIDES = {"control-plane": crds.CONTROL_PLANE, "app-cluster": crds.APP_CLUSTER}
+SIDES = {"control-plane": crds.CONTROL_PLANE + crds.CONTROLLER, "app-cluster": crds.APP_CLUSTER}
 
 
 @pytest.mark.parametrize(("side", "names"), SIDES.items(), ids=SIDES.keys())

@@ -48,7 +48,7 @@ def test_a_wheel_has_all_that_pages_are_made_of(wheel):
 
 def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     crds = {path.name for path in (ROOT / "schemas" / "crds").iterdir()}
-    assert len(crds) == 9
+    assert len(crds) == 10
     assert {f"reconciler/schemas/crds/{name}" for name in crds} <= set(wheel)
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
     assert "klutchctl/sandbox/crossplane/go.sum" in wheel

@@ -1,0 +1,166 @@
+"""Decides the conditions of a FleetStatus, in the form that kstatus reads.
+
+kstatus calls an object in progress while Reconciling is True or Ready is not, failed where Stalled
+is True, and current else. So Stalled is what only people can end, and a look that finds nothing to
+do is no reconciling. These are metav1.Conditions; those of Klutch (core/conditions.py) have
+severities, and a True one has no reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from reconciler.core.conditions import FALSE, READY, TRUE, UNKNOWN
+from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.times import format_time
+from reconciler.health.verdict import State
+from reconciler.planning.changes import Action, Held
+from reconciler.watch.agenda import AGAIN
+from reconciler.watch.fleet_state import FleetState, SourceProblem, Waiting
+from reconciler.watch.fleet_status.texts import cut
+
+RECONCILING: Final = "Reconciling"
+STALLED: Final = "Stalled"
+SOURCE_VERIFIED: Final = "SourceVerified"
+_MESSAGE: Final = 1_024  # bytes
+_SHORT: Final = 12  # characters of a commit
+_FOR_PEOPLE: Final = frozenset({SourceProblem.INVALID, SourceProblem.UNVERIFIED})
+_LISTED: Final = 3
+_NOT_SO: Final = (FALSE, "AsExpected", "")
+_NOT_READ: Final = ("NotRead", "the files were not read yet")
+_UNREADY: Final = (State.DEGRADED, State.UNKNOWN, State.PROGRESSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a fleet is. `reconciling`: it is being changed; `stalled`: people have to do something.
+
+    `ready` is the status of a condition; never are both others true.
+    """
+
+    ready: str
+    reason: str
+    message: str
+    reconciling: bool = False
+    stalled: bool = False
+
+
+def short(revision: str) -> str:
+    """Return the beginning of a commit."""
+    return revision[:_SHORT]
+
+
+def verdict_of(state: FleetState) -> Verdict:
+    """Return how a fleet is: the first of what keeps it from being Ready."""
+    source = state.source
+    if source.problem is not SourceProblem.NONE:
+        stalled = source.problem in _FOR_PEOPLE
+        return Verdict(FALSE, source.problem.value, source.why, not stalled, stalled)
+    if state.suspended:
+        return Verdict(FALSE, "Suspended", f"nothing is written: {state.suspended}")
+    if state.fleet is None:
+        return Verdict(UNKNOWN, *_NOT_READ, reconciling=True)
+    return _of_round(state) or _of_units(state)
+
+
+def _of_round(state: FleetState) -> Verdict | None:
+    """Return what the last round left undone, the gravest of it."""
+    waiting = state.waiting
+    failed = {line.subject for line, end in waiting.lines if end and end.status in AGAIN}
+    last = state.history[0] if state.history else None
+    if held := held_back(waiting):
+        said = _listed(f"{one.guard}: {one.message}" for one in held)
+        return Verdict(FALSE, "GuardHeld", said, stalled=True)
+    if failed:
+        said = f"lines of the plan failed: {_listed(sorted(failed))}"
+        return Verdict(FALSE, "ApplyFailed", said, reconciling=True)
+    if waiting.unseen:
+        said = _listed(f"{one.name}: {one.reason}" for one in waiting.unseen)
+        return Verdict(FALSE, "ClusterUnread", said, reconciling=True)
+    if last is not None and last.result == "failed":
+        return Verdict(FALSE, "RoundFailed", last.why, reconciling=True)
+    if state.applied_at is None or waiting.lines:
+        said = f"revision {short(state.source.revision)} is not in place yet"
+        return Verdict(UNKNOWN, "Progressing", said, reconciling=True)
+    return None
+
+
+def held_back(waiting: Waiting) -> Sequence[Held]:
+    """Return what holds lines back: guards that tripped, and lines that no apply may do."""
+    explained = {name for one in waiting.held for name in one.clusters}
+    blocked = [
+        Held("blocked", f"{line.cluster}, {line.subject}: {line.reason}", (line.cluster,))
+        for line, _ in waiting.lines
+        if line.action is Action.BLOCKED and line.cluster not in explained
+    ]
+    return (*waiting.held, *blocked)
+
+
+def _of_units(state: FleetState) -> Verdict:
+    if state.board is None:
+        return Verdict(UNKNOWN, "UnitsUnknown", "no unit was looked at yet", reconciling=True)
+    states = Counter(one.health.state for one in state.board.units if not one.leaving)
+    total = _count(states.total())
+    for worst in _UNREADY:
+        if count := states[worst]:
+            said = f"{count} of {total} {'is' if count == 1 else 'are'} {worst.value}"
+            progressing = worst is State.PROGRESSING
+            ready = UNKNOWN if progressing else FALSE
+            return Verdict(ready, f"Units{worst.value}", said, reconciling=progressing)
+    said = f"revision {short(state.source.revision)}: {states[State.READY]} of {total} are Ready"
+    return Verdict(TRUE, "Applied", said)
+
+
+def conditions_of(
+    state: FleetState, before: Sequence[Manifest], *, generation: int, now: datetime
+) -> list[JSON]:
+    """Return the conditions; one whose status is as it was `before` keeps its time."""
+    found = verdict_of(state)
+    why = (found.reason, found.message)
+    wanted = (
+        (READY, found.ready, *why),
+        (RECONCILING, *((TRUE, *why) if found.reconciling else _NOT_SO)),
+        (STALLED, *((TRUE, *why) if found.stalled else _NOT_SO)),
+        (SOURCE_VERIFIED, *_verified(state)),
+    )
+    times = {get_text(one, "type"): one for one in before}
+    return [
+        {
+            "type": kind,
+            "status": status,
+            "observedGeneration": generation,
+            "lastTransitionTime": _time(times.get(kind, {}), status, now),
+            "reason": reason,
+            "message": cut(message, _MESSAGE),
+        }
+        for kind, status, reason, message in wanted
+    ]
+
+
+def _verified(state: FleetState) -> tuple[str, str, str]:
+    source = state.source
+    if source.problem is SourceProblem.UNVERIFIED:
+        return FALSE, source.problem.value, source.why
+    if source.signature is None:
+        return UNKNOWN, *(("Off", "no signature is asked for") if source.revision else _NOT_READ)
+    only = ", the first commit, so no other was looked at" if source.signature.first else ""
+    said = f"{source.signature.kind} signature of {source.signature.signer}{only}"
+    return TRUE, "Verified", said
+
+
+def _time(before: Manifest, status: str, now: datetime) -> str:
+    same = get_text(before, "status") == status
+    return (same and get_text(before, "lastTransitionTime")) or format_time(now)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Return the first of some texts, and how many there are beside them."""
+    every = list(texts)
+    more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return "; ".join(every[:_LISTED]) + more
+
+
+def _count(number: int) -> str:
+    return f"{number} unit{'' if number == 1 else 's'}"

@@ -1,0 +1,181 @@
+"""Writes the status of a FleetStatus out of the state of a fleet: bounded, and still at rest.
+
+Nothing in it moves while nothing changes, so that a fleet at rest costs no write. It has room for
+any fleet: lists are capped, and each text is cut to what it may take.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from reconciler.apply import Status
+from reconciler.core.manifest import JSON, Manifest, get_int, get_maps, get_text
+from reconciler.core.times import format_time, moment
+from reconciler.health.verdict import State
+from reconciler.planning.changes import Action
+from reconciler.watch.fleet_state import (
+    REMEMBERED,
+    FleetState,
+    RoundRecord,
+    SourceProblem,
+    SourceView,
+    Waiting,
+)
+from reconciler.watch.fleet_status.conditions import conditions_of, short
+from reconciler.watch.fleet_status.texts import cut
+from reconciler.watch.fleet_status.trouble import Trouble, troubles
+
+LARGEST: Final = 64_000  # bytes of JSON
+TROUBLED: Final = 50
+_SHARD: Final = 20
+_NAME: Final = 253  # bytes
+_URL: Final = 1_024
+_ID: Final = 64
+_MESSAGE: Final = 300
+
+
+def status_of(
+    state: FleetState,
+    now: datetime,
+    *,
+    before: Manifest | None = None,
+    accepted: str = "",
+    generation: int = 1,
+) -> dict[str, JSON]:
+    """Return the status at `now`. `before` is the one that is there, whose times go on.
+
+    `accepted` is the last commit that was accepted, also by a process before this one.
+    """
+    there = before or {}
+    found = troubles(state)
+    units = () if state.board is None else state.board.units
+    counted = Counter(one.health.state for one in units if not one.leaving)
+    status: dict[str, JSON] = {
+        "observedGeneration": generation,
+        "accepted": cut(accepted, _ID),
+        "shard": [cut(name, _NAME) for name in state.shard[:_SHARD]],
+        "summary": _summary(state, counted),
+        "source": _source(state.source),
+        "units": {one.value.lower(): counted[one] for one in State} if state.board else {},
+        "clusters": _clusters(state, found),
+        "plan": _plan(state.waiting),
+        "troubled": _troubled(found, get_maps(there, "troubled"), now),
+        "history": _history(state.history, get_maps(there, "history")),
+        "conditions": conditions_of(
+            state, get_maps(there, "conditions"), generation=generation, now=now
+        ),
+    }
+    return {key: value for key, value in status.items() if value not in ("", [], {})}
+
+
+def tells_more(state: FleetState, before: Manifest) -> bool:
+    """Tell whether a state has anything to add to the status that is there.
+
+    A process that has just begun has looked at nothing yet. What the one before it found is better
+    than nothing, and a change of processes no change of the fleet.
+    """
+    if state.source.problem or state.suspended or state.history or state.board is not None:
+        return True
+    return state.fleet is not None and state.source.revision != get_text(
+        before, "source", "revision"
+    )
+
+
+def _summary(state: FleetState, counted: Counter[State]) -> dict[str, JSON]:
+    revision, waits = short(cut(state.source.revision, _ID)), _waits(state.waiting)
+    summary: dict[str, JSON] = {"revision": revision, "waiting": sum(waits.values())}
+    if state.board is not None:
+        summary["units"] = f"{counted[State.READY]}/{counted.total()}"
+    return summary
+
+
+def _source(source: SourceView) -> dict[str, JSON]:
+    fields = {
+        "url": cut(source.url, _URL),
+        "ref": cut(source.ref, _NAME),
+        "revision": cut(source.revision, _ID),
+        "refused": cut(source.refused, _ID),
+    }
+    said: dict[str, JSON] = {key: value for key, value in fields.items() if value}
+    if source.problem is SourceProblem.UNVERIFIED:
+        said["signature"] = {"status": "Unverified"}
+    elif source.signature is not None:
+        signer = {"type": source.signature.kind, "principal": cut(source.signature.signer, _NAME)}
+        said["signature"] = {"status": "Verified", **signer}
+    elif source.revision:
+        said["signature"] = {"status": "Off"}
+    return said
+
+
+def _clusters(state: FleetState, found: Sequence[Trouble]) -> dict[str, JSON]:
+    if state.fleet is None:
+        return {}
+    unread = state.waiting.unseen if state.board is None else state.board.unread
+    return {
+        "total": len(state.fleet.clusters),
+        "unread": sum(one.name in state.fleet.clusters for one in unread),
+        "troubled": len(found),
+    }
+
+
+def _plan(waiting: Waiting) -> dict[str, JSON]:
+    """Return what is left of the plan. Where that is nothing, its id is of no use to anybody."""
+    if not waiting.lines:
+        return {}
+    changes = Counter(line.action.value for line, _ in waiting.lines)
+    plan: dict[str, JSON] = {"id": waiting.plan_id, "changes": {**changes}}
+    if waits := _waits(waiting):
+        plan["waiting"] = {**waits}
+    return plan
+
+
+def _waits(waiting: Waiting) -> dict[str, int]:
+    """Count the lines that wait, by what they wait for."""
+    guarded = sum(
+        line.action is Action.BLOCKED
+        or bool(line.held)
+        or (end is not None and end.status is Status.HELD)
+        for line, end in waiting.lines
+    )
+    return {"guard": guarded} if guarded else {}
+
+
+def _troubled(
+    found: Sequence[Trouble], before: Sequence[Manifest], now: datetime
+) -> list[dict[str, JSON]]:
+    """Return the first troubles. What stood there before began when it said then."""
+    begun = {(get_text(one, "cluster"), get_text(one, "reason")): one for one in before}
+    rows: list[dict[str, JSON]] = []
+    for one in found[:TROUBLED]:
+        row = {"cluster": cut(one.cluster, _NAME), "reason": cut(one.reason, _ID)}
+        there = begun.get((row["cluster"], row["reason"]), {})
+        since = moment(get_text(there, "since")) or one.since or now
+        rows.append({**row, "message": cut(one.message, _MESSAGE), "since": format_time(since)})
+    return rows
+
+
+def _history(rounds: Sequence[RoundRecord], before: Sequence[Manifest]) -> list[JSON]:
+    """Return the last rounds, also those of processes before this one."""
+    rows = [
+        _round(
+            format_time(one.ended_at),
+            (one.trigger.value, one.revision, one.result),
+            (one.done, one.failed),
+        )
+        for one in rounds
+    ]
+    first = min((one.ended_at.replace(microsecond=0) for one in rounds), default=None)
+    for one in before:
+        at = moment(get_text(one, "at"))
+        if at is not None and (first is None or at < first):
+            texts = (get_text(one, key) for key in ("trigger", "revision", "result"))
+            counts = (get_int(one, "done") or 0, get_int(one, "failed") or 0)
+            rows.append(_round(format_time(at), texts, counts))
+    return [*rows[:REMEMBERED]]
+
+
+def _round(at: str, texts: Iterable[str], counts: tuple[int, int]) -> dict[str, JSON]:
+    trigger, revision, result = (cut(text, _ID) for text in texts)
+    words = {"at": at, "trigger": trigger, "revision": revision, "result": result}
+    return {**words, "done": counts[0], "failed": counts[1]}

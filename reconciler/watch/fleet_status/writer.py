@@ -1,0 +1,208 @@
+"""Keeps a FleetStatus up to date, and reads from it what people and processes before left there.
+
+It is made anew where somebody deleted it. Whatever becomes of it, the clusters are kept right:
+nothing here is waited for, and what cannot be written is written later.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from reconciler.api.fleet_status import FLEET_STATUS, accepted_commit, suspension
+from reconciler.controller.executor import Recorder
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.tasks import Clock, unless
+from reconciler.core import keys
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get_int,
+    get_map,
+    put,
+    resource_version_of,
+)
+from reconciler.core.refs import Ref
+from reconciler.kube.cluster import Cluster
+from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.fleet_status.document import status_of, tells_more
+from reconciler.watch.fleet_status.events import notes_of
+from reconciler.watch.states import States
+
+if TYPE_CHECKING:
+    from reconciler.core.decision import Note
+
+log = logging.getLogger(__name__)
+
+PERIOD: Final = 10.0  # seconds from one look at the object, or write, to the next
+_BREATH: Final = 1.0  # between two looks, however much there is to say
+_NOTES: Final = 50  # that wait for the object
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was left in a FleetStatus. `suspended` is why nothing is to be written, or ""."""
+
+    accepted: str = ""
+    suspended: str = ""
+
+
+class FleetStatusWriter:
+    """Writes one FleetStatus. Use within one event loop; `run` it once, while leading.
+
+    The commit that was accepted is read once. From then on it is what this process knows: nobody
+    who edits the object takes it back.
+    """
+
+    def __init__(
+        self, cluster: Cluster, ref: Ref, *, fence: WriteFence, clock: Clock, recorder: Recorder
+    ) -> None:
+        self._cluster, self._ref = cluster, ref
+        self._fence, self._clock, self._recorder = fence, clock, recorder
+        self._accepted: str | None = None  # None: it was never read
+        self._suspended = ""
+        self._live: Manifest | None = None
+        self._written: Manifest = {}  # the status as stated last, and the version it made
+        self._version = ""
+        self._wrote_at = float("-inf")
+        self._failure: ClusterError | None = None
+        self._news = asyncio.Event()
+        self._notes: deque[Note] = deque(maxlen=_NOTES)
+
+    async def load(self) -> Remembered:
+        """Read what is there; nothing where the object is absent. Raises ClusterErrors.
+
+        After an error it is unknown, not empty.
+        """
+        try:
+            self._take(await self._cluster.get(self._ref))
+        except ClusterError as error:
+            self._failure = error
+            raise
+        return Remembered(self._accepted or "", self._suspended)
+
+    def suspended(self) -> str:
+        """Return why nothing is to be written to clusters, as last read, or ""."""
+        return self._suspended
+
+    def accepted(self) -> str:
+        """Return the last commit that was accepted, "" where there never was one.
+
+        Raises the ClusterError for which it is unknown, or is not written down: a process after
+        this one could go back behind it.
+        """
+        saved = self._accepted is not None and self._accepted == accepted_commit(self._live)
+        if self._failure is not None and not saved:
+            raise self._failure
+        return self._accepted or ""
+
+    async def run(self, states: States) -> None:
+        """Show what `states` say, until cancelled or nothing may be written any more."""
+        stop_listening = states.listen(self._listen)
+        try:
+            while True:
+                self._news.clear()
+                await self._try(states.now)
+                await self._rest()
+        except Stopped:
+            return
+        finally:
+            stop_listening()
+
+    def _listen(self, before: FleetState, after: FleetState) -> None:
+        self._accepted = after.source.revision or self._accepted
+        self._notes.extend(notes_of(before, after))
+        self._record()
+        self._news.set()
+
+    async def _rest(self) -> None:
+        """Wait for the next look: a period, or, that long after a write, until there is news."""
+        await self._clock.sleep(_BREATH)
+        quiet = self._clock.monotonic() - self._wrote_at
+        if quiet < PERIOD:
+            await self._clock.sleep(PERIOD - quiet)
+        else:
+            await unless(self._news, self._clock.sleep(PERIOD - _BREATH))
+
+    async def _try(self, state: FleetState) -> None:
+        fields = {"ref": str(self._ref)}
+        try:
+            await self._look(state)
+        except ClusterError as error:
+            if self._failure is None or type(self._failure) is not type(error):
+                said = fields | {"error": str(error)}
+                log.warning("how the fleet is cannot be shown for now", extra=said)
+            self._failure = error
+            return
+        if self._failure is not None:
+            log.info("how the fleet is can be shown again", extra=fields)
+        self._failure = None
+
+    async def _look(self, state: FleetState) -> None:
+        self._fence.check()
+        live = await self._cluster.get(self._ref)
+        self._take(live)
+        if not tells_more(state, get_map(live, "status")):
+            return
+        if live is None:
+            live = await self._make()
+        before = get_map(live, "status")
+        status = status_of(
+            state,
+            self._clock.now(),
+            before=before,
+            accepted=self._accepted or "",
+            generation=get_int(live, "metadata", "generation") or 1,
+        )
+        written = (status, resource_version_of(live)) == (self._written, self._version)
+        if before != status and not written:
+            await self._write(status)
+
+    def _take(self, live: Manifest | None) -> None:
+        """Note what is there. That the object is gone ends no suspension: nobody said so."""
+        self._live = live
+        if self._accepted is None:
+            self._accepted = accepted_commit(live)
+        if live is not None:
+            self._suspended = suspension(live)
+        self._record()
+
+    def _record(self) -> None:
+        while self._live is not None and self._notes:
+            self._recorder.record(self._ref, self._live, self._notes.popleft())
+
+    def _body(self, **parts: JSON) -> Manifest:
+        metadata: dict[str, JSON] = {"name": self._ref.name, "namespace": self._ref.namespace}
+        return {
+            "apiVersion": FLEET_STATUS.api_version,
+            "kind": FLEET_STATUS.kind,
+            "metadata": metadata,
+            **parts,
+        }
+
+    async def _make(self) -> Manifest:
+        body = self._body()
+        if self._suspended:
+            body = put(body, self._suspended, "metadata", "annotations", keys.SUSPEND)
+        made = await self._fence.write(
+            lambda: self._cluster.create(body, FLEET_STATUS, manager=keys.MANAGER_CONTROLLER)
+        )
+        self._take(made)
+        return made
+
+    async def _write(self, status: Manifest) -> None:
+        """State all of the status, and what was stated before no more."""
+        answer = await self._fence.write(
+            lambda: self._cluster.apply(
+                self._body(status=status),
+                FLEET_STATUS,
+                manager=keys.MANAGER_CONTROLLER,
+                force=True,
+                subresource="status",
+            )
+        )
+        self._wrote_at = self._clock.monotonic()
+        self._written, self._version = status, resource_version_of(answer)
+        self._take(answer)
