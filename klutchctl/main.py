@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import settings
-from klutchctl.commands import apply, bind, catalog, doctor, init, plan, sandbox, status, validate
+from klutchctl.commands import (
+    apply,
+    bind,
+    board,
+    catalog,
+    doctor,
+    init,
+    plan,
+    sandbox,
+    status,
+    validate,
+)
 from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
 
@@ -38,6 +49,7 @@ app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
 app.command("why")(status.why)
 app.command("bind")(bind.bind)
+app.command("board")(board.board)
 app.command("catalog")(catalog.catalog)
 app.command("import")(init.import_)
 app.command("release")(apply.release)

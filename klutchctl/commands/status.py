@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from reconciler.watch.fleet_state import FleetState
 
 
-_FORMATS: Final = ("text", "json", "jsonl")
+_FORMATS: Final = ("text", "json", "jsonl", "html")
 _WATCHED: Final = ("text", "jsonl")
 _OF_WHY: Final = ("text", "json")
 _CLEAR: Final = "\x1b[H\x1b[2J"
@@ -188,10 +188,21 @@ def _printer(
                 "text": lambda path: status.text(board, color=settings.colored(path)),
                 "json": lambda _: status_document.dump(board, state=state),
                 "jsonl": lambda _: status.events(board),
+                "html": lambda _: _html(board),
             },
         )
 
     return show
+
+
+def _html(board: "Board") -> str:
+    """Return one page that needs nothing beside itself."""
+    from klutchctl.web.board import rendering
+    from klutchctl.web.board.index import index_of
+    from klutchctl.web.board.pages.file import file
+    from reconciler.watch.fleet_state import FleetState
+
+    return rendering.file(file(index_of(0, FleetState(name=board.fleet, board=board))))
 
 
 def _screen(*, color: bool) -> "Callable[[Board], None]":

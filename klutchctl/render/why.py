@@ -25,7 +25,7 @@ _OF_PLAN: Final = ("changes", "widened", "held", "unseen")
 _INDENT: Final = "    "
 _GAP: Final = "   "
 
-_Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
+Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
 
 
 def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool = False) -> str:
@@ -51,16 +51,17 @@ def _files(explanation: Explanation) -> Iterator[str]:
     if explanation.source is None:
         yield f"{_INDENT}no document binds it in {visible(explanation.target.cluster)}"
         return
-    facts = list(_facts(explanation.source))
-    first = max(len(what) for what, _, _ in facts)
-    second = max(len(visible(which)) for _, which, _ in facts)
-    for what, which, origin in facts:
+    found = list(facts(explanation.source))
+    first = max(len(what) for what, _, _ in found)
+    second = max(len(visible(which)) for _, which, _ in found)
+    for what, which, origin in found:
         where = plan_rows.place(origin)
         line = f"{_INDENT}{what:<{first}}  {visible(which):<{second}}{_GAP}{where}"
         yield line.rstrip()
 
 
-def _facts(source: Provenance) -> Iterator[_Fact]:
+def facts(source: Provenance) -> Iterator[Fact]:
+    """Yield what the files say of a binding, each with where."""
     yield "Binding", source.binding, source.origin
     yield "Cluster", source.cluster, source.cluster_origin
     yield "ControlPlane", source.control_plane, source.control_plane_origin

@@ -1,0 +1,205 @@
+"""`klutchctl board`: how a fleet is, in a browser. Writes to no cluster."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klutchctl.entry import ExitCode, ending
+from klutchctl.settings import Settings, of
+
+if TYPE_CHECKING:
+    from asyncio import Event
+
+    from klutchctl.web.board.pages.unit import Explain
+    from reconciler.fleet.values import Fleet, UnitKey
+    from reconciler.planning.changes import Plan
+    from reconciler.reports.why import Provenance
+    from reconciler.watch.fleet_state import FleetState, Waiting
+    from reconciler.watch.states import States
+
+
+def board(  # noqa: PLR0913, PLR0917 - each is an option
+    context: typer.Context,
+    path: Annotated[
+        Path | None, typer.Argument(help="The fleet repository.", show_default=".")
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="STATUS.json", help="Show this; contact no cluster."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="PLAN.json", help="With --from: what waits, by this plan."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDR:PORT", help="Where it is served.")
+    ] = "127.0.0.1:8080",
+    behind_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--behind-proxy", help="--listen may be for others: a proxy authenticates them."
+        ),
+    ] = False,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that the proxy is asked by; repeatable."),
+    ] = None,
+    every: Annotated[
+        float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="From look to look.")
+    ] = 10.0,
+) -> int:
+    """Serve how bindings are as pages, for reading, until interrupted.
+
+    The files are read once. There is no login: whoever reaches it reads all.
+    """
+    if given is not None and path is not None:
+        raise typer.BadParameter("--from shows a file, so it takes no PATH")
+    settings = of(context)
+    if given is not None and (settings.clusters or settings.selector is not None):
+        raise typer.BadParameter(
+            "--from shows all of a file: --cluster and --selector narrow looks"
+        )
+    if plan is not None and given is None:
+        raise typer.BadParameter("--plan needs --from: of live clusters, the plan is made")
+    from klutchctl.commands import watch
+
+    address = watch.address(listen)
+    assert address is not None
+    checked(address, behind_proxy=behind_proxy)
+    import uvloop
+
+    if given is None:
+        return uvloop.run(
+            _live((path or Path()).resolve(), settings, address, tuple(host or ()), every)
+        )
+    return uvloop.run(_still(_read(given, plan), address, tuple(host or ())))
+
+
+def checked(address: tuple[str, int], *, behind_proxy: bool) -> None:
+    """Raise BadParameter for an address that others reach, unless a proxy is said to be there."""
+    from klutchctl.web.board.server import is_loopback
+
+    if is_loopback(address[0]):
+        return
+    if not behind_proxy:
+        raise typer.BadParameter(
+            "the board has no login, and others reach this address: a proxy that authenticates "
+            "has to stand in front of it. Give --behind-proxy where one does",
+            param_hint="'--listen'",
+        )
+    print(
+        f"Warning: whoever reaches {address[0] or 'this machine'} port {address[1]} past the "
+        "proxy reads all of this without a login",
+        file=sys.stderr,
+    )
+
+
+def _read(given: Path, plan: Path | None) -> "FleetState":
+    """Return what files say. Raises ConfigError, and OSError."""
+    from klutchctl.render import status_document
+    from reconciler.core.errors import ConfigError
+    from reconciler.planning import planfile
+
+    state = status_document.parse(given.read_bytes(), str(given))
+    if plan is None:
+        return state
+    found = planfile.parse(plan.read_bytes(), str(plan))
+    if found.fleet != state.name:
+        raise ConfigError(f"the plan is of fleet {found.fleet}, not {state.name}", where=str(plan))
+    return replace(state, waiting=_waiting(found))
+
+
+def _waiting(plan: "Plan") -> "Waiting":
+    """Return what waits by a plan that nobody applies here."""
+    from reconciler.planning.changes import Action
+    from reconciler.watch.fleet_state import Waiting
+
+    lines = tuple((one, None) for one in plan.changes if one.action is not Action.NOOP)
+    return Waiting(lines, plan.held, plan.unseen, plan.id)
+
+
+async def _still(state: "FleetState", address: tuple[str, int], hosts: tuple[str, ...]) -> int:
+    """Serve what never changes."""
+    from reconciler.watch.states import States
+
+    with _interrupted() as (stop, received):
+        async with _served(States(state), address, hosts):
+            await stop.wait()
+    return received[0]
+
+
+async def _live(
+    path: Path, settings: Settings, address: tuple[str, int], hosts: tuple[str, ...], every: float
+) -> int:
+    """Serve what look after look finds."""
+    from klutchctl import repository
+    from reconciler.controller.tasks import unless
+    from reconciler.reports import why
+    from reconciler.reports.partial_plans import Target
+    from reconciler.watch.fleet_state import FleetState, SourceView
+    from reconciler.watch.states import States
+
+    tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
+    loaded = repository.documents(tree)
+    fleet = loaded.fleet
+    source = SourceView(url=str(path), revision=fleet.revision)
+    states = States(FleetState(name=fleet.name, source=source, fleet=fleet))
+
+    def explain(key: "UnitKey") -> "Provenance | None":
+        return why.provenance(loaded, Target(key.cluster, key.name))
+
+    with _interrupted() as (stop, received):
+        async with _served(states, address, hosts, explain):
+            await unless(stop, _looks(states, fleet, settings, every))
+    return received[0]
+
+
+async def _looks(states: "States", fleet: "Fleet", settings: Settings, every: float) -> None:
+    """Look at the clusters again and again, and publish how units are and what waits."""
+    from asyncio import sleep
+
+    from klutchctl import repository
+    from reconciler import run
+    from reconciler.health import board, survey
+    from reconciler.kube import registry
+    from reconciler.watch import fleet_state
+
+    pace, chosen = settings.pace(), repository.chosen(fleet, settings)
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        while True:
+            found = await run.look(fleet, clusters, only=chosen, pace=pace)
+            view = board.view_of(fleet, found.live, only=chosen)
+            seen = await survey.judged(view, clusters, now=lambda: datetime.now(UTC), pace=pace)
+            state = fleet_state.board_seen(states.now, seen, None)
+            states.put(replace(state, waiting=_waiting(found.plan)))
+            await sleep(every)
+
+
+@asynccontextmanager
+async def _served(
+    states: "States",
+    address: tuple[str, int],
+    hosts: tuple[str, ...],
+    explain: "Explain" = lambda _: None,
+) -> AsyncIterator[None]:
+    from klutchctl.web.board.server import serving
+
+    async with serving(address, states, hosts=hosts, explain=explain) as (host, port):
+        typer.echo(f"The board is at http://{f'[{host}]' if ':' in host else host}:{port}/")
+        yield
+
+
+@contextmanager
+def _interrupted() -> "Iterator[tuple[Event, list[ExitCode]]]":
+    """Yield what is set once a signal ends the run, and the exit codes of those that came."""
+    from asyncio import Event
+
+    stop = Event()
+    with ending(lambda _: stop.set()) as received:
+        yield stop, received

@@ -1,0 +1,54 @@
+// Fetches the page anew when a round has ended. Without it, "Refresh" does.
+"use strict";
+(() => {
+  const live = document.getElementById("live");
+  const word = document.getElementById("live-word");
+  const link = document.getElementById("refresh");
+  let busy = false, again = false, timer = 0;
+
+  const show = (on) => { word.hidden = !on; link.hidden = on; };
+  const typing = () => live.contains(document.activeElement) && document.activeElement.matches("input, select");
+  const version = () => live.querySelector("[data-version]").dataset.version;
+
+  const replace = (text) => {
+    const focused = live.contains(document.activeElement) ? document.activeElement : null;
+    const href = focused && focused.getAttribute("href"), id = focused && focused.id;
+    const scroll = document.getElementById("scroll"), left = scroll ? scroll.scrollLeft : 0;
+    live.innerHTML = text;
+    const next = document.getElementById("scroll");
+    if (next) next.scrollLeft = left;
+    if (!focused) return;
+    const same = (id && document.getElementById(id)) ||
+      [...live.querySelectorAll("a")].find((one) => one.getAttribute("href") === href);
+    if (same) same.focus({ preventScroll: true });
+  };
+
+  const refresh = async () => {
+    if (busy || document.hidden || typing()) { again = true; return; }
+    busy = true;
+    again = false;
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Board-Part": "live" }, cache: "no-store" });
+      // A proxy may answer in place of the board, such as with a page to sign in.
+      if (answer.headers.get("X-Board-Part") !== "live") throw new Error();
+      replace(await answer.text());
+    } catch {
+      show(false);
+    }
+    busy = false;
+    if (again) later();
+  };
+  const later = () => {
+    clearTimeout(timer);
+    timer = setTimeout(refresh, Math.random() * 300);
+  };
+  const resume = () => { if (again) later(); };
+
+  const events = new EventSource("/events");
+  events.addEventListener("open", () => show(true));
+  events.addEventListener("error", () => show(false));
+  events.addEventListener("round", (event) => { if (event.lastEventId !== version()) later(); });
+  document.addEventListener("visibilitychange", resume);
+  document.addEventListener("focusout", () => setTimeout(resume));
+  setInterval(refresh, 30000); // so that ages grow
+})();

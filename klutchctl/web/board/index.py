@@ -1,0 +1,231 @@
+"""Finds once per state what pages ask for again and again. Pure.
+
+A row shows the worst of its units, and a group the worst of its rows: nothing above looks better
+than what is below it.
+"""
+
+import heapq
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from reconciler.apply import Outcome
+from reconciler.fleet.values import UnitKey
+from reconciler.health.board import BoundUnit, ClusterHealth
+from reconciler.health.verdict import State, UnitHealth
+from reconciler.planning.changes import Change
+from reconciler.watch.fleet_state import FleetState
+
+Line: TypeAlias = tuple[Change, Outcome | None]
+
+LEFT: Final = "(left the files)"  # the column of units that no Binding names any more
+CONTROL_PLANE: Final = "control-plane"  # a label that every cluster has on the board
+TROUBLED: Final = (State.DEGRADED, State.UNKNOWN)
+_WORST_FIRST: Final = (
+    State.DEGRADED,
+    State.UNKNOWN,
+    State.PROGRESSING,
+    State.SUSPENDED,
+    State.RELEASED,
+    State.READY,
+)
+_RANK: Final[Mapping[State, int]] = {state: rank for rank, state in enumerate(_WORST_FIRST)}
+_TROUBLES: Final = 50
+_CHANGED: Final = 50
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def worst(states: Iterable[State]) -> State | None:
+    """Return the state that needs people most; None of none."""
+    return min(states, key=_RANK.__getitem__, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The units of one Binding in a row: the worst state, how many have it, of how many.
+
+    `unit` is the first of those, `cluster` its cluster.
+    """
+
+    state: State
+    ill: int
+    total: int
+    cluster: str
+    unit: BoundUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An app cluster. `words` is the text that a search looks through, in lower case."""
+
+    health: ClusterHealth
+    labels: Mapping[str, str]
+    state: State | None
+    counts: Mapping[State, int]
+    cells: Mapping[str, Cell]
+    words: str
+
+    @property
+    def states(self) -> set[State]:
+        """Every state that the cluster or one of its units is in."""
+        whole = {self.health.state} if self.health.state is not None else set()
+        return whole | self.counts.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A unit that is Degraded or Unknown, or a whole cluster; `unit` is None then."""
+
+    cluster: ClusterHealth
+    unit: BoundUnit | None = None
+
+    @property
+    def state(self) -> State:
+        """How it is."""
+        return self.unit.health.state if self.unit else self.cluster.state or State.UNKNOWN
+
+    @property
+    def since(self) -> datetime | None:
+        """Since when; None where that is unknown."""
+        return self.unit.health.since if self.unit else self.cluster.since
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A state, and what is found in it. `version` is its number among the published ones.
+
+    `rows` are by cluster, in order; `troubles` the first of `troubled`, the worst and longest
+    first; `lines` the waiting lines of each cluster.
+    """
+
+    version: int
+    state: FleetState
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    bindings: tuple[str, ...] = ()
+    counts: Mapping[State, int] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+    troubled: int = 0
+    lines: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> State | None:
+        """The worst state in the fleet. A cluster that was not read counts as Unknown."""
+        unread = self.state.board is not None and self.state.board.unread
+        states = {row.state for row in self.rows.values() if row.state is not None}
+        return worst(states | ({State.UNKNOWN} if unread else set()))
+
+
+def index_of(version: int, state: FleetState, before: Index | None = None) -> Index:
+    """Return the index of a state. Rows that are as they were `before` are taken from there."""
+    lines: dict[str, list[Line]] = defaultdict(list)
+    for line in state.waiting.lines:
+        lines[line[0].cluster].append(line)
+    waiting = {cluster: tuple(found) for cluster, found in lines.items()}
+    if state.board is None:
+        return Index(version, state, lines=waiting)
+    known = before.rows if before is not None else {}
+    rows = {
+        cluster.name: _row(cluster, _labels(state, cluster), known.get(cluster.name))
+        for cluster in state.board.clusters
+    }
+    bindings = {name for row in rows.values() for name in row.cells}
+    counts: Counter[State] = Counter()
+    for row in rows.values():
+        counts.update(row.counts)
+    troubles = [one for row in rows.values() for one in _troubles(row)]
+    return Index(
+        version,
+        state,
+        rows,
+        tuple(sorted(bindings, key=lambda name: (name == LEFT, name))),
+        {one: counts[one] for one in State},
+        tuple(heapq.nsmallest(_TROUBLES, troubles, key=_urgency)),
+        len(troubles),
+        waiting,
+    )
+
+
+def _labels(state: FleetState, cluster: ClusterHealth) -> Mapping[str, str]:
+    found = state.fleet.clusters.get(cluster.name) if state.fleet is not None else None
+    return {CONTROL_PLANE: cluster.control_plane, **(found.labels if found is not None else {})}
+
+
+def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) -> Row:
+    if before is not None and before.health == cluster and before.labels == labels:
+        return before
+    units: dict[str, list[BoundUnit]] = defaultdict(list)
+    for unit in cluster.units:
+        units[unit.binding or LEFT].append(unit)
+    counts = Counter(unit.health.state for unit in cluster.units)
+    whole = () if cluster.state is None else (cluster.state,)
+    return Row(
+        cluster,
+        labels,
+        worst((*whole, *counts)),
+        dict(counts),
+        {name: _cell(cluster.name, found) for name, found in units.items()},
+        "\n".join(_words(cluster)).lower(),
+    )
+
+
+def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
+    first = min(units, key=lambda one: _RANK[one.health.state])
+    state = first.health.state
+    ill = sum(one.health.state is state for one in units)
+    return Cell(state, ill, len(units), cluster, first)
+
+
+def joined(cells: Iterable[Cell]) -> Cell:
+    """Return what several cells come to. There has to be one."""
+    found = list(cells)
+    first = min(found, key=lambda one: _RANK[one.state])
+    ill = sum(one.ill for one in found if one.state is first.state)
+    return Cell(first.state, ill, sum(one.total for one in found), first.cluster, first.unit)
+
+
+def changed(before: Index, after: Index) -> list[tuple[UnitKey, State | None]]:
+    """Return the first units whose state or reason is another than before; None: it is gone."""
+    return list(itertools.islice(_changed(before, after), _CHANGED))
+
+
+def _changed(before: Index, after: Index) -> Iterator[tuple[UnitKey, State | None]]:
+    for name in {**before.rows, **after.rows}:
+        then, now = before.rows.get(name), after.rows.get(name)
+        if then is now:
+            continue
+        known, found = _healths(then), _healths(now)
+        for key, health in found.items():
+            last = known.get(key)
+            if last is None or (last.state, last.reason) != (health.state, health.reason):
+                yield key, health.state
+        yield from ((key, None) for key in known if key not in found)
+
+
+def _healths(row: Row | None) -> dict[UnitKey, UnitHealth]:
+    return {one.health.unit: one.health for one in row.health.units} if row is not None else {}
+
+
+def _words(cluster: ClusterHealth) -> Iterator[str]:
+    yield from (cluster.name, cluster.control_plane, cluster.message)
+    for unit in cluster.units:
+        health = unit.health
+        yield from (unit.binding, health.unit.name, health.reason, health.message)
+
+
+def _troubles(row: Row) -> Iterator[Trouble]:
+    """Yield what needs people; what holds for a whole cluster once."""
+    if row.health.state in TROUBLED:
+        yield Trouble(row.health)
+        return
+    if row.state in TROUBLED:
+        for unit in row.health.units:
+            if unit.health.state in TROUBLED:
+                yield Trouble(row.health, unit)
+
+
+def _urgency(trouble: Trouble) -> tuple[int, datetime, str, str]:
+    unit = trouble.unit.health.unit.name if trouble.unit else ""
+    return _RANK[trouble.state], trouble.since or _NEVER, trouble.cluster.name, unit

@@ -1,0 +1,125 @@
+"""The index of the newest state, found beside the event loop, and what browsers are told of it."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+from klutchctl.web.board.index import Index, changed, index_of
+from reconciler.core.errors import origin
+from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.states import States
+
+SESSIONS: Final = 200
+_HEARTBEAT: Final = 15.0  # seconds; proxies end what is silent for long
+_KEPT_FOR: Final = 1.0  # seconds: many browsers ask at once after a round
+_KEPT: Final = 64
+_log = logging.getLogger(__name__)
+
+
+class Newest:
+    """Follows states. `index` is always whole: while the next one is made, the last one serves."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self.index: Index = Index(states.version, states.now)
+        self._event = b""
+        self._turned = asyncio.Event()
+        self._open = True
+        self._sessions = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many sessions as there may be."""
+        return self._sessions >= SESSIONS
+
+    async def begin(self) -> None:
+        """Index the state that there is."""
+        await self._take(self.index.version)
+
+    async def follow(self) -> None:
+        """Index each state that comes; what came between is skipped. Ends when it is cancelled."""
+        version = self.index.version
+        while True:
+            version, _ = await self._states.next(version)
+            try:
+                await self._take(version)
+            except Exception as error:
+                fields = {"error": type(error).__name__, "place": origin(error)}
+                _log.error("a state cannot be shown: the board stays as it is", extra=fields)
+
+    def close(self) -> None:
+        """End all sessions."""
+        self._open = False
+        self._turn()
+
+    async def session(self) -> AsyncGenerator[bytes]:
+        """Yield an event for the state that there is, and for each later one, and heartbeats.
+
+        A reader that is slow skips what came between.
+        """
+        if self.full:
+            return
+        self._sessions += 1
+        try:
+            seen: bytes | None = None
+            while self._open:
+                turned = self._turned
+                if self._event is not seen:
+                    seen = self._event
+                    yield seen
+                elif not await _within(turned.wait(), _HEARTBEAT):
+                    yield b": still here\n\n"
+        finally:
+            self._sessions -= 1
+
+    async def _take(self, version: int) -> None:
+        state, before = self._states.now, self.index
+        self.index, self._event = await asyncio.to_thread(_indexed, version, state, before)
+        self._turn()
+
+    def _turn(self) -> None:
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
+
+
+def _indexed(version: int, state: FleetState, before: Index) -> tuple[Index, bytes]:
+    index = index_of(version, state, before)
+    data = {
+        "id": version,
+        "counts": {one.value: number for one, number in index.counts.items()},
+        "changed": [
+            {"cluster": key.cluster, "unit": key.name, "state": now}
+            for key, now in changed(before, index)
+        ],
+    }
+    return index, f"id: {version}\nevent: round\ndata: {json.dumps(data)}\n\n".encode()
+
+
+async def _within(waiting: Awaitable[object], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await waiting
+    except TimeoutError:
+        return False
+    return True
+
+
+class Made:
+    """Pages that were just made: those that many ask for at once are made once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began, self._version = 0.0, -1
+        self._tasks: dict[object, asyncio.Task[bytes]] = {}
+
+    async def get(self, version: int, key: object, make: Callable[[], bytes]) -> bytes:
+        """Return what `make` returns, run beside the event loop; or what it just returned."""
+        now = self._clock()
+        if version != self._version or now - self._began > _KEPT_FOR or len(self._tasks) >= _KEPT:
+            self._tasks, self._began, self._version = {}, now, version
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(asyncio.to_thread(make))
+        return await asyncio.shield(task)

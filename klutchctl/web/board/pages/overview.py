@@ -1,0 +1,237 @@
+"""The first page: counts, what waits, what is troubled, and clusters x bindings. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from klutchctl.render.terminal import plural
+from klutchctl.web.board.index import LEFT, Cell, Index, Line, Row, Trouble, joined, worst
+from klutchctl.web.board.pages.parts import Frame, Moment, frame, moment, unit_row
+from klutchctl.web.board.pages.query import Pager, Query, paged, path_of
+from reconciler.fleet import reference_index
+from reconciler.health.verdict import State
+from reconciler.planning.changes import Action, UnseenCluster
+
+COLUMNS: Final = 10  # Bindings of a page
+_TROUBLES: Final = 8
+_HELD: Final = 5
+_NO_VALUE: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many units are in a state. `x` and `width` are its part of a bar, in thousandths."""
+
+    state: State
+    number: int
+    href: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Troubled:
+    """A unit, or a whole cluster, that needs people."""
+
+    cluster: str
+    name: str
+    href: str
+    state: State
+    since: Moment
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """A cell of the matrix; `state` is None where nothing is bound."""
+
+    state: State | None = None
+    more: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """A cluster, or a group of clusters: its worst state, and a cell for each column."""
+
+    name: str
+    href: str
+    state: State | None
+    ready: str
+    cells: tuple[MatrixCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of the page. `grouped`: rows are groups; `total` is how many clusters there are."""
+
+    frame: Frame
+    query: Query
+    clear: str
+    worst: State | None
+    counts: tuple[Count, ...]
+    units: int
+    clusters: int
+    actions: tuple[tuple[str, int], ...]
+    planned: bool
+    held: tuple[tuple[str, str], ...]
+    unread: int
+    troubles: tuple[Troubled, ...]
+    troubled: int
+    labels: tuple[str, ...]
+    bindings: tuple[tuple[str, str], ...]
+    rows: tuple[MatrixRow, ...]
+    pager: Pager
+    columns: Pager
+    grouped: bool
+
+
+def overview(index: Index, query: Query, now: datetime) -> Overview:
+    """Return the first page. Raises ConfigError for a label query that is none."""
+    found = _found(index, query)
+    waiting = index.state.waiting
+    bindings = _bindings(index, query, found)
+    columns = paged(query, "/", len(bindings), by="columns", size=COLUMNS)
+    shown = bindings[max(columns.first - 1, 0) : columns.last]
+    groups = (
+        _groups(found, query.group) if query.group else {row.health.name: [row] for row in found}
+    )
+    pager = paged(query, "/", len(groups))
+    rows = list(groups.items())[max(pager.first - 1, 0) : pager.last]
+    return Overview(
+        frame=frame(index, "overview", now),
+        query=query,
+        clear=Query(group=query.group).link("/"),
+        worst=index.worst,
+        counts=tuple(_counts(index, query)),
+        units=sum(index.counts.values()),
+        clusters=len(index.rows),
+        actions=_actions(waiting.lines),
+        planned=bool(waiting.plan_id),
+        held=tuple((one.guard, one.message) for one in waiting.held[:_HELD]),
+        unread=len(_unread(index)),
+        troubles=tuple(_trouble(one, now) for one in index.troubles[:_TROUBLES]),
+        troubled=index.troubled,
+        labels=tuple(sorted({key for row in index.rows.values() for key in row.labels})),
+        bindings=tuple((name, query.link("/", binding=name)) for name in shown),
+        rows=tuple(_matrix_row(name, members, shown, query, now) for name, members in rows),
+        pager=pager,
+        columns=columns,
+        grouped=bool(query.group),
+    )
+
+
+def _found(index: Index, query: Query) -> list[Row]:
+    """Return the clusters that a query asks for."""
+    rows = list(index.rows.values())
+    selector = query.selector()
+    if selector is not None:
+        labels = {row.health.name: row.labels for row in rows}
+        rows = [index.rows[name] for name in reference_index.selected(selector, labels)]
+    words = query.q.lower()
+    return [row for row in rows if words in row.words and _is_asked_for(row, query)]
+
+
+def _is_asked_for(row: Row, query: Query) -> bool:
+    if not query.binding:
+        return not query.state or query.state in row.states
+    cell = row.cells.get(query.binding)
+    if cell is None or not query.state or cell.state == query.state:
+        return cell is not None
+    name = cell.unit.binding
+    return any(one.binding == name and one.health.state == query.state for one in row.health.units)
+
+
+def _bindings(index: Index, query: Query, found: Sequence[Row]) -> tuple[str, ...]:
+    if query.binding:
+        return (query.binding,)
+    if not query.narrowed:
+        return index.bindings
+    there = {name for row in found for name in row.cells}
+    return tuple(name for name in index.bindings if name in there)
+
+
+def _groups(rows: Iterable[Row], label: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.labels.get(label, _NO_VALUE)].append(row)
+    return {name: found[name] for name in sorted(found)}
+
+
+def _counts(index: Index, query: Query) -> Iterator[Count]:
+    total, x = sum(index.counts.values()), 0.0
+    for state in State:
+        number = index.counts.get(state, 0)
+        width = 1000 * number / total if total else 0.0
+        chosen = "" if query.state == state else state
+        yield Count(state, number, query.link("/", state=chosen), round(x, 2), round(width, 2))
+        x += width
+
+
+def _actions(lines: Iterable[Line]) -> tuple[tuple[str, int], ...]:
+    counted = Counter(change.action for change, _ in lines)
+    return tuple((action.value, counted[action]) for action in Action if counted[action])
+
+
+def _unread(index: Index) -> Sequence[UnseenCluster]:
+    """Return what could not be read at the last look; without one, by the plan."""
+    board = index.state.board
+    return board.unread if board is not None else index.state.waiting.unseen
+
+
+def _trouble(trouble: Trouble, now: datetime) -> Troubled:
+    cluster, unit = trouble.cluster, trouble.unit
+    if unit is None:
+        units = plural(len(cluster.units), "unit")
+        path = path_of("clusters", cluster.name)
+        since = moment(cluster.since, now)
+        return Troubled(cluster.name, units, path, trouble.state, since, cluster.message)
+    row = unit_row(unit, now)
+    return Troubled(cluster.name, row.name, row.href, row.state, row.since, row.why)
+
+
+def _matrix_row(
+    name: str, members: Sequence[Row], shown: Iterable[str], query: Query, now: datetime
+) -> MatrixRow:
+    total = sum(len(row.health.units) for row in members)
+    ready = sum(row.counts.get(State.READY, 0) for row in members)
+    within = _within(name, query) if query.group else query
+    cells = (
+        [cell for row in members if (cell := row.cells.get(binding)) is not None]
+        for binding in shown
+    )
+    href = within.link("/") if query.group else path_of("clusters", name)
+    return MatrixRow(
+        name,
+        href,
+        worst(row.state for row in members if row.state is not None),
+        f"{ready:,}/{total:,}" if total else "",
+        tuple(_cell(joined(each), within, now) if each else MatrixCell() for each in cells),
+    )
+
+
+def _within(value: str, query: Query) -> Query:
+    """Return the query for the clusters of a group."""
+    key = query.group
+    clause = f"!{key}" if value == _NO_VALUE else f"{key}={value}"
+    return replace(query, group="", label=f"{query.label},{clause}" if query.label else clause)
+
+
+def _cell(cell: Cell, within: Query, now: datetime) -> MatrixCell:
+    """Return a cell: what is Ready leads nowhere, so that links are what needs people."""
+    age = moment(cell.unit.health.since, now, exact=cell.unit.health.exact).ago
+    more = "" if cell.state is not State.UNKNOWN or cell.total > 1 else age
+    if cell.total > 1:
+        more = f"{cell.total:,}" if cell.ill == cell.total else f"{cell.ill:,}/{cell.total:,}"
+    if cell.state is State.READY:
+        return MatrixCell(cell.state, more)
+    return MatrixCell(cell.state, more, _cell_link(cell, within))
+
+
+def _cell_link(cell: Cell, within: Query) -> str:
+    unit = cell.unit
+    if cell.total == 1:
+        return path_of("units", cell.cluster, unit.health.unit.name)
+    return within.link("/", binding=unit.binding or LEFT, state=cell.state)

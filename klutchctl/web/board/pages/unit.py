@@ -1,0 +1,134 @@
+"""The page of a unit: since when it is so, why, which lines make it, what holds it. Pure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from klutchctl.render import plan_rows, why
+from klutchctl.render.why import Fact
+from klutchctl.web.board.index import LEFT, Index, Line
+from klutchctl.web.board.pages.parts import (
+    Frame,
+    LineRow,
+    Moment,
+    frame,
+    line_row,
+    moment,
+)
+from klutchctl.web.board.pages.query import path_of
+from reconciler.core.refs import GroupResource
+from reconciler.fleet.values import Fleet, Unit, UnitKey
+from reconciler.health.board import BoundUnit
+from reconciler.health.verdict import State
+from reconciler.planning.changes import Action
+from reconciler.reports.why import Provenance
+
+# What the documents say of a unit, Policies included; None where they are not at hand.
+Explain: TypeAlias = Callable[[UnitKey], Provenance | None]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPage:
+    """All of the page. `facts` are what, which, and where in the files."""
+
+    frame: Frame
+    cluster: str
+    cluster_href: str
+    name: str
+    binding: str
+    state: State
+    was: str
+    reason: str
+    message: str
+    since: Moment
+    exact: bool
+    leaving: bool
+    facts: tuple[tuple[str, str, str], ...]
+    planned: bool
+    lines: tuple[LineRow, ...]
+    held: tuple[tuple[str, str], ...]
+
+
+def unit(
+    index: Index, cluster: str, name: str, now: datetime, *, explain: Explain
+) -> UnitPage | None:
+    """Return the page of a unit; None where there is none of that name."""
+    row = index.rows.get(cluster)
+    found = None if row is None else _named(row.health.units, name)
+    if found is None:
+        return None
+    health = found.health
+    lines = [one for one in index.lines.get(cluster, ()) if _concerns(one, health.unit)]
+    return UnitPage(
+        frame=frame(index, "", now),
+        cluster=cluster,
+        cluster_href=path_of("clusters", cluster),
+        name=name,
+        binding=found.binding or LEFT,
+        state=health.state,
+        was=health.last_known or "",
+        reason=health.reason,
+        message=health.message,
+        since=moment(health.since, now),
+        exact=health.exact,
+        leaving=found.leaving,
+        facts=tuple(
+            (what, which, plan_rows.place(origin))
+            for what, which, origin in _facts(index.state.fleet, found, explain)
+        ),
+        planned=bool(index.state.waiting.plan_id),
+        lines=tuple(map(line_row, lines)),
+        held=tuple(_held(index, cluster, lines)),
+    )
+
+
+def _named(units: tuple[BoundUnit, ...], name: str) -> BoundUnit | None:
+    return next((one for one in units if one.health.unit.name == name), None)
+
+
+def _concerns(line: Line, key: UnitKey) -> bool:
+    """Tell whether a line is about a unit, or about all of its cluster."""
+    return line[0].unit in (key, None)
+
+
+def _held(index: Index, cluster: str, lines: list[Line]) -> Iterator[tuple[str, str]]:
+    """Yield the guards that hold these lines, or block the cluster."""
+    guards = {guard for change, _ in lines for guard in change.held}
+    blocked = any(change.action is Action.BLOCKED for change, _ in lines)
+    for one in index.state.waiting.held:
+        if one.guard in guards or (blocked and one.clusters == (cluster,)):
+            yield one.guard, one.message
+
+
+def _facts(fleet: Fleet | None, found: BoundUnit, explain: Explain) -> Iterator[Fact]:
+    key = found.health.unit
+    source = explain(key)
+    if source is not None:
+        yield from why.facts(source)
+        return
+    bound = fleet.units.get(key) if fleet is not None else None
+    if fleet is None or bound is None:
+        if found.binding:
+            yield "Binding", found.binding, found.origin
+        return
+    cluster = fleet.clusters[key.cluster]
+    yield "Binding", bound.binding, bound.origin
+    yield "Cluster", cluster.name, cluster.origin
+    yield "ControlPlane", cluster.control_plane, fleet.control_planes[cluster.control_plane].origin
+    yield from _rest(bound)
+
+
+def _rest(bound: Unit) -> Iterator[Fact]:
+    if bound.template:
+        yield "Template", bound.template, None
+    for claim in bound.claims:
+        accepted = "accepted" if claim.accepted else "rejected"
+        yield (
+            "claim",
+            f"{GroupResource(claim.group, claim.resource).name}, {accepted}",
+            claim.origin,
+        )
+    for other in bound.depends_on:
+        yield "depends on", str(other), None
+    yield "deletionPolicy", bound.deletion_policy, None

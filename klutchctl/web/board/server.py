@@ -1,0 +1,195 @@
+"""The board on a socket: which page answers what, who may ask, and what browsers may do with it.
+
+Read-only, and without a login: on a loopback address it is for this machine, and answers only to
+names of it, so that no site can have a browser read it under a name of its own (DNS rebinding).
+Anywhere else a proxy that authenticates has to stand in front.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from klutchctl.render import status_document
+from klutchctl.web.board import rendering
+from klutchctl.web.board.index import Index
+from klutchctl.web.board.newest import Made, Newest
+from klutchctl.web.board.pages.cluster import cluster
+from klutchctl.web.board.pages.history import history
+from klutchctl.web.board.pages.overview import overview
+from klutchctl.web.board.pages.plan import plan
+from klutchctl.web.board.pages.query import Query, parse
+from klutchctl.web.board.pages.refusal import refusal
+from klutchctl.web.board.pages.unit import Explain, unit
+from reconciler.core.errors import ConfigError
+from reconciler.inbound.addresses import Network, address_of
+from reconciler.inbound.limits import Limits
+from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.refusals import RequestRefused, plain
+from reconciler.inbound.routes import Parts, RouteHandler, Router
+from reconciler.inbound.server import Listening, served
+from reconciler.watch.states import States
+
+# Behind a proxy, all browsers have one address.
+_LIMITS: Final = Limits(connections=512, rate=100.0, burst=600, body=1024)
+_HTML: Final = "text/html; charset=utf-8"
+_PART: Final = "x-board-part"
+_HEADERS: Final = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+_FRESH: Final = (*_HEADERS, ("Cache-Control", "no-store"))
+_LASTING: Final = (*_HEADERS, ("Cache-Control", "max-age=300"))
+_PAGES: Final = frozenset({400, 404})  # refusals that people see
+
+Make = Callable[[Index, Parts, Query, datetime], rendering.Page | None]
+
+
+@asynccontextmanager
+async def serving(
+    address: tuple[str, int],
+    states: States,
+    *,
+    trusted_proxies: Collection[Network] = (),
+    hosts: Collection[str] = (),
+    explain: Explain = lambda _: None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> AsyncIterator[tuple[str, int]]:
+    """Serve the board of the newest state for as long as the block lasts. Yields where.
+
+    `hosts` are names that a proxy in front is asked by, besides those of this machine. `explain`
+    says what the documents do of a unit. Raises HostError.
+    """
+    newest = Newest(states)
+    await newest.begin()
+    site = _Site(newest, explain, now)
+    own = frozenset(map(str.lower, hosts)) if hosts or is_loopback(address[0]) else None
+    router = Router(site.routes())
+
+    async def answer(request: Request) -> Response:
+        _check_host(request, own)
+        return await router(request)
+
+    listening = Listening(address, None, tuple(trusted_proxies), _LIMITS)
+    async with served(listening, answer, refusal_page=site.refusal) as where:
+        following = asyncio.create_task(newest.follow())
+        try:
+            yield where
+        finally:
+            newest.close()
+            following.cancel()
+            await asyncio.wait([following])
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = address_of(host)
+    return address is not None and address.is_loopback
+
+
+def _check_host(request: Request, own: Collection[str] | None) -> None:
+    """Refuse names that are not ours. Raises RequestRefused."""
+    host = request.headers.get("host", "").lower()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if own is not None and name not in own and not is_loopback(name):
+        raise RequestRefused(421, "this is not the site that was asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    newest: Newest
+    explain: Explain
+    now: Callable[[], datetime]
+    made: Made = field(default_factory=lambda: Made(time.monotonic))
+
+    def routes(self) -> dict[str, dict[str, RouteHandler]]:
+        """Return the handler of each path, for GET and HEAD alone."""
+        handlers: dict[str, RouteHandler] = {
+            "/": self._page(lambda index, _, query, now: overview(index, query, now)),
+            "/clusters/{cluster}": self._page(
+                lambda index, parts, query, now: cluster(index, parts["cluster"], query, now)
+            ),
+            "/units/{cluster}/{unit}": self._page(self._unit),
+            "/plan": self._page(lambda index, _, query, now: plan(index, query, now)),
+            "/history": self._page(lambda index, _, __, now: history(index, now)),
+            "/status.json": self._document,
+            "/events": self._events,
+            "/assets/{name}": _asset,
+        }
+        return {path: {"GET": one, "HEAD": one} for path, one in handlers.items()}
+
+    def refusal(self, request: Request, status: int, sentence: str) -> Response:
+        """Return a refusal: a page for people, a line for programs."""
+        if status not in _PAGES or not request.wants_html:
+            return plain(request, status, sentence)
+        page = refusal(self.newest.index, status, sentence, self.now())
+        return Response(status, rendering.html(page).encode(), _HTML, _FRESH)
+
+    def _page(self, make: Make) -> RouteHandler:
+        async def handler(request: Request, parts: Parts) -> Response:
+            index, query = self.newest.index, _query(request)
+            only = request.headers.get(_PART) == "live"
+
+            def rendered() -> bytes:
+                page = make(index, parts, query, self.now())
+                if page is None:
+                    return b""
+                return (rendering.fragment if only else rendering.html)(page).encode()
+
+            key = request.path, astuple(query), only
+            body = await self.made.get(index.version, key, rendered)
+            if not body:
+                raise RequestRefused(404, "The fleet has nothing of this name, or not any more.")
+            part = ((_PART, "live"),) if only else ()
+            return Response(200, body, _HTML, (*_FRESH, *part))
+
+        return handler
+
+    def _unit(
+        self, index: Index, parts: Parts, query: Query, now: datetime
+    ) -> rendering.Page | None:
+        del query
+        return unit(index, parts["cluster"], parts["unit"], now, explain=self.explain)
+
+    async def _document(self, request: Request, parts: Parts) -> Response:
+        del request, parts
+        index = self.newest.index
+
+        def written() -> bytes:
+            return status_document.dump_state(index.state, self.now()).encode()
+
+        body = await self.made.get(index.version, "/status.json", written)
+        return Response(200, body, "application/json", _FRESH)
+
+    async def _events(self, request: Request, parts: Parts) -> Response:
+        del request, parts
+        if self.newest.full:
+            raise RequestRefused(503, "too many follow already: reload the page now and then")
+        stream = self.newest.session
+        return Response(200, b"", "text/event-stream", _FRESH, stream=stream)
+
+
+def _query(request: Request) -> Query:
+    try:
+        return parse(request.query)
+    except ConfigError as error:
+        raise RequestRefused(400, f"{error}.") from None
+
+
+async def _asset(request: Request, parts: Parts) -> Response:
+    del request
+    asset = rendering.ASSETS.get(parts["name"])
+    if asset is None:
+        raise RequestRefused(404, "there is nothing here")
+    return Response(200, asset.body, asset.content_type, _LASTING)
