@@ -123,7 +123,19 @@ def _exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
 
 
+class Document(StrEnum):
+    """What there are schemas of."""
+
+    FLEET = "fleet"
+    PLAN = "plan"
+    STATUS = "status"
+
+
 def schema(
+    document: Annotated[
+        str | None,
+        typer.Argument(metavar="[fleet|plan|status]", help="Of which documents; else of fleet."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Argument(help="Write it there instead of printing it.")
     ] = None,
@@ -131,29 +143,43 @@ def schema(
         bool, typer.Option("--check", help="Only say whether FILE is what would be written.")
     ] = False,
 ) -> int:
-    """Print the JSON Schema of the documents of a fleet repository, for editors."""
+    """Print the JSON Schema of a fleet's documents, for editors; of a plan or a status, for CI."""
+    known = [one.value for one in Document]
+    if document is not None and document not in known:
+        if file is not None:
+            raise typer.BadParameter(f"{document!r} is none of {', '.join(known)}")
+        document, file = None, Path(document)
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")
     from reconciler.core.errors import ConfigError
 
-    text = schema_text()
+    of_what = Document(document or Document.FLEET)
+    text = schema_text(of_what)
     if file is None:
         typer.echo(text, nl=False)
     elif not check:
         file.write_text(text, "utf-8")
     elif not file.is_file() or file.read_text("utf-8") != text:
-        hint = f"`klutchctl schema {file}` writes it"
+        hint = f"`klutchctl schema {of_what} {file}` writes it"
         raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
     return ExitCode.SUCCESS
 
 
-def schema_text() -> str:
-    """Return the JSON Schema as the text of a file."""
+def schema_text(document: Document = Document.FLEET) -> str:
+    """Return the JSON Schema of such documents as the text of a file."""
     import json
 
-    from reconciler.fleet.models import schema as generate
+    return json.dumps(_schema(document), indent=2) + "\n"
 
-    return json.dumps(generate(), indent=2) + "\n"
+
+def _schema(document: Document) -> Mapping[str, object]:
+    if document is Document.FLEET:
+        from reconciler.fleet import models
+
+        return models.schema()
+    from klutchctl.render import schemas
+
+    return schemas.plan() if document is Document.PLAN else schemas.status()
 
 
 def import_(

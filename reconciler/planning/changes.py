@@ -116,9 +116,9 @@ class Change:
 
     `cluster` is the app cluster in whose section the line stands, `subject` what the line is
     about for people: a Binding's name, `space`, `konnector` or `cluster`. `before` is the digest
-    of the live object (mapping.md 0), "" where there is none. `after` is what would be written,
-    Secrets redacted, with `(known after apply)` where only the apply can know; None for what
-    writes nothing. `reason` explains and is never branched on.
+    of the live object, "" where there is none. `after` is what would be written, Secrets redacted,
+    with `(known after apply)` where only the apply can know; None for what writes nothing.
+    `reason` explains, for people alone.
     """
 
     cluster: str

@@ -18,7 +18,7 @@ from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from tests.support import fleet_texts, programs, removal
+from tests.support import document_schemas, fleet_texts, programs, removal
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
 from tests.support.eventually import eventually
@@ -58,7 +58,9 @@ class Scene:
 
     def plan(self, *options: str) -> Any:
         done = self.klutchctl("plan", str(self.folder), "-o", "json", *options, check=False)
-        return json.loads(done)
+        plan = json.loads(done)
+        assert list(document_schemas.problems("plan", plan)) == []
+        return plan
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what an apply would do, which reads credentials."""
@@ -201,6 +203,17 @@ async def test_a_plan_writes_to_no_cluster(scene):
     scene.klutchctl("snapshot", str(scene.folder), "--out", str(scene.folder / "snapshot"))
     for audit, mark in marks:
         assert audit.writes_since(mark) == []
+
+
+async def test_a_status_is_printed_again_from_its_file(scene):
+    await apply_creates(scene)
+    await export(scene)
+    file = scene.folder.parent / "status.json"
+    shown = scene.klutchctl("status", str(scene.folder), "-o", "text", "-o", f"json={file}")
+    document = json.loads(file.read_text())
+    assert list(document_schemas.problems("status", document)) == []
+    assert document["clusters"][0]["units"][0]["origin"]["path"] == "fleet.yaml"
+    assert programs.klutchctl("status", "--from", str(file)).stdout == shown
 
 
 async def test_a_snapshot_gives_the_same_plan_and_no_secret(scene):

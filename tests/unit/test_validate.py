@@ -168,7 +168,7 @@ def test_schema(repo, capsys):
     assert main.run(["schema", "--check", "s.json"]) == 0
     Path("s.json").write_text("{}")
     assert main.run(["schema", "--check", "s.json"]) == 3
-    assert "`klutchctl schema s.json` writes it" in capsys.readouterr().err
+    assert "`klutchctl schema fleet s.json` writes it" in capsys.readouterr().err
 
 
 CODES = {
