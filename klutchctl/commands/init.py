@@ -148,7 +148,7 @@ def schema(
     if document is not None and document not in known:
         if file is not None:
             raise typer.BadParameter(f"{document!r} is none of {', '.join(known)}")
-        document, file = None, Path(document)
+        file, document = Path(document), None
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")
     from reconciler.core.errors import ConfigError
