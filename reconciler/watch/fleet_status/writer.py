@@ -112,7 +112,7 @@ class FleetStatusWriter:
             stop_listening()
 
     def _listen(self, before: FleetState, after: FleetState) -> None:
-        self._accepted = after.source.revision or self._accepted
+        self._accept(after)
         self._notes.extend(notes_of(before, after))
         self._record()
         self._news.set()
@@ -144,15 +144,17 @@ class FleetStatusWriter:
         self._fence.check()
         live = await self._cluster.get(self._ref)
         self._take(live)
+        self._accept(state)
         if not tells_more(state, get_map(live, "status")):
             return
         if live is None:
             live = await self._make()
         before = get_map(live, "status")
+        known = before or self._written  # one that was made again goes on
         status = status_of(
             state,
             self._clock.now(),
-            before=before,
+            before=known,
             accepted=self._accepted or "",
             generation=get_int(live, "metadata", "generation") or 1,
         )
@@ -168,6 +170,9 @@ class FleetStatusWriter:
         if live is not None:
             self._suspended = suspension(live)
         self._record()
+
+    def _accept(self, state: FleetState) -> None:
+        self._accepted = state.source.revision or self._accepted
 
     def _record(self) -> None:
         while self._live is not None and self._notes:
