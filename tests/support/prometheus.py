@@ -1,8 +1,10 @@
 """Prometheus and promtool, as Debian has them, and the rules that this repository ships."""
 
 import copy
+import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,9 @@ import yaml
 from tests.support.books import ROOT
 
 FOLDER: Final = ROOT / "klutchctl" / "deploy" / "monitoring"
+DASHBOARDS: Final = tuple(sorted((FOLDER / "dashboards").iterdir()))
+# What Grafana puts into a query, for those who have no Grafana.
+_VARIABLES: Final = {"$__rate_interval": "5m", "$control_plane": ".*", "$job": ".*"}
 _TIMEOUT: Final = 60.0
 
 
@@ -22,9 +27,31 @@ def rule_groups() -> list[dict[str, Any]]:
     return groups
 
 
+def rules() -> list[dict[str, Any]]:
+    """Return the rules of all groups."""
+    return [rule for group in rule_groups() for rule in group["rules"]]
+
+
+def queries() -> Iterator[str]:
+    """Yield each query of the rules and the dashboards, without variables."""
+    for rule in rules():
+        yield rule["expr"]
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text("utf-8"))["panels"]:
+            for target in panel.get("targets", ()):
+                yield without_variables(target["expr"])
+
+
+def without_variables(query: str) -> str:
+    """Return the query of a dashboard as Grafana sends it where everything is chosen."""
+    for name, value in _VARIABLES.items():
+        query = query.replace(name, value)
+    return query
+
+
 def alerts() -> list[dict[str, Any]]:
     """Return the rules that are alerts; two may have one name."""
-    return [rule for group in rule_groups() for rule in group["rules"] if "alert" in rule]
+    return [rule for rule in rules() if "alert" in rule]
 
 
 def found(program: str) -> Path:

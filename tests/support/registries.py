@@ -1,5 +1,6 @@
 """The metrics that each program registers, from programs that were made and never started."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,7 @@ from reconciler.watch.metrics import FleetMetrics
 from tests.support.konnector import USUAL
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
+_SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
 _KUBECONFIG = b"""
 apiVersion: v1
 kind: Config
@@ -37,6 +39,13 @@ def registries() -> dict[str, CollectorRegistry]:
         "klutch-osb": _of_brokers(),
         "konnector": _of_konnector(),
     }
+
+
+def shown(registry: CollectorRegistry) -> Iterator[str]:
+    """Yield the names of all series of a program, also of those that it has none of so far."""
+    for family in registry.collect():
+        for suffix in _SUFFIXES.get(family.type, ("",)):
+            yield f"{family.name}{suffix}"
 
 
 def _cluster(name: str) -> KubeCluster:
