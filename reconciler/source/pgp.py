@@ -1,6 +1,7 @@
 """Signatures of GPG, by Sequoia: the extra `gpg`. The one door to it, imported late."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -11,15 +12,9 @@ if TYPE_CHECKING:
     from pysequoia import Cert
 
 BEGIN: Final = b"-----BEGIN PGP SIGNATURE-----"
+_END: Final = b"-----END PGP SIGNATURE-----"
 _MOST_BYTES: Final = 64 << 10  # of a signature
 _MOST_OF_KEYS: Final = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Public keys that may sign."""
-
-    certificates: "list[Cert]"
 
 
 def check_installed() -> None:
@@ -31,46 +26,48 @@ def check_installed() -> None:
         raise HostError("signatures of GPG cannot be verified here", hint=hint) from None
 
 
-def keys(content: bytes) -> Keys:
-    """Return the keys of `gpg --armor --export`. Raises Refused.
-
-    An error of Sequoia holds a backtrace of its own, so none is passed on, here and below.
-    """
+def keys(content: bytes) -> "list[Cert]":
+    """Return the public keys of `gpg --armor --export`. Raises Refused."""
     from pysequoia import Cert
 
     if len(content) > _MOST_OF_KEYS:
         raise Refused(f"has more than {_MOST_OF_KEYS >> 20} MiB")
-    try:
+    with _in_words("is no list of public keys of GPG"):
         found = Cert.split_bytes(content)
-    except Exception:
-        raise Refused("is no list of public keys of GPG") from None
     if not found:
         raise Refused("lists no key")
-    return Keys(found)
+    return found
 
 
-def verify(armor: bytes, content: bytes, listed: Keys, *, now: datetime) -> str:
+def verify(armor: bytes, content: bytes, listed: "list[Cert]", *, now: datetime) -> str:
     """Return the fingerprint of the listed key that signed some content.
 
     Raises Refused, whose sentence goes on from "its signature".
     """
-    from pysequoia import Sig, verify
+    import pysequoia
 
     if len(armor) > _MOST_BYTES:
         raise Refused(f"has more than {_MOST_BYTES >> 10} KiB")
-    if armor.count(BEGIN) != 1:
-        raise Refused("is more than one signature of GPG")
-    try:
-        signature = Sig.from_bytes(armor)
-        result = verify(bytes=content, store=lambda _ids: listed.certificates, signature=signature)
+    if armor.count(BEGIN) != 1 or not armor.rstrip().endswith(_END):
+        raise Refused("is not one signature of GPG")
+    with _in_words("is not one of a listed GPG key over this content"):
+        signature = pysequoia.Sig.from_bytes(armor)
+        result = pysequoia.verify(bytes=content, store=lambda _ids: listed, signature=signature)
         signed = {str(one.certificate) for one in result.valid_sigs}
-    except Exception:
-        raise Refused("is not one of a listed GPG key over this content") from None
-    for certificate in listed.certificates:
-        if certificate.fingerprint in signed:
-            _check_alive(certificate, now)
-            return str(certificate.fingerprint).upper()
-    raise Refused("is not one of a listed GPG key over this content")
+        certificate = next(one for one in listed if one.fingerprint in signed)
+    _check_alive(certificate, now)
+    return str(certificate.fingerprint).upper()
+
+
+@contextmanager
+def _in_words(why: str) -> Iterator[None]:
+    """Refuse at every failure of Sequoia: its errors hold backtraces, and panics are no Exceptions."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise Refused(why) from None
 
 
 def _check_alive(certificate: "Cert", now: datetime) -> None:

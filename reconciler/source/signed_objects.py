@@ -13,7 +13,7 @@ from reconciler.source.signature import Refused
 
 _IDENTITY: Final = re.compile(rb"[^<>]*<([^<>]{0,254})> ([0-9]{1,12}) [+-][0-9]{4}")
 _ARMORS: Final = (b"-----BEGIN SSH SIGNATURE-----", b"-----BEGIN PGP SIGNATURE-----")
-_ID: Final = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
+_ID: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class SignedObject:
     time: datetime
     payload: bytes
     signature: bytes
+
+
+def is_id(text: str) -> bool:
+    """Decide whether a text is a whole id of an object."""
+    return _ID.fullmatch(text) is not None
 
 
 def commit(raw: bytes) -> SignedObject:
@@ -85,6 +90,7 @@ def _identity(fields: list[tuple[bytes, bytes, bytes]], name: bytes) -> tuple[st
 
 
 def _id(value: bytes) -> str:
-    if not _ID.fullmatch(value):
+    name = value.decode("ascii", "replace")
+    if not is_id(name):
         raise Refused("it names a parent or target by no id")
-    return value.decode()
+    return name

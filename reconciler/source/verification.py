@@ -95,6 +95,8 @@ class Verification:
             # One that was accepted stays so when its key reaches its end, if that is still listed.
             times = (head.time,) if commit == accepted else (head.time, self._now())
             return self._signed(head, "its signature", times, first=history and not accepted)
+        if not signed_objects.is_id(accepted):
+            raise Refused(f"{shown(accepted)} was accepted last, and is no id of a commit")
         now = self._now()
         found = self._signed(head, "its signature", (head.time, now))
         for one, content in _new_commits(repository, commit, accepted).items():
@@ -202,6 +204,8 @@ def _commit(repository: pygit2.Repository, commit: str) -> SignedObject:
 
 def _raw(repository: pygit2.Repository, name: str, wanted: ObjectType) -> bytes:
     """Return the bytes of a commit or tag. Raises Refused, and KeyError where it is not here."""
+    if name not in repository:
+        raise KeyError(name)
     try:
         found, size = repository.odb.read_header(name)
         if found != wanted or size > _MOST_BYTES:

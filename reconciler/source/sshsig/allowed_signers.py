@@ -89,13 +89,13 @@ def matches(text: str, patterns: str) -> bool:
 
 def _signer(number: int, content: str) -> AllowedSigner:
     principals, rest = _word(content)
-    options: Mapping[str, str] = {}
-    blob = _key_blob(rest)
+    written, blob = "", _key_blob(rest)
     if blob is None:
         written, rest = _word(rest)
-        options, blob = _options(written), _key_blob(rest)
+        blob = _key_blob(rest)
     if blob is None:
         raise Refused("is not `principals [options] type base64-key [comment]`")
+    options = _options(written)
     after, before = _time(options, "valid-after"), _time(options, "valid-before")
     if after is not None and before is not None and before <= after:
         raise Refused("ends the time of its key before that begins")

@@ -129,9 +129,9 @@ def test_hostile_bytes(armor, why):
     assert why in refusal(armor, listed(ed25519()))
 
 
-@pytest.mark.parametrize("length", range(len(BLOB)))
-def test_a_signature_that_is_cut_anywhere(length):
-    assert refusal(armored(BLOB[:length]), listed(ed25519()))
+def test_a_signature_that_is_cut_anywhere():
+    signers = listed(ed25519())
+    assert all(refusal(armored(BLOB[:length]), signers) for length in range(len(BLOB)))
 
 
 ECDSA = GOOD["ecdsa 256"]
