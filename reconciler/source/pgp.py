@@ -61,7 +61,7 @@ def verify(armor: bytes, content: bytes, listed: "list[Cert]", *, now: datetime)
 
 @contextmanager
 def _in_words(why: str) -> Iterator[None]:
-    """Refuse at every failure of Sequoia: its errors hold backtraces, and panics are no Exceptions."""
+    """Refuse at every failure: errors of Sequoia hold backtraces, and a panic is no Exception."""
     try:
         yield
     except BaseException as error:

@@ -1,7 +1,10 @@
 """A fleet on a Git server: what is fetched, and what must not happen on the way."""
 
+import asyncio
 import shutil
 import subprocess
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,12 @@ from pygit2.enums import ConfigLevel
 from reconciler.core.errors import ConfigError
 from reconciler.source import following
 from reconciler.source.remote import Keys, Remote, ssh_key
+from reconciler.source.signature import Signature, Unverified, VerificationMode
+from reconciler.source.verification import Verification
 from tests.support import git_server
 from tests.support.checkouts import PERSON, commit_files
 from tests.support.fleet_texts import GOOD
+from tests.support.signing import ALICE, ed25519, signed_commit, signed_tag
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen"
@@ -59,10 +65,22 @@ def repository(server):
 
 @pytest.fixture
 def remote(server, tmp_path):
-    def made(ref="main", url="", folder="fleets/", **keys: Path):
+    def made(
+        ref="main", url="", folder="fleets/", every=0.01, mode=None, accepted="", **keys: Path
+    ):
         url = following.git_url(url or f"{server.url}/fleet.git", where="")
-        cache = tmp_path / "cache"
-        return Remote(url, ref, folder=folder, cache=cache, keys=Keys(**keys), every=0.01)
+        allowed = tmp_path / "allowed"
+        allowed.write_text(f"*@acme.example {ed25519().line}\n")
+        return Remote(
+            url,
+            ref,
+            folder=folder,
+            cache=tmp_path / "cache",
+            keys=Keys(**keys),
+            every=every,
+            verification=mode and Verification(mode, allowed, None, lambda: datetime.now(UTC)),
+            accepted=lambda: accepted,
+        )
 
     return made
 
@@ -190,6 +208,154 @@ async def test_ssh_needs_known_hosts(remote, home):
 async def test_a_host_that_is_not_there(remote):
     with pytest.raises(ConfigError, match="its host is not found"):
         await remote(url="https://nowhere.invalid/fleet.git").look("")
+
+
+HEAD, TAG, HISTORY = VerificationMode.HEAD, VerificationMode.TAG, VerificationMode.HISTORY
+
+
+def signed(repository, note, *, signer=None, **other):
+    fleet = {f"fleets/{path}": text.encode() for path, text in GOOD.items()}
+    return signed_commit(repository, {**fleet, "note": note.encode()}, signer, **other)
+
+
+@pytest.fixture
+def good(repository):
+    return lambda note="x", **other: signed(repository, note, signer=ed25519(), **other)
+
+
+async def refusal(remote, known=""):
+    """Return why a look finds its commit unverified."""
+    with pytest.raises(Unverified) as caught:
+        await remote.look(known)
+    return str(caught.value)
+
+
+async def test_a_signed_head_is_followed_and_an_unsigned_one_is_not(remote, repository, good):
+    first = good()
+    one = remote(mode=HEAD)
+    found = await one.look("")
+    assert (found.mark, found.signature) == (first, Signature(HEAD, "ssh", ALICE))
+    assert await one.look(first) is None
+    unsigned = signed(repository, "y")
+    assert f"commit {unsigned[:12]} is not verified: it has no" in await refusal(one, first)
+    assert "it has no signature" in await refusal(one, first)
+    last = good("z")
+    assert (await one.look(first)).mark == last
+
+
+async def test_nothing_of_an_unverified_commit_is_read(remote, repository, monkeypatch):
+    signed(repository, "y")
+    monkeypatch.setattr("reconciler.source.git.read", lambda *_, **__: pytest.fail("was read"))
+    for mode in (HEAD, TAG, HISTORY):
+        assert "is not verified" in await refusal(remote(mode=mode))
+
+
+async def test_without_verification_nothing_is_asked_of_signatures(remote, repository):
+    unsigned = signed(repository, "y")
+    found = await remote(mode=VerificationMode.OFF).look("")
+    assert (found.mark, found.signature) == (unsigned, None)
+
+
+async def test_a_key_that_is_taken_out_of_its_list_stops_what_it_signed(remote, good, tmp_path):
+    first = good()
+    one = remote(mode=HISTORY)
+    assert (await one.look("")).signature.first
+    (tmp_path / "allowed").write_text(f"*@acme.example {ed25519(2).line}\n")
+    assert "by a key that is not listed" in await refusal(one, first)
+    (tmp_path / "allowed").write_text(f"*@acme.example {ed25519().line}\n")
+    assert await one.look(first) is None
+
+
+async def test_an_unsigned_commit_in_the_middle_of_a_history(remote, repository, good):
+    first = good()
+    one = remote(mode=HISTORY)
+    await one.look("")
+    second = good("y")
+    assert (await one.look(first)).signature == Signature(HISTORY, "ssh", ALICE)
+    unsigned = signed(repository, "z")
+    good("w")
+    said = f"{unsigned[:12]}, which leads to it, is not: it has no signature"
+    assert said in await refusal(one, second)
+    # Another process, which knows what was accepted, says the same.
+    assert said in await refusal(remote(mode=HISTORY, accepted=first))
+
+
+async def test_history_is_fetched_as_deep_as_it_takes(remote, good, tmp_path):
+    made = [good(str(number)) for number in range(60)]
+    for accepted, wanted in (("", 1), (made[-2], 1), (made[-4], 50), (made[2], 60)):
+        found = await remote(mode=HISTORY, accepted=accepted).look("")
+        assert (found.mark, found.signature.first) == (made[-1], not accepted)
+        store = pygit2.Repository(next((tmp_path / "cache").iterdir()))
+        assert sum(one in store for one in made) == wanted
+    said = await refusal(remote(mode=HISTORY, accepted="f" * 40))
+    assert "does not descend from ffffffffffff, the last accepted commit" in said
+
+
+async def test_a_server_with_an_unverified_commit_is_asked_as_often_as_ever(remote, repository):
+    signed(repository, "x")
+    one = remote(mode=HEAD)
+    for _ in range(14):
+        await refusal(one)
+    await asyncio.wait_for(one.changed(), 30)
+
+
+async def test_a_force_push_is_refused_by_this_process_and_the_next(remote, repository, good):
+    root, first = good(), good("y")
+    one = remote(mode=HISTORY)
+    await one.look("")
+    forced = good("z", parents=[root])
+    said = f"commit {forced[:12]} is not verified: it does not descend from {first[:12]}"
+    assert said in await refusal(one, first)
+    assert said in await refusal(remote(mode=HISTORY, accepted=first))
+    repository.references.create("refs/heads/main", root, force=True)
+    assert "rewritten or rolled back" in await refusal(one, first)
+    assert (await remote(mode=HEAD).look("")).mark == root
+
+
+async def test_a_signed_tag(remote, repository):
+    found = signed(repository, "x")
+    signed_tag(repository, found, ed25519())
+    one = remote("v1", mode=TAG)
+    assert (await one.look("")).signature == Signature(TAG, "ssh", ALICE)
+    assert await one.look(found) is None
+    assert "'refs/heads/main' is not an annotated tag" in await refusal(remote(mode=TAG))
+    signed_tag(repository, found, ed25519(), ref="refs/tags/v2")
+    assert "the tag was signed as 'v1'" in await refusal(remote("v2", mode=TAG))
+    repository.references.create("refs/tags/v3", found)
+    assert "'refs/tags/v3' is not an annotated tag" in await refusal(remote("v3", mode=TAG))
+
+
+async def test_a_look_that_was_asked_for_comes_at_once_but_not_too_often(
+    remote, repository, monkeypatch
+):
+    monkeypatch.setattr("reconciler.source.remote._SHORTEST", 0.2)
+    found = commit(repository)
+    one = remote(every=3_600)
+    one.look_soon()
+    await asyncio.wait_for(one.changed(), 30)  # none was made before
+    began = time.monotonic()
+    await one.look("")
+    one.look_soon()
+    one.look_soon()
+    await asyncio.wait_for(one.changed(), 30)
+    assert time.monotonic() - began >= 0.2
+    await one.look(found)
+    waiting = asyncio.create_task(one.changed())
+    await asyncio.sleep(0)
+    assert not waiting.done()  # the look has answered what was asked before
+    one.look_soon()
+    await asyncio.wait_for(waiting, 30)
+
+
+async def test_what_is_asked_during_a_look_is_not_lost(remote, repository, monkeypatch):
+    monkeypatch.setattr("reconciler.source.remote._SHORTEST", 0.0)
+    commit(repository)
+    one = remote(every=3_600)
+    looking = asyncio.create_task(one.look(""))
+    await asyncio.sleep(0)
+    one.look_soon()
+    await looking
+    await asyncio.wait_for(one.changed(), 30)
 
 
 KEYS = {
