@@ -15,10 +15,16 @@ from typing import Final
 from reconciler.core.secret import Secret
 
 ENCODED: Final = "whsec_"  # begins a secret that is base64
+_SHORTEST: Final = 16  # bytes of a key
 _TOLERANCE: Final = 300  # seconds
 # Without a dot: one in it would leave open where the id ends in what is signed.
 _ID: Final = re.compile(r"[!-\-/-~]{1,255}")
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}")
+
+
+def length_fault(key: bytes) -> str:
+    """Say why a key is not used; "" where it is."""
+    return "" if len(key) >= _SHORTEST else f"holds {len(key)} bytes, and {_SHORTEST} are needed"
 
 
 def key_of(secret: Secret) -> bytes:

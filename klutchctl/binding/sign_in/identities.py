@@ -19,8 +19,8 @@ from reconciler.core.refs import SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Cluster
 from reconciler.outbound.http import Http, OutboundError
+from reconciler.outbound.secret_file import read_secret
 
-_LARGEST: Final = 64 * 1024
 _SECONDS: Final = 600
 _GITHUB_URL: Final = "ACTIONS_ID_TOKEN_REQUEST_URL"
 _GITHUB_TOKEN: Final = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
@@ -67,7 +67,7 @@ class Sources:
         """Return the token. Raises ConfigError, Denied, BadAnswer, BindEnded, ClusterErrors."""
         match identity.source:
             case "file":
-                return secret_file(Path(identity.place), "--identity")
+                return read_secret(Path(identity.place), "--identity")
             case "env":
                 text = self.environ.get(identity.place, "").strip()
                 if not text:
@@ -115,19 +115,3 @@ class Sources:
         if not token:
             raise BadAnswer(f"the API server made no token for ServiceAccount {place}")
         return Secret(token)
-
-
-def secret_file(path: Path, option: str) -> Secret:
-    """Return what a file holds, without blanks around it. Raises ConfigError."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        text = content.decode().strip()
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise ConfigError(message, where=option) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text", where=option) from None
-    if not text or len(content) > _LARGEST:
-        raise ConfigError(f"{path} is empty, or larger than 64 KiB", where=option)
-    return Secret(text)

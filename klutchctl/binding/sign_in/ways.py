@@ -10,6 +10,7 @@ from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
 from klutchctl.binding.sign_in import identities
 from reconciler.core.errors import ConfigError
 from reconciler.oidc.grants import Client
+from reconciler.outbound.secret_file import read_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class Flags:
         if not self.client_id or len(self._credentials) > 1:
             raise ConfigError("needs --client-id, and one credential at most", where="--exchange")
         read = {
-            name: identities.secret_file(file, f"--client-{name}-file")
+            name: read_secret(file, f"--client-{name}-file")
             for name, file in self._credentials.items()
         }
         return Client(self.client_id, **read)

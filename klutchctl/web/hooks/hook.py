@@ -11,11 +11,10 @@ from klutchctl.web.hooks.decide import Provider
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.outbound import standard_webhooks
+from reconciler.outbound.secret_file import read_secret
 
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-_SHORTEST: Final = 16  # bytes
-_LONGEST: Final = 4096
 _OPTION: Final = "--hook"
 _HINT: Final = "Make one with `openssl rand -hex 32`"
 
@@ -55,7 +54,7 @@ class HookSecret:
 
     def _read(self) -> Secret | None:
         try:
-            return read_secret(self._hook)
+            return secret_of(self._hook)
         except ConfigError as error:
             fields = {"hook": self._hook.name, "reason": error.message}
             _log.warning("the secret of a webhook cannot be used: it is refused", extra=fields)
@@ -78,7 +77,7 @@ def parse_hook(text: str) -> Hook:
     if provider not in {*Provider}:
         raise ConfigError(f"PROVIDER is none of {', '.join(Provider)}", where=f"{_OPTION} {name}")
     hook = Hook(name, Provider(provider), Path(file))
-    read_secret(hook)
+    secret_of(hook)
     return hook
 
 
@@ -92,25 +91,15 @@ def parse_hooks(texts: Iterable[str]) -> tuple[Hook, ...]:
     return tuple(hooks.values())
 
 
-def read_secret(hook: Hook) -> Secret:
-    """Return the secret of a hook, without the end of its line. Raises ConfigError."""
+def secret_of(hook: Hook) -> Secret:
+    """Return the secret of a hook. Raises ConfigError."""
     where = f"{_OPTION} {hook.name}"
+    secret = read_secret(hook.file, where)
     try:
-        with hook.file.open("rb") as file:
-            content = file.read(_LONGEST + 1)
-    except OSError as error:
-        raise ConfigError(f"{hook.file} cannot be read: {error.strerror}", where=where) from None
-    try:
-        secret = Secret(content.decode().rstrip("\r\n"))
-        if hook.provider in (Provider.GITLAB, Provider.GENERIC):
-            length = len(standard_webhooks.key_of(secret))
-        else:
-            length = len(secret.reveal().encode())
-    except UnicodeDecodeError:
-        raise ConfigError(f"{hook.file} is not UTF-8", where=where, hint=_HINT) from None
+        signs = hook.provider in (Provider.GITLAB, Provider.GENERIC)
+        key = standard_webhooks.key_of(secret) if signs else secret.reveal().encode()
     except ValueError as error:
         raise ConfigError(f"{hook.file}: {error}", where=where) from None
-    if not _SHORTEST <= length <= _LONGEST:
-        message = f"{hook.file} holds {length} bytes, and not {_SHORTEST} to {_LONGEST}"
-        raise ConfigError(message, where=where, hint=_HINT)
+    if fault := standard_webhooks.length_fault(key):
+        raise ConfigError(f"{hook.file} {fault}", where=where, hint=_HINT)
     return secret

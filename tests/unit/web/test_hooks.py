@@ -57,11 +57,11 @@ def test_no_hook(file, text, sentence):
 NO_SECRETS = {
     "fifteen bytes": ("github", b"x" * 15, "15 bytes"),
     "fifteen bytes and the end of a line": ("github", b"x" * 15 + b"\r\n", "15 bytes"),
-    "empty": ("gitlab", b"", "0 bytes"),
-    "more than a secret": ("gitea", b"x" * 4097, "4097 bytes"),
+    "empty": ("gitlab", b"", "is empty"),
+    "more than a secret": ("gitea", b"x" * 65537, "larger than 64 KiB"),
     "a short key as base64": ("generic", b"whsec_" + b"QUFB" * 5, "15 bytes"),
     "broken base64": ("gitlab", b"whsec_" + b"A" * 33, "not base64"),
-    "no text": ("github", b"\xff" * 16, "UTF-8"),
+    "no text": ("github", b"\xff" * 16, "no text"),
 }
 
 

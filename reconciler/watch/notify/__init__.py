@@ -1,0 +1,1 @@
+"""Reports what becomes of commits to Git hosts, chats and webhooks."""

@@ -1,0 +1,176 @@
+"""Decides what is reported of a fleet: a message for each state change of a commit. Pure.
+
+`title` is made of our words alone, fit for the pages of a public repository; `detail` may name
+clusters and objects.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from reconciler.apply import Status
+from reconciler.fleet.wording import few
+from reconciler.planning.changes import Action
+from reconciler.watch.fleet_state import FleetState, SourceProblem, Waiting
+
+_LONGEST: Final = 1000  # characters of a detail
+_LONGEST_CONTEXT: Final = 255
+
+
+class Phase(StrEnum):
+    """How far a commit is; the values are the words of commit statuses."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+class Reason(StrEnum):
+    """Why; a commit whose phase and reason stay has not changed its state."""
+
+    OPEN = "Open"
+    SUSPENDED = "Suspended"
+    IN_PLACE = "InPlace"
+    READABLE = "SourceReadable"
+    FAILED = "Failed"
+    HELD = "Held"
+    BLOCKED = "Blocked"
+    SOURCE_UNREADABLE = "SourceUnreadable"
+    SOURCE_INVALID = "SourceInvalid"
+    SOURCE_UNVERIFIED = "SourceUnverified"
+
+
+_TITLES: Final = MappingProxyType(
+    {
+        Reason.OPEN: "being put in place",
+        Reason.SUSPENDED: "waits, because the fleet is suspended",
+        Reason.IN_PLACE: "in place",
+        Reason.READABLE: "the source can be used again",
+        Reason.FAILED: "could not be put in place",
+        Reason.HELD: "held back by a guard",
+        Reason.BLOCKED: "blocked",
+        Reason.SOURCE_UNREADABLE: "the source cannot be read, so nothing is written",
+        Reason.SOURCE_INVALID: "the files are not a fleet, so nothing is written",
+        Reason.SOURCE_UNVERIFIED: "not verified, so nothing is written",
+    }
+)
+_PHASES: Final = MappingProxyType(
+    {
+        Reason.OPEN: Phase.PENDING,
+        Reason.SUSPENDED: Phase.PENDING,
+        Reason.IN_PLACE: Phase.SUCCESS,
+        Reason.READABLE: Phase.SUCCESS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it is with a commit now."""
+
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A state change. `commit` is "" where it is about the source as a whole.
+
+    `context` tells apart what several fleets, or shards of one, report of one commit.
+    """
+
+    fleet: str
+    context: str
+    commit: str
+    reason: Reason
+    detail: str = ""
+
+    @property
+    def phase(self) -> Phase:
+        """How far the commit is."""
+        return _PHASES.get(self.reason, Phase.FAILURE)
+
+    @property
+    def title(self) -> str:
+        """What happened, in words of ours alone."""
+        return _TITLES[self.reason]
+
+
+def messages(before: FleetState, after: FleetState) -> tuple[Message, ...]:
+    """Return what changed from one state to the next, once for each commit."""
+    old, new = standings(before), standings(after)
+    found = {
+        commit: standing
+        for commit, standing in new.items()
+        if commit not in old or old[commit].reason is not standing.reason
+    }
+    if "" in old and "" not in new:
+        found[""] = Standing(Reason.READABLE)
+    return tuple(
+        Message(
+            after.name,
+            _context(after),
+            commit,
+            standing.reason,
+            _one_line(standing.detail)[:_LONGEST],
+        )
+        for commit, standing in found.items()
+    )
+
+
+def _one_line(text: str) -> str:
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split())
+
+
+def _context(state: FleetState) -> str:
+    shard = ",".join(sorted(state.shard))
+    return f"klutchctl/{state.name}{'/' if shard else ''}{shard}"[:_LONGEST_CONTEXT]
+
+
+def standings(state: FleetState) -> Mapping[str, Standing]:
+    """Return how it is with the commit in use, and the one that is refused, by their ids.
+
+    A source whose trouble is no certain commit's stands under "".
+    """
+    source = state.source
+    found = {}
+    if source.revision:
+        found[source.revision] = _of_commit(state)
+    if source.problem is not SourceProblem.NONE:
+        found[source.refused] = Standing(Reason(source.problem.value), source.why)
+    return found
+
+
+def _of_commit(state: FleetState) -> Standing:
+    failed = _failure(state.waiting)
+    last = state.history[0] if state.history else None
+    if failed is not None:
+        return failed
+    if state.applied_at is not None:
+        return Standing(Reason.IN_PLACE)
+    if last is not None and last.result == "failed" and last.revision == state.source.revision:
+        return Standing(Reason.FAILED, last.why)
+    if state.suspended:
+        return Standing(Reason.SUSPENDED, state.suspended)
+    return Standing(Reason.OPEN)
+
+
+def _failure(waiting: Waiting) -> Standing | None:
+    """Return what people have to look at: what is worth another try is just not in place yet."""
+    if failed := list(_failed(waiting)):
+        return Standing(Reason.FAILED, f"{len(failed)} lines failed. {failed[0]}")
+    if waiting.held:
+        return Standing(Reason.HELD, "; ".join(one.message for one in waiting.held))
+    blocked = [change for change, _ in waiting.lines if change.action is Action.BLOCKED]
+    if blocked:
+        return Standing(Reason.BLOCKED, few(change.cluster for change in blocked))
+    return None
+
+
+def _failed(waiting: Waiting) -> Iterator[str]:
+    for change, outcome in waiting.lines:
+        if outcome is not None and outcome.status is Status.FAILED:
+            yield f"{change.cluster}, {change.subject}: {outcome.message}"
