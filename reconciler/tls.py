@@ -1,4 +1,4 @@
-"""What a client trusts and what it shows of itself, made of PEM texts in memory.
+"""What a client trusts and shows of itself, made of PEM texts in memory; and what TLS says failed.
 
 No path of a file is taken: the texts come from kubeconfigs and Secrets.
 """
@@ -10,9 +10,12 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
+
+_TRUSTED: Final = ("builtins", "socket", "ssl")  # the modules of errors whose words are theirs
 
 
 def client_context(ca: str | None, *, insecure: bool = False) -> ssl.SSLContext:
@@ -63,3 +66,15 @@ def _readable_path(content: bytes) -> Iterator[str]:
         path = Path(folder, "client.pem")
         path.write_bytes(content)
         yield str(path)
+
+
+def system_text(error: Exception) -> str:
+    """Return the system's or OpenSSL's words of an error; never a library's, which name URLs."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    if isinstance(cause, ssl.SSLError):
+        return (cause.reason or "TLS error").replace("_", " ").lower()
+    if isinstance(cause, OSError) and cause.strerror and type(cause).__module__ in _TRUSTED:
+        return cause.strerror
+    return type(cause).__name__

@@ -16,6 +16,7 @@ from typing import Final
 
 import yaml
 
+from reconciler.core import yaml_hints
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.manifest import JSON
 
@@ -187,7 +188,7 @@ def _read(content: bytes, path: str, *, limit: int | None) -> list[Node]:
     try:
         return list(_Reader(text, path).documents(limit))
     except yaml.MarkedYAMLError as error:
-        problem = _syntax_error(error, path)
+        problem = _syntax_error(error, text, path)
     except yaml.reader.ReaderError as error:
         origin = _byte_origin(content, path, error.position)
         problem = UnreadableText(f"not YAML: {error.reason}", origin=origin, code="not-yaml")
@@ -240,13 +241,17 @@ class _Reader:
         for event in self._until_end():
             self._check(event, depth)
             if not isinstance(event, yaml.ScalarEvent):
-                raise self._refused(event, "a key must be text", code="wrong-type")
+                hint = yaml_hints.of_template() if isinstance(event, yaml.MappingStartEvent) else ""
+                raise self._refused(event, "a key must be text", code="wrong-type", hint=hint)
             key = event.value
             if key == "<<":
                 message = "merge keys (<<) are not read: write the fields out"
                 raise self._refused(event, message, code="yaml-merge-key")
             if key in nodes:
-                raise self._refused(event, "this key is there twice", code="duplicate-key")
+                place, first = self._origin(event), key_origins[key]
+                hint = yaml_hints.of_twice(key, place.column, first.line)
+                message = "this key is there twice"
+                raise self._refused(event, message, code="duplicate-key", hint=hint)
             key_origins[key] = self._origin(event)
             nodes[key] = self._node(next(self._events), depth)
         return Fields(nodes, origin, key_origins)
@@ -261,8 +266,10 @@ class _Reader:
     def _origin(self, event: yaml.Event) -> Origin:
         return _origin(self._path, event.start_mark)
 
-    def _refused(self, event: yaml.Event, message: str, *, code: str) -> UnreadableText:
-        return UnreadableText(message, origin=self._origin(event), code=code)
+    def _refused(
+        self, event: yaml.Event, message: str, *, code: str, hint: str = ""
+    ) -> UnreadableText:
+        return UnreadableText(message, origin=self._origin(event), code=code, hint=hint)
 
 
 def _decode(content: bytes, path: str) -> str:
@@ -282,10 +289,11 @@ def _byte_origin(content: bytes, path: str, position: int) -> Origin:
     return Origin(path, before.count(b"\n") + 1, column)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, path: str) -> UnreadableText:
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, path: str) -> UnreadableText:
     """Take libyaml's constant sentence and the place; the rest of the error quotes the text."""
     origin = _origin(path, error.problem_mark)
-    return UnreadableText(f"not YAML: {error.problem}", origin=origin, code="not-yaml")
+    hint = yaml_hints.of_syntax(text, origin.line) if origin.line else ""
+    return UnreadableText(f"not YAML: {error.problem}", origin=origin, code="not-yaml", hint=hint)
 
 
 def _origin(path: str, mark: "yaml.Mark | yaml._yaml.Mark | None") -> Origin:

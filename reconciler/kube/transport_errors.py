@@ -8,7 +8,7 @@ from typing import Final
 
 import aiohttp
 
-from reconciler.core.system_errors import system_text
+from reconciler.tls import system_text
 
 
 class NoAnswer(Exception):

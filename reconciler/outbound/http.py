@@ -31,10 +31,9 @@ from reconciler.core.addresses import (
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.proxies import proxy_from_environment
 from reconciler.core.secret import Secret
-from reconciler.core.system_errors import system_text
 from reconciler.oidc.grants import Form
 from reconciler.oidc.provider import is_secure
-from reconciler.tls import client_context, show_certificate
+from reconciler.tls import client_context, show_certificate, system_text
 
 Headers: TypeAlias = Mapping[str, str | Secret] | Iterable[tuple[str, str | Secret]]
 Judge: TypeAlias = Callable[[Address], str]  # says why nothing is connected to it, or ""
