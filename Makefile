@@ -51,7 +51,7 @@ COMPILE := uv pip compile --quiet --universal --generate-hashes --no-emit-index-
 # The images hold requirements-runtime.txt alone, and are built with requirements-build.txt: the
 # same versions as in requirements.txt.
 lock: $(STAMP) # needs uv on PATH
-	$(COMPILE) --upgrade --extra gpg --extra sandbox --group dev pyproject.toml -o requirements.txt
+	$(COMPILE) --upgrade --extra gpg --extra otel --extra sandbox --group dev pyproject.toml -o requirements.txt
 	$(COMPILE) -c requirements.txt pyproject.toml -o requirements-runtime.txt
 	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
 

@@ -70,16 +70,14 @@ class SyncMetrics(Collector):
 def directions(decision: Decision) -> Iterator[str]:
     """Yield the ways that a decision carries something: up, down, or both.
 
-    What is noted on a claim beside a write to the control plane is part of that.
+    A patch beside a write of another kind only marks an origin, but for that of a status.
     """
-    up = any(_cluster_of(step) == CONTROL_PLANE for step in decision.steps)
-    if up:
+    steps = decision.steps
+    carrying = [one for one in steps if not isinstance(one, Patch) or "status" in one.body]
+    clusters = {_cluster_of(step) for step in carrying or steps}
+    if CONTROL_PLANE in clusters:
         yield UP
-    if any(
-        _cluster_of(step) == APP_CLUSTER
-        and (not up or (isinstance(step, Patch) and "status" in step.body))
-        for step in decision.steps
-    ):
+    if APP_CLUSTER in clusters:
         yield DOWN
 
 

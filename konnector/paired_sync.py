@@ -20,6 +20,7 @@ from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor
+from reconciler.controller.tracing.trips import Write
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.core.manifest import Manifest, name_of, ref_of
@@ -228,8 +229,11 @@ class PairedSync(TaskSupervisor):
 
     async def write(
         self, place: ObjectKey, about: Manifest | None, decision: Decision, there: ReadYourWrites
-    ) -> None:
-        """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors."""
+    ) -> Write | None:
+        """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors.
+
+        Returns how long it took since the event, where the sync began with one.
+        """
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
@@ -239,10 +243,13 @@ class PairedSync(TaskSupervisor):
             raise
         self.say(place, "")
         began = self._events.pop(place, None)
-        if began is not None:
-            took = self.link.agent.clock.monotonic() - began
-            for way in directions(decision):
-                self._seconds[way].observe(took)
+        if began is None:
+            return None
+        took = self.link.agent.clock.monotonic() - began
+        for way in directions(decision):
+            self._seconds[way].observe(took)
+        now = self.link.now().timestamp()
+        return Write(now - took, now)
 
     def in_place(self, place: ObjectKey) -> None:
         """Note that events about an object leave nothing to write."""

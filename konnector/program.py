@@ -24,7 +24,7 @@ from konnector.metrics import SyncMetrics
 from konnector.provider.registry import AnyProviders, OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.api import API_SERVICE_BINDING, is_established
-from reconciler.controller import health_server, program
+from reconciler.controller import health_server, program, tracing
 from reconciler.controller.controller import Controller
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Again
@@ -68,6 +68,7 @@ async def serve(
         KubeCluster(way, agent=_AGENT) as leases,
         AsyncExitStack() as opened,
     ):
+        opened.enter_context(tracing.exported(environ, _AGENT))
         clock = SystemClock()
         reach = _connect(settings)
         found = await unless(stop, _found(mode, home_cluster, reach, opened, clock))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from reconciler.controller import tracing
 from reconciler.core.live import Live
 from reconciler.fleet.values import Fleet
 from reconciler.observe import Clusters, Pace, answer, observe
@@ -39,11 +40,13 @@ async def look(
     `credentials`: the caller may read the Secrets with kubeconfigs, as an apply does.
     """
     began = time.monotonic()
-    live = await observe(
-        fleet, clusters, only=only, in_part=True, credentials=credentials, pace=pace
-    )
+    with tracing.span("read"):
+        live = await observe(
+            fleet, clusters, only=only, in_part=True, credentials=credentials, pace=pace
+        )
     seconds = time.monotonic() - began
-    found = await plan(fleet, live, clusters, only=only, pace=pace)
+    with tracing.span("plan"):
+        found = await plan(fleet, live, clusters, only=only, pace=pace)
     return replace(found, seconds=seconds + found.seconds)
 
 

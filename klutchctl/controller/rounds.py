@@ -10,6 +10,7 @@ from klutchctl.settings import Settings
 from reconciler import apply as applying
 from reconciler.apply import GOOD, Report
 from reconciler.apply.run import apply
+from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import unless
@@ -83,10 +84,12 @@ class Rounds:
         observer = applying.Observer(
             outcome=apply_report.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
+        plan, options = found.plan, self._options
         try:
-            return await apply(
-                fleet, found.plan, clusters, options=self._options, fence=fence, observer=observer
-            )
+            with log_context.fields(plan=plan.id), tracing.span("apply", plan=plan.id):
+                return await apply(
+                    fleet, plan, clusters, options=options, fence=fence, observer=observer
+                )
         finally:
             self._fence = None
 

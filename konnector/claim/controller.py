@@ -11,8 +11,11 @@ from konnector.claim.decide import Read, Seen
 from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
+from konnector.metrics import UP, directions
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
-from reconciler.core import manifest
+from reconciler.controller import tracing
+from reconciler.controller.tracing.trips import Trips, Write
+from reconciler.core import conditions, manifest
 from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
@@ -61,6 +64,7 @@ class Claims(PairedSync):
         self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._states = link.agent.syncs.claims(pair.kind.resource)
+        self._trips = Trips(resource=pair.kind.resource)
         self.view.store.subscribe(_LIVING, self._look_who_lives)
 
     def follow(self, say: Say) -> None:
@@ -268,8 +272,20 @@ class Claims(PairedSync):
             self.in_place(seen.place)
             self.say(seen.place, "".join(note.message for note in decision.notes if seen.taken))
             return
-        await self.write(seen.place, seen.claim, decision, there)
+        write = await self.write(seen.place, seen.claim, decision, there)
         self._note_applied(seen, decision, there)
+        if tracing.is_on():
+            self._trace(seen, decision, write)
+
+    def _trace(self, seen: Seen, decision: Decision, write: Write | None) -> None:
+        if seen.claim is None or is_deleting(seen.claim):
+            self._trips.forget(seen.place)
+        elif write is not None and UP in directions(decision):
+            self._trips.up(seen.place, seen.claim, write)
+        elif write is not None and seen.copy is not None:
+            ready = conditions.said(seen.copy, conditions.READY)
+            is_ready = ready is None or ready.status == conditions.TRUE
+            self._trips.down(seen.place, seen.claim, write, is_ready=is_ready)
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""

@@ -13,16 +13,19 @@ from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
 from konnector.context import SyncContext
+from konnector.metrics import DOWN, directions
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival, Seen
+from reconciler.controller import tracing
 from reconciler.controller.tasks import TaskSupervisor
+from reconciler.controller.tracing.trips import Write, secret_down
 from reconciler.core import keys
-from reconciler.core.decision import Delete
+from reconciler.core.decision import Decision, Delete
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, resource_version_of
-from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
 
@@ -114,8 +117,16 @@ class PermissionClaims(PairedSync):
                 return held
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
-        await self.write(place, seen.consumer, decision, there)
+        write = await self.write(place, seen.consumer, decision, there)
+        if write is not None and tracing.is_on():
+            self._trace(seen, decision, write)
         return None
+
+    def _trace(self, seen: Seen, decision: Decision, write: Write) -> None:
+        comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)
+        if comes and seen.provider is not None:
+            of = self._services.trace_of(seen.claim_place.namespace, seen.provider)
+            secret_down(of, write)
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self.kind

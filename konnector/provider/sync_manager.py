@@ -11,6 +11,9 @@ from konnector.permission_claim.controller import ClaimedResource, PermissionCla
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival
 from reconciler.controller.tasks import TaskSupervisor
+from reconciler.controller.tracing import TraceId, trips
+from reconciler.core import manifest
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 
 
@@ -108,6 +111,15 @@ class Syncs(TaskSupervisor):
         if claim is None:  # without any binding it has just come, or lets go of what it brought
             return "none" if self._wanted else "perhaps"
         return claim.has(place)
+
+    def trace_of(self, app_namespace: str, origin: Manifest) -> TraceId:
+        """Return the trace of the claim whose copy owns an object, else that of the object."""
+        for owner in manifest.get_maps(origin, "metadata", "ownerReferences"):
+            for one in self._instances.values():
+                if one.kind.kind == owner.get("kind"):
+                    claim = one.here.get(app_namespace, manifest.get_text(owner, "name"))
+                    return trips.trace_of(origin if claim is None else claim)
+        return trips.trace_of(origin)
 
     def has_copies(self, app_namespace: str) -> bool:
         """Tell whether bound copies belong to an app namespace, or may do."""

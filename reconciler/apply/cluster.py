@@ -23,6 +23,7 @@ from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
 from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
+from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError
@@ -136,6 +137,7 @@ class _Worker:
 
     async def unit(self, key: UnitKey, changes: Sequence[Change]) -> None:
         """Do the lines of one unit, after all that it depends on."""
+        log_context.bind(unit=key.name)
         try:
             reason = await self._waits(key)
             if reason:

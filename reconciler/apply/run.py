@@ -13,6 +13,7 @@ from reconciler.apply.cluster import Job
 from reconciler.apply.lock import Lock
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.apply.waits import Readiness, SharedListReader
+from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
@@ -138,6 +139,7 @@ class _Run:
     async def _lines(
         self, live: Live, location: Location | None, name: str, lines: Sequence[Change]
     ) -> list[Outcome]:
+        log_context.bind(control_plane=self.approved.sections[name], cluster=name)
         try:
             async with self.slots, self._reached(live, name) as (plane, app):
                 both = {plane.cluster.name: plane, app.cluster.name: app}

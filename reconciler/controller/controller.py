@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from reconciler.controller import log_context
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import Stopped
 from reconciler.controller.metrics import Metrics
@@ -132,6 +133,7 @@ class Controller(Generic[K]):
 
     async def _work(self, key: K) -> None:
         began = self._clock.monotonic()
+        log_context.bind(controller=self.name, key=key)
         result = "stopped"
         try:
             again = await self._reconcile(key)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, Final, Literal
 
+from reconciler.controller import log_context
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import KlutchError, origin
 from reconciler.kube import host
@@ -184,7 +185,8 @@ class Json(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    said = {name: value for name, value in record.__dict__.items() if name not in _USUAL}
+    said: dict[str, object] = {name: str(value) for name, value in log_context.current().items()}
+    said |= {name: value for name, value in record.__dict__.items() if name not in _USUAL}
     if record.exc_info and record.exc_info[1] is not None:
         # The text of an unknown exception may tell values.
         said["error"] = type(record.exc_info[1]).__name__

@@ -6,11 +6,13 @@ which is not what was wanted before (safety.md, B1).
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 
 from reconciler.apply import GOOD, Report, Status
+from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import unless
 from reconciler.core.errors import InvalidRepository, Problem
@@ -122,6 +124,7 @@ class Watch:
         self._terms, self._clock = terms, clock
         self._observers, self._recorder = observers, recorder
         self._agenda = agenda.Agenda(everything_at=clock.now())
+        self._numbers = itertools.count(1)
         self._mark = ""
         self._files: Fleet | None = None  # as they say, in whatever shape
         self._fleet: Fleet | None = None
@@ -136,7 +139,8 @@ class Watch:
                 return
             task = None if fleet is None else agenda.due(self._agenda, self._clock.now())
             if fleet is not None and task is not None:
-                await self._round(fleet, task)
+                with log_context.fields(fleet=fleet.name, round=next(self._numbers)):
+                    await self._round(fleet, task)
             else:
                 await unless(stop, self._rest(readable=fleet is not None))
 
@@ -183,7 +187,8 @@ class Watch:
         began = self._clock.now()
         self._recorder.began(task)
         try:
-            result = await self._do(fleet, task.scope)
+            with tracing.span("klutchctl.round", fleet=fleet.name, trigger=task.trigger.value):
+                result = await self._do(fleet, task.scope)
         except Stopped:
             return
         except Exception as error:  # a defect must not end what keeps clusters right

@@ -1,0 +1,107 @@
+"""Traces what takes time, where somebody collects traces; else it costs nothing.
+
+A span of a claim belongs to the trace of `uid/generation`, which both sides of a sync can derive:
+nothing is written on the wire. Attributes are names and words of ours, never texts.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from reconciler.core.errors import ConfigError
+
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_NOTHING: Final = nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceId:
+    """The identity of the trace of one generation of an object, and of its first span."""
+
+    trace: int
+    root: int
+
+    @classmethod
+    def of(cls, uid: str, generation: int) -> "TraceId":
+        """Return that of an object: the first 16 and the next 8 bytes of a digest."""
+        digest = hashlib.sha256(f"{uid}/{generation}".encode()).digest()
+        return cls(int.from_bytes(digest[:16]), int.from_bytes(digest[16:24]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A span that has ended, of the trace of an object. Times are in seconds since 1970.
+
+    `is_root`: it is the first span of that trace; the others are its children.
+    """
+
+    name: str
+    of: TraceId
+    began: float
+    ended: float
+    is_root: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tracer(Protocol):
+    """A receiver of spans."""
+
+    def span(self, name: str, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Open a span for the length of a block, within that which is open already."""
+        ...
+
+    def record(self, span: Ended) -> None:
+        """Take a span that has ended."""
+        ...
+
+
+_tracer: Tracer | None = None
+
+
+def is_on() -> bool:
+    """Tell whether somebody collects spans."""
+    return _tracer is not None
+
+
+def span(name: str, **attributes: str) -> AbstractContextManager[None]:
+    """Open a span for the length of a block, within that which is open already."""
+    return _NOTHING if _tracer is None else _tracer.span(name, attributes)
+
+
+def record(span: Ended) -> None:
+    """Take a span that has ended."""
+    if _tracer is not None:
+        _tracer.record(span)
+
+
+@contextmanager
+def collected(tracer: Tracer) -> Iterator[None]:
+    """Let a tracer collect all spans for the length of the block."""
+    global _tracer
+    before, _tracer = _tracer, tracer
+    try:
+        yield
+    finally:
+        _tracer = before
+
+
+@contextmanager
+def exported(environ: Mapping[str, str], program: str) -> Iterator[None]:
+    """Export spans by OTLP over HTTP for the length of the block, where `environ` says whereto.
+
+    Raises ConfigError where the extra `otel` is not installed.
+    """
+    if not any(environ.get(name) for name in ENDPOINTS):
+        yield
+        return
+    try:
+        from reconciler.controller.tracing import otel  # and nothing of it where nobody collects
+    except ImportError:
+        raise ConfigError(
+            f"{' or '.join(ENDPOINTS)} is set, and OpenTelemetry is not installed. Install "
+            "klutchctl[otel], or unset the variable"
+        ) from None
+    with otel.exporter(program) as tracer, collected(tracer):
+        yield
