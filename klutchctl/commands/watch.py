@@ -90,8 +90,8 @@ async def _watch(options: Options, settings: Settings) -> int:
 @contextmanager
 def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
     """Serve metrics and health, and yield who counts."""
+    from klutchctl.controller.metrics import FleetMetrics
     from reconciler.controller import health_server
-    from reconciler.watch.metrics import FleetMetrics
 
     meters = FleetMetrics(time.time)
     with health_server.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (

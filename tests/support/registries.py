@@ -10,13 +10,13 @@ from bind.door.audit import Audit
 from bind.osb import program as osb
 from bind.osb.settings import Settings as OsbSettings
 from bind.settings import Settings as BindSettings
+from klutchctl.controller.metrics import FleetMetrics
 from konnector import APP_CLUSTER
 from konnector import program as konnector
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.controller.tasks import SystemClock
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
-from reconciler.watch.metrics import FleetMetrics
 from tests.support.konnector import USUAL
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)

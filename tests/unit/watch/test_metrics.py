@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
+from klutchctl.controller import state_metrics
+from klutchctl.controller.metrics import FleetMetrics
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.refs import Kind, Ref
@@ -16,7 +18,6 @@ from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
-from reconciler.watch import state_metrics
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import (
     FleetState,
@@ -25,7 +26,6 @@ from reconciler.watch.fleet_state import (
     Storm,
     Waiting,
 )
-from reconciler.watch.metrics import FleetMetrics
 from tests.support import fleets
 from tests.support.reports import change, report
 

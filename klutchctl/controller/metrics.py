@@ -12,16 +12,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from klutchctl.controller import state_metrics
+from klutchctl.controller.waits import CommitWait, ReadyWaits
 from reconciler.apply import Report, Status
 from reconciler.core.errors import Locked, Problem
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
-from reconciler.watch import state_metrics
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState
 from reconciler.watch.loop import result_of
-from reconciler.watch.waits import CommitWait, ReadyWaits
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 _LONG: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
