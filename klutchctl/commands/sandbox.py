@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from klutchctl.sandbox.components import Kit
     from klutchctl.sandbox.keycloak.server import KeycloakKit
+    from klutchctl.sandbox.monitoring.server import MonitoringKit
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.servers import Program
     from klutchctl.sandbox.state import Layout, State, Wanted
@@ -85,6 +86,15 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             " Without: none at first, then as it is.",
         ),
     ] = None,
+    monitoring: Annotated[
+        bool | None,
+        typer.Option(
+            "--monitoring/--no-monitoring",
+            show_default=False,
+            help="Also run a Prometheus with the alerts for a fleet; or no more."
+            " Without: none at first, then as it is.",
+        ),
+    ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
     ] = False,
@@ -98,6 +108,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.sandbox import lifecycle, processes
     from klutchctl.sandbox import services as beside
     from klutchctl.sandbox.keycloak import starting
+    from klutchctl.sandbox.monitoring import starting as prometheus
     from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
@@ -110,6 +121,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     # What is missing here is told before minutes go into a build.
     kit = beside.find(place, suite, settings.environ) if suite else None
     java = _java(place, settings, chosen=oidc)
+    metered = _prometheus(place, settings, chosen=monitoring)
     progress = _progress(settings)
     try:
         programs = _programs(settings, progress, official=download)
@@ -123,6 +135,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             ports=chosen,
             keycloak=_keycloak(java, settings, progress) if java else None,
             without_keycloak=oidc is False,
+            monitoring=metered,
+            without_monitoring=monitoring is False,
         )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)
@@ -130,6 +144,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             beside.up(place, kit, progress=progress)
         if plan.keycloak is not None:
             starting.up(place, plan.keycloak, progress=progress)
+        if metered is not None:
+            prometheus.up(place, metered, progress=progress)
     except (KeyboardInterrupt, SystemExit):
         print(
             "Interrupted. Nothing is lost: the same command goes on,"
@@ -233,6 +249,19 @@ def _java(place: "Layout", settings: Settings, *, chosen: bool | None) -> Path |
     return distribution.find_java(settings.environ) if chosen else None
 
 
+def _prometheus(
+    place: "Layout", settings: Settings, *, chosen: bool | None
+) -> "MonitoringKit | None":
+    """Return the Prometheus that is `chosen` now, or that the sandbox remembers."""
+    from klutchctl.sandbox import lifecycle
+    from klutchctl.sandbox.monitoring import starting
+
+    if chosen is None:
+        state = lifecycle.load(place)
+        chosen = state is not None and state.monitoring is not None
+    return starting.find(settings.environ) if chosen else None
+
+
 def _keycloak(java: Path, settings: Settings, progress: "Progress") -> "KeycloakKit":
     from klutchctl.sandbox.keycloak import distribution
     from klutchctl.sandbox.keycloak.server import KeycloakKit
@@ -293,5 +322,7 @@ def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
         typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
     if state.keycloak is not None:
         typer.echo("\n".join(report.sign_in(place, state.keycloak)))
+    if state.monitoring is not None:
+        typer.echo("\n".join(report.metrics(state.monitoring)))
     typer.echo(f"Kubeconfig: {place.kubeconfig}")
     typer.echo(f"Try: {example} get crd")

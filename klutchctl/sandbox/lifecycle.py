@@ -20,6 +20,8 @@ from klutchctl.sandbox import (
 from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.keycloak import server as keycloak
 from klutchctl.sandbox.keycloak.server import KeycloakKit
+from klutchctl.sandbox.monitoring import server as monitoring
+from klutchctl.sandbox.monitoring.server import MonitoringKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
@@ -31,6 +33,7 @@ from reconciler.kube.connection import ClientCertificate, Connection
 
 _VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
 _PORT_GRACE: Final = 5.0
+_APART: Final = (keycloak.NAME, monitoring.NAME)  # beside the clusters, and no services
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Plan:
 
     New ports are of `ports`, None: of the usual ones.
     `kit` makes ready for its services, which `services.up` starts; without one, those that run are
-    left alone, or stopped and forgotten with `without_services`. So it is with `keycloak`.
+    left alone, or stopped and forgotten with `without_services`. So it is with `keycloak` and
+    `monitoring`.
     """
 
     programs: Mapping[Program, Path]
@@ -51,6 +55,8 @@ class Plan:
     ports: range | None = None
     keycloak: KeycloakKit | None = None
     without_keycloak: bool = False
+    monitoring: MonitoringKit | None = None
+    without_monitoring: bool = False
 
 
 def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
@@ -78,6 +84,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         target = state.extend(known, wanted, new_ports=new_ports)
         target = _with_services(target, plan, new_ports)
         target = _with_keycloak(target, plan, new_ports)
+        target = _with_monitoring(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
@@ -105,10 +112,10 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
 
 
 def stop_services(layout: Layout) -> None:
-    """Stop what runs beside the clusters, but Keycloak: it reads nothing of theirs."""
-    identity = processes.identity(layout, keycloak.NAME)
+    """Stop what runs beside the clusters, but what reads nothing of theirs."""
+    others = {"", *(processes.identity(layout, name) for name in _APART)}
     observed = processes.observe(layout)
-    _stop_all(layout, [one for one in observed if one.identity not in ("", identity)])
+    _stop_all(layout, [one for one in observed if one.identity not in others])
 
 
 def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
@@ -134,6 +141,8 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
     outlines = components.outlines(layout, known.services) if known.services else ()
     if known.keycloak:
         outlines = (*outlines, keycloak.outline(layout, known.keycloak))
+    if known.monitoring:
+        outlines = (*outlines, monitoring.outline(layout, known.monitoring))
     expected = (*servers.of_clusters(layout, known, tuning), *outlines)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
@@ -233,18 +242,23 @@ def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
         expected = (*expected, *components.servers(layout, target.services, plan.kit))
     if plan.keycloak and target.keycloak:
         expected = (*expected, keycloak.server(layout, target.keycloak, plan.keycloak))
+    if plan.monitoring and target.monitoring:
+        expected = (*expected, monitoring.server(layout, target.monitoring, plan.monitoring))
     return expected
 
 
 def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
     """Return the processes to decide on: not those that are remembered and not planned for."""
+    left = {
+        keycloak.NAME: target.keycloak is not None and plan.keycloak is None,
+        monitoring.NAME: target.monitoring is not None and plan.monitoring is None,
+    }
+    leaves = {processes.identity(layout, name): is_left for name, is_left in left.items()}
     leaves_services = target.services is not None and plan.kit is None
-    leaves_keycloak = target.keycloak is not None and plan.keycloak is None
-    identity = processes.identity(layout, keycloak.NAME)
     return [
         one
         for one in processes.observe(layout)
-        if not (leaves_keycloak if one.identity == identity else leaves_services and one.identity)
+        if not leaves.get(one.identity, leaves_services and one.identity)
     ]
 
 
@@ -299,6 +313,15 @@ def _with_keycloak(target: State, plan: Plan, new_ports: Callable[[int], Sequenc
     if plan.without_keycloak:
         return replace(target, keycloak=None)
     return state.with_keycloak(target, new_ports=new_ports) if plan.keycloak else target
+
+
+def _with_monitoring(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
+    if plan.without_monitoring:
+        return replace(target, monitoring=None)
+    if plan.monitoring is None:
+        return target
+    programs = monitoring.programs(target.members)
+    return state.with_monitoring(target, programs, new_ports=new_ports)
 
 
 def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:

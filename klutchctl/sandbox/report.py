@@ -11,11 +11,12 @@ from typing import IO, Final, Protocol
 
 from klutchctl.sandbox.keycloak import realm
 from klutchctl.sandbox.keycloak import server as keycloak
+from klutchctl.sandbox.monitoring import server as monitoring
 from klutchctl.sandbox.servers import Program, Server
-from klutchctl.sandbox.state import KeycloakPorts, Layout, State
+from klutchctl.sandbox.state import KeycloakPorts, Layout, MonitoringPorts, State
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
-_FORMAT_VERSION: Final = "1.2"
+_FORMAT_VERSION: Final = "1.3"
 _LINE_EVERY: Final = 10.0
 
 
@@ -131,6 +132,8 @@ def as_text(layout: Layout, status: Status, *, now: float) -> str:
     head = [f"Kubeconfig: {layout.kubeconfig}", f"Logs: {layout.logs}"]
     if status.state.keycloak is not None:
         head += sign_in(layout, status.state.keycloak)
+    if status.state.monitoring is not None:
+        head += metrics(status.state.monitoring)
     return "\n".join((*head, "", *lines))
 
 
@@ -145,6 +148,12 @@ def sign_in(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
         f" {realm.KEYED_MACHINE}",
         f"Flags of klutch-bind: {shlex.join(keycloak.door_flags(layout, ports))}",
     )
+
+
+def metrics(ports: MonitoringPorts) -> Sequence[str]:
+    """Return lines that say where to look at metrics, and how programs show theirs."""
+    asked = (f"{name} {monitoring.flag(ports, name)}" for name in ports.programs)
+    return (f"Prometheus: {monitoring.url(ports)}", f"It asks: {', '.join(asked)}")
 
 
 def as_json(layout: Layout, status: Status) -> str:
@@ -169,6 +178,8 @@ def as_json(layout: Layout, status: Status) -> str:
     }
     if status.state.keycloak is not None:
         document["oidc"] = keycloak.facts(layout, status.state.keycloak)
+    if status.state.monitoring is not None:
+        document["monitoring"] = monitoring.facts(layout, status.state.monitoring)
     return json.dumps(document, indent=2)
 
 

@@ -17,12 +17,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 from reconciler.core.errors import ConfigError, HostError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
-# With services or Keycloak it is another one: a klutchctl that does not know them would leave them
-# running.
+# With services, Keycloak or Prometheus it is another one: a klutchctl that does not know them would
+# leave them running.
 _VERSION: Final = 1
-_VERSION_WITH_SERVICES: Final = 2
-_VERSION_WITH_KEYCLOAK: Final = 3
-_KNOWN: Final = range(_VERSION, _VERSION_WITH_KEYCLOAK + 1)
+_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4}
+_NEWEST: Final = max(_VERSION_WITH.values())
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _DEFAULT: Final = "default"
@@ -101,6 +100,11 @@ class Layout:
     def keycloak(self) -> Path:
         """The home of Keycloak, and beside its data the secrets of its realm."""
         return self.root / "keycloak"
+
+    @property
+    def monitoring(self) -> Path:
+        """What Prometheus reads and keeps, and flags of the programs that it asks."""
+        return self.root / "monitoring"
 
     @property
     def lock_file(self) -> Path:
@@ -199,6 +203,19 @@ class KeycloakPorts:
 
 
 @dataclass(frozen=True, slots=True)
+class MonitoringPorts:
+    """Where Prometheus listens, and by their names, where programs are expected to show metrics."""
+
+    http: _Port
+    programs: Mapping[str, _Port]
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Every one of them."""
+        return (self.http, *self.programs.values())
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """One sandbox: an etcd and its clusters, control planes first. Ports never change by
     themselves: kubeconfigs out there point to them.
@@ -209,6 +226,7 @@ class State:
     members: tuple[Member, ...]
     services: Services | None = None
     keycloak: KeycloakPorts | None = None
+    monitoring: MonitoringPorts | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -216,7 +234,8 @@ class State:
         more = self.services.ports.values() if self.services else ()
         clusters = (member.port for member in self.members)
         keycloak = astuple(self.keycloak) if self.keycloak else ()
-        return (self.etcd_port, self.etcd_peer_port, *clusters, *more, *keycloak)
+        monitoring = self.monitoring.all if self.monitoring else ()
+        return (self.etcd_port, self.etcd_peer_port, *clusters, *more, *keycloak, *monitoring)
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -312,6 +331,18 @@ def with_keycloak(state: State, *, new_ports: Callable[[int], Sequence[int]]) ->
     return state if state.keycloak else replace(state, keycloak=KeycloakPorts(*new_ports(3)))
 
 
+def with_monitoring(
+    state: State, programs: Iterable[str], *, new_ports: Callable[[int], Sequence[int]]
+) -> State:
+    """Return `state` with a Prometheus, and a port for each program; known ones stay."""
+    known = state.monitoring
+    http = known.http if known else new_ports(1)[0]
+    ports = known.programs if known else {}
+    added = [name for name in programs if name not in ports]
+    more = zip(added, new_ports(len(added)) if added else (), strict=True)
+    return replace(state, monitoring=MonitoringPorts(http, {**ports, **dict(more)}))
+
+
 def with_new_ports(
     state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
 ) -> State:
@@ -322,20 +353,27 @@ def with_new_ports(
         etcd_port=instead.get(state.etcd_port, state.etcd_port),
         etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
         members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),
-        services=state.services and _moved(state.services, instead),
+        services=state.services
+        and replace(state.services, ports=_moved(state.services.ports, instead)),
         keycloak=state.keycloak
         and KeycloakPorts(*(instead.get(port, port) for port in astuple(state.keycloak))),
+        monitoring=state.monitoring
+        and MonitoringPorts(
+            instead.get(state.monitoring.http, state.monitoring.http),
+            _moved(state.monitoring.programs, instead),
+        ),
     )
 
 
 def dump(state: State) -> bytes:
     """Return the bytes of the state file."""
     content = asdict(state)
-    for name in ("services", "keycloak"):
+    version = _VERSION
+    for name, needed in _VERSION_WITH.items():
         if content[name] is None:
             del content[name]
-    version = _VERSION_WITH_SERVICES if state.services else _VERSION
-    version = _VERSION_WITH_KEYCLOAK if state.keycloak else version
+        else:
+            version = needed
     return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
 
 
@@ -346,17 +384,15 @@ def parse(content: bytes, *, source: str, removal: str) -> State:
     """
     try:
         version = _HEAD.validate_json(content).version
-        if version in _KNOWN:
+        if _VERSION <= version <= _NEWEST:
             return _STATE.validate_json(content, strict=True)  # JSON's true is no port
     except ValidationError as error:
         raise HostError(f"{source} is not a sandbox's state", hint=removal) from error
     raise HostError(
-        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} to"
-        f" {_VERSION_WITH_KEYCLOAK}",
+        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} to {_NEWEST}",
         hint="Use the klutchctl that made it, or another --name",
     )
 
 
-def _moved(services: Services, instead: Mapping[int, int]) -> Services:
-    ports = {purpose: instead.get(port, port) for purpose, port in services.ports.items()}
-    return replace(services, ports=ports)
+def _moved(ports: Mapping[str, int], instead: Mapping[int, int]) -> dict[str, int]:
+    return {purpose: instead.get(port, port) for purpose, port in ports.items()}

@@ -154,8 +154,8 @@ def test_an_unusable_file_is_named_with_a_way_out(old, new):
 
 
 def test_a_newer_format_is_called_one():
-    with pytest.raises(HostError, match=r"has the format 4.*--name"):
-        state.parse(b'{"version": 4}', source="/some/state.json", removal=REMOVAL)
+    with pytest.raises(HostError, match=r"has the format 5.*--name"):
+        state.parse(b'{"version": 5}', source="/some/state.json", removal=REMOVAL)
 
 
 FLEET = document("Fleet", "acme", "{}")
