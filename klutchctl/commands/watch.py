@@ -17,6 +17,7 @@ from klutchctl.controller.speaker import Speaker
 from klutchctl.controller.vitals import Vitals
 from klutchctl.entry import ending
 from klutchctl.settings import Settings, of
+from reconciler.controller import tracing
 from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import SystemClock
 from reconciler.watch.agenda import Terms
@@ -70,6 +71,7 @@ async def _watch(options: Options, settings: Settings) -> int:
     pulse = Liveness(SystemClock(), vitals.ailment)
     observers: list[Observer] = [Speaker(), vitals]
     async with AsyncExitStack() as stack:
+        stack.enter_context(tracing.exported(settings.environ, "klutchctl"))
         stack.push_async_callback(rounds.close)
         received = stack.enter_context(ending(rounds.end))
         beating = asyncio.create_task(pulse.run())
