@@ -6,7 +6,7 @@ than what is below it.
 
 import heapq
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from reconciler.apply import Outcome
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Change
 from reconciler.watch.fleet_state import FleetState
@@ -98,7 +98,7 @@ class Index:
     """A state, and what is found in it. `version` is its number among the published ones.
 
     `rows` are by cluster, in order; `troubles` the first of `troubled`, the worst and longest
-    first; `lines` the waiting lines of each cluster.
+    first; `lines` the waiting lines of each cluster; `labels` the keys that clusters have.
     """
 
     version: int
@@ -106,16 +106,11 @@ class Index:
     rows: Mapping[str, Row] = field(default_factory=dict)
     bindings: tuple[str, ...] = ()
     counts: Mapping[State, int] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    worst: State | None = None
     troubles: tuple[Trouble, ...] = ()
     troubled: int = 0
     lines: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
-
-    @property
-    def worst(self) -> State | None:
-        """The worst state in the fleet. A cluster that was not read counts as Unknown."""
-        unread = self.state.board is not None and self.state.board.unread
-        states = {row.state for row in self.rows.values() if row.state is not None}
-        return worst(states | ({State.UNKNOWN} if unread else set()))
 
 
 def index_of(version: int, state: FleetState, before: Index | None = None) -> Index:
@@ -132,20 +127,25 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
         for cluster in state.board.clusters
     }
     bindings = {name for row in rows.values() for name in row.cells}
-    counts: Counter[State] = Counter()
-    for row in rows.values():
-        counts.update(row.counts)
     troubles = [one for row in rows.values() for one in _troubles(row)]
     return Index(
         version,
         state,
         rows,
         tuple(sorted(bindings, key=lambda name: (name == LEFT, name))),
-        {one: counts[one] for one in State},
+        {one: sum(row.counts.get(one, 0) for row in rows.values()) for one in State},
+        tuple(sorted({key for row in rows.values() for key in row.labels})),
+        _worst(state.board, rows.values()),
         tuple(heapq.nsmallest(_TROUBLES, troubles, key=_urgency)),
         len(troubles),
         waiting,
     )
+
+
+def _worst(board: Board, rows: Iterable[Row]) -> State | None:
+    """Return the worst state in a fleet. What was not read counts as Unknown."""
+    states = {row.state for row in rows if row.state is not None}
+    return worst(states | ({State.UNKNOWN} if board.unread else set()))
 
 
 def _labels(state: FleetState, cluster: ClusterHealth) -> Mapping[str, str]:
@@ -159,19 +159,23 @@ def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) 
     units: dict[str, list[BoundUnit]] = defaultdict(list)
     for unit in cluster.units:
         units[unit.binding or LEFT].append(unit)
-    counts = Counter(unit.health.state for unit in cluster.units)
+    states = [unit.health.state for unit in cluster.units]
+    # Counted so because an enum's hash is slow, and there may be 100,000 of them.
+    counts = {state: count for state in State if (count := states.count(state))}
     whole = () if cluster.state is None else (cluster.state,)
     return Row(
         cluster,
         labels,
         worst((*whole, *counts)),
-        dict(counts),
+        counts,
         {name: _cell(cluster.name, found) for name, found in units.items()},
         "\n".join(_words(cluster)).lower(),
     )
 
 
 def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
+    if len(units) == 1:
+        return Cell(units[0].health.state, 1, 1, cluster, units[0])
     first = min(units, key=lambda one: _RANK[one.health.state])
     state = first.health.state
     ill = sum(one.health.state is state for one in units)

@@ -96,10 +96,10 @@ def overview(index: Index, query: Query, now: datetime) -> Overview:
     columns = paged(query, "/", len(bindings), by="columns", size=COLUMNS)
     shown = bindings[max(columns.first - 1, 0) : columns.last]
     groups = (
-        _groups(found, query.group) if query.group else {row.health.name: [row] for row in found}
+        _groups(found, query.group) if query.group else [(one.health.name, [one]) for one in found]
     )
     pager = paged(query, "/", len(groups))
-    rows = list(groups.items())[max(pager.first - 1, 0) : pager.last]
+    rows = groups[max(pager.first - 1, 0) : pager.last]
     return Overview(
         frame=frame(index, "overview", now),
         query=query,
@@ -114,7 +114,7 @@ def overview(index: Index, query: Query, now: datetime) -> Overview:
         unread=len(_unread(index)),
         troubles=tuple(_trouble(one, now) for one in index.troubles[:_TROUBLES]),
         troubled=index.troubled,
-        labels=tuple(sorted({key for row in index.rows.values() for key in row.labels})),
+        labels=index.labels,
         bindings=tuple((name, query.link("/", binding=name)) for name in shown),
         rows=tuple(_matrix_row(name, members, shown, query, now) for name, members in rows),
         pager=pager,
@@ -126,6 +126,8 @@ def overview(index: Index, query: Query, now: datetime) -> Overview:
 def _found(index: Index, query: Query) -> list[Row]:
     """Return the clusters that a query asks for."""
     rows = list(index.rows.values())
+    if not query.narrowed:
+        return rows
     selector = query.selector()
     if selector is not None:
         labels = {row.health.name: row.labels for row in rows}
@@ -153,11 +155,11 @@ def _bindings(index: Index, query: Query, found: Sequence[Row]) -> tuple[str, ..
     return tuple(name for name in index.bindings if name in there)
 
 
-def _groups(rows: Iterable[Row], label: str) -> dict[str, list[Row]]:
+def _groups(rows: Iterable[Row], label: str) -> list[tuple[str, list[Row]]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         found[row.labels.get(label, _NO_VALUE)].append(row)
-    return {name: found[name] for name in sorted(found)}
+    return sorted(found.items())
 
 
 def _counts(index: Index, query: Query) -> Iterator[Count]:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 import re
-from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
@@ -16,47 +15,9 @@ from bind.door.pages import rendering
 from reconciler.core.refs import GroupResource
 from reconciler.inbound import foreign
 from tests.support import door_pages
+from tests.support.outlines import LONG, MARKUP, RTL, Outline
 
-_VOID = {"meta", "link", "input", "br"}
 _PAGES = door_pages.every()
-_MARKUP = '"><script>alert(1)</script><b class=x onclick="alert(1)">\'{{ 7 * 7 }}'
-_RTL = "safe\u202egpj.exe\u2066\u2069\u200f \u05d0\u05d1"
-_LONG = "long " * 2_048
-
-
-class Outline(HTMLParser):
-    """The elements of a page; refuses what is not closed, or closed twice."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str]]] = []
-        self.text: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        names = [name for name, _ in attrs]
-        assert len(names) == len(set(names)), tag
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-        if tag not in _VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def words(self):
-        return " ".join("".join(self.text).split())
 
 
 @functools.cache
@@ -148,7 +109,7 @@ def test_every_input_has_a_label_and_every_table_a_caption(page):
 
 
 @pytest.mark.parametrize("page", hostile_pages(""))
-@pytest.mark.parametrize("text", [_MARKUP, _RTL, _LONG], ids=["markup", "rtl", "long"])
+@pytest.mark.parametrize("text", [MARKUP, RTL, LONG], ids=["markup", "rtl", "long"])
 def test_texts_of_others_stay_text(page, text):
     html = hostile_pages(text)[page]
     outline = Outline(html)  # well-formed in spite of it
@@ -160,7 +121,7 @@ def test_texts_of_others_stay_text(page, text):
 
 
 def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
-    found = hostile_pages(_LONG)
+    found = hostile_pages(LONG)
     assert found["offer"].count("long") > 2_048
     shown = re.findall("<bdi>(.*?)</bdi>", found["catalogue"])
     assert {len(one) for one in shown} <= {160, len("Yes")}
