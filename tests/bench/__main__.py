@@ -1,6 +1,6 @@
-"""`make bench`: our client, a large fleet, a cache, a backend, its door, brokers, a konnector.
+"""`make bench`: our client, a large fleet, a cache, a backend, its door, brokers, a board.
 
-`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors`,
+`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends`, `doors`, `boards`,
 `brokers` and `konnectors` run one part each; the modules of these names tell what they measure.
 """
 
@@ -10,6 +10,7 @@ from typing import Final
 from tests.bench import (
     applies,
     backends,
+    boards,
     brokers,
     clients,
     doors,
@@ -27,6 +28,7 @@ PARTS: Final = {
     "events": events.main,
     "backends": backends.main,
     "doors": doors.main,
+    "boards": boards.main,
     "brokers": brokers.main,
     "konnectors": konnectors.main,
 }

@@ -252,14 +252,14 @@ async def test_a_state_that_cannot_be_shown_leaves_the_last_one(monkeypatch, cap
 @on_uvloop
 async def test_many_browsers_at_once_cost_one_page(monkeypatch):
     made = []
-    real = newest.asyncio.to_thread
+    real = asyncio.to_thread
 
     async def counted(call, *given):
         made.append(call)
         return await real(call, *given)
 
     async with board() as (_, where):
-        monkeypatch.setattr(newest.asyncio, "to_thread", counted)
+        monkeypatch.setattr(asyncio, "to_thread", counted)
         answers = await asyncio.gather(*(answered(where, get("/plan")) for _ in range(40)))
     assert {status(one) for one in answers} == {200}
     assert len(made) < 10
@@ -267,7 +267,7 @@ async def test_many_browsers_at_once_cost_one_page(monkeypatch):
 
 @on_uvloop
 async def test_a_big_fleet_is_quick():
-    """The aim, a first byte within 100 ms, is `make bench`'s to measure; this is a bound."""
+    """The aim is a first byte within 100 ms, which `make bench ARGS=boards` measures."""
     async with board(boards.big(100_000)) as (_, where):
         for path in ("/", "/?state=Degraded&page=9", "/?group=control-plane", "/?q=service-07"):
             async with connected(where, get(path)) as (reader, _):

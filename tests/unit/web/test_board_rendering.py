@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.support.outlines import LONG, MARKUP, RTL, Outline
 def made(state):
     """Return every page of a state, by its name, as HTML."""
     index = index_of(1, state)
-    values = {
+    values: dict[str, Any] = {
         "overview": overview(index, Query(), NOW),
         "narrowed": overview(index, Query(q="shop", label="!x", group="control-plane"), NOW),
         "plan": plan(index, Query(), NOW),

@@ -7,7 +7,10 @@
   let busy = false, again = false, timer = 0;
 
   const show = (on) => { word.hidden = !on; link.hidden = on; };
-  const typing = () => live.contains(document.activeElement) && document.activeElement.matches("input, select");
+  const usual = (field) => field.defaultValue ?? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0]).value;
+  // What a person is filling in is not taken away.
+  const filling = () => live.contains(document.activeElement) && document.activeElement.closest("form") ||
+    [...live.querySelectorAll("input, select")].some((field) => field.value !== usual(field));
   const version = () => live.querySelector("[data-version]").dataset.version;
 
   const replace = (text) => {
@@ -24,7 +27,9 @@
   };
 
   const refresh = async () => {
-    if (busy || document.hidden || typing()) { again = true; return; }
+    again = true;
+    if (busy || document.hidden) return;
+    if (filling()) { show(false); return; }
     busy = true;
     again = false;
     try {
@@ -32,6 +37,7 @@
       // A proxy may answer in place of the board, such as with a page to sign in.
       if (answer.headers.get("X-Board-Part") !== "live") throw new Error();
       replace(await answer.text());
+      show(events.readyState === EventSource.OPEN);
     } catch {
       show(false);
     }
