@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from prometheus_client import generate_latest
 
 from reconciler import api
 from reconciler.blueprints import objects as spaces
+from reconciler.controller import tracing
+from reconciler.controller.tracing import Ended
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
 from tests.properties import test_canaries as law
@@ -35,6 +37,7 @@ from tests.support.konnector_claims import (
     offer,
 )
 from tests.support.settled import settled
+from tests.support.spans import Collector
 
 SEED: Final = 20260601
 ROUNDS: Final = 40
@@ -193,8 +196,15 @@ async def teams(scene: Scene) -> AsyncIterator[dict[str, tuple[End, End]]]:
                 await remove(scene.plane, NAMESPACE, "", found[team][0].namespace)
 
 
+@pytest.fixture
+def spans() -> Iterator[list[Ended]]:
+    collector = Collector()
+    with tracing.collected(collector):
+        yield collector.ended
+
+
 async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture, spans: list[Ended]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     random, kept, owed = Random(SEED), [], []
@@ -232,6 +242,8 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
         assert len(owed) > 15  # or the konnector did nothing
         said = [str([vars(one) for one in caplog.records])]
         said.append(generate_latest(made.metrics.registry).decode())
+        said.append(str(spans))
+        assert any(span.name == "secret.down" for span in spans)
         said += [await _said(scene.plane, SPEAKS), await _said(scene.app, IN_APP)]
         assert [text for text in said if _holds(text, "canary")] == []
 
