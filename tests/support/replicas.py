@@ -86,18 +86,22 @@ class Replica:
 
 @dataclass
 class Replicas:
-    """Starts processes that share a lease in `namespace`. Those that live die at the end."""
+    """Starts processes that share a lease in `namespace`. Those that live die at the end.
+
+    All go by `kubeconfig`, where there is one; else each has an account that may do everything.
+    """
 
     plane: LiveCluster
     namespace: str
     folder: Path
     started: list[Replica]
     command: Sequence[str]
+    kubeconfig: Path | None = None
 
     async def start(self, *more: str) -> Replica:
         """Start one, with more arguments than all have."""
         name = f"replica-{len(self.started)}"
-        kubeconfig = await self._kubeconfig(name)
+        kubeconfig = self.kubeconfig or await self._kubeconfig(name)
         log, printed = self.folder / f"{name}.log", self.folder / f"{name}.out"
         with log.open("wb") as err, printed.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
@@ -159,9 +163,14 @@ class Replicas:
 
 @asynccontextmanager
 async def replicas(
-    plane: LiveCluster, namespace: str, folder: Path, *, command: Sequence[str] = BACKEND
+    plane: LiveCluster,
+    namespace: str,
+    folder: Path,
+    *,
+    command: Sequence[str] = BACKEND,
+    kubeconfig: Path | None = None,
 ) -> AsyncIterator[Replicas]:
-    made = Replicas(plane, namespace, folder, [], command)
+    made = Replicas(plane, namespace, folder, [], command, kubeconfig)
     try:
         yield made
     finally:
