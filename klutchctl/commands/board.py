@@ -81,8 +81,17 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     return uvloop.run(_still(_read(given, plan), address, tuple(host or ())))
 
 
-def checked(address: tuple[str, int], *, behind_proxy: bool) -> None:
-    """Raise BadParameter for an address that others reach, unless a proxy is said to be there."""
+def checked(
+    address: tuple[str, int],
+    *,
+    behind_proxy: bool,
+    option: str = "--listen",
+    permit: str = "--behind-proxy",
+) -> None:
+    """Raise BadParameter for an address that others reach, unless a proxy is said to be there.
+
+    `option` gave the address, and `permit` says so.
+    """
     from klutchctl.web.board.server import is_loopback
 
     if is_loopback(address[0]):
@@ -90,8 +99,8 @@ def checked(address: tuple[str, int], *, behind_proxy: bool) -> None:
     if not behind_proxy:
         raise typer.BadParameter(
             "the board has no login, and others reach this address: a proxy that authenticates "
-            "has to stand in front of it. Give --behind-proxy where one does",
-            param_hint="'--listen'",
+            f"has to stand in front of it. Give {permit} where one does",
+            param_hint=f"'{option}'",
         )
     print(
         f"Warning: whoever reaches {address[0] or 'this machine'} port {address[1]} past the "

@@ -1,4 +1,4 @@
-"""`klutchctl apply --watch` as a real process, and what it says while it runs."""
+"""`klutchctl apply --watch`, or another command that goes on, as a process, and what it says."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
 
-_LISTENING = re.compile(r"Listening on (http://\S+)")
+_SERVED = re.compile(r"(?:Listening on|The board is at) (http://[^\s/]+)")
 
 
 @dataclass
@@ -47,8 +47,7 @@ class Watcher:
 
     async def get(self, path: str) -> tuple[int, str]:
         """Return status and body of a page that it serves."""
-        await self.says("Listening on ")
-        found = _LISTENING.search(self.text)
+        found = await eventually(lambda: _SERVED.search(self.text))
         assert found is not None
         return await asyncio.to_thread(fetch, found[1] + path)
 
@@ -74,12 +73,16 @@ async def watching(
     kubeconfig: Path, *arguments: str, environ: Mapping[str, str] = {}
 ) -> AsyncIterator[Watcher]:
     """Run a watch for as long as the block lasts, with `environ` beside our own."""
+    given = ("--kubeconfig", str(kubeconfig), "apply", "--watch", *arguments)
+    async with going_on(*given, environ=environ) as watcher:
+        yield watcher
+
+
+@asynccontextmanager
+async def going_on(*arguments: str, environ: Mapping[str, str] = {}) -> AsyncIterator[Watcher]:
+    """Run a command for as long as the block lasts, with `environ` beside our own."""
     process = await asyncio.create_subprocess_exec(
         KLUTCHCTL,
-        "--kubeconfig",
-        str(kubeconfig),
-        "apply",
-        "--watch",
         *arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -40,9 +40,14 @@ def test_a_wheel_has_our_four_packages_and_nothing_else_at_its_top(wheel):
 
 
 def test_a_wheel_has_all_that_pages_are_made_of(wheel):
-    folder = ROOT / "bind" / "door" / "pages"
-    made_of = {path for kind in ("templates", "assets") for path in (folder / kind).iterdir()}
-    assert len(made_of) > 10
+    folders = [ROOT / "bind" / "door" / "pages", ROOT / "klutchctl" / "web" / "board"]
+    made_of = {
+        path
+        for folder in folders
+        for kind in ("templates", "assets")
+        for path in (folder / kind).iterdir()
+    }
+    assert len(made_of) > 20
     assert {path.relative_to(ROOT).as_posix() for path in made_of} <= set(wheel)
 
 
