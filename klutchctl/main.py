@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,6 +19,7 @@ from klutchctl.commands import (
     bind,
     board,
     catalog,
+    controller,
     doctor,
     init,
     plan,
@@ -28,6 +28,7 @@ from klutchctl.commands import (
     validate,
 )
 from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
+from klutchctl.settings import OnOff
 from reconciler.kube import host
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ app.command("validate")(validate.validate)
 app.command("render")(validate.render)
 app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
+app.command("controller")(controller.controller)
 app.command("drift")(plan.drift)
 app.command("why")(status.why)
 app.command("bind")(bind.bind)
@@ -87,13 +89,6 @@ _GLOBAL: Final[Mapping[str, bool]] = {
     "--timeout": True,
     "-l": True,
 }
-
-
-class OnOff(StrEnum):
-    """A switch whose usual state is on."""
-
-    ON = "on"
-    OFF = "off"
 
 
 @app.callback()

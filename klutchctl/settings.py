@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from reconciler.fleet.service_models import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
+
+
+class OnOff(StrEnum):
+    """A switch whose usual state is on."""
+
+    ON = "on"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from klutchctl.controller.sources import Followed, followed
 from klutchctl.controller.speaker import Speaker
 from klutchctl.controller.vitals import Vitals
 from klutchctl.entry import ending
+from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler.controller import tracing
 from reconciler.controller.process import Liveness
@@ -66,7 +67,8 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
 
 
 async def _watch(options: Options, settings: Settings) -> int:
-    rounds = Rounds(settings, wait_seconds=options.wait_timeout)
+    lines = apply_report.Lines(sys.stderr)
+    rounds = Rounds(settings, wait_seconds=options.wait_timeout, on_outcome=lines.outcome)
     vitals = Vitals(options.interval)
     pulse = Liveness(SystemClock(), vitals.ailment)
     observers: list[Observer] = [Speaker(), vitals]

@@ -1,24 +1,29 @@
 """Makes the rounds of a watch: look, plan, apply what no guard holds, and see how units are."""
 
 import asyncio
-import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from klutchctl import repository
-from klutchctl.render import apply_report
+from klutchctl.controller import storms
+from klutchctl.controller.storms import Storms, Terms
 from klutchctl.settings import Settings
 from reconciler import apply as applying
-from reconciler.apply import GOOD, Report
+from reconciler.apply import GOOD, Outcome, Report
 from reconciler.apply.run import apply
 from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import unless
+from reconciler.core.errors import KlutchError
+from reconciler.core.live import control_plane_ref_name
+from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board, view_of
 from reconciler.health.survey import judged, survey
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
+from reconciler.planning.changes import Plan
 from reconciler.run import Look, look
 from reconciler.watch.agenda import Scope
 from reconciler.watch.fleet_state import RoundResult, merged
@@ -28,6 +33,7 @@ class Rounds:
     """Makes rounds, one at a time, until it is ended.
 
     `lead` is asked before each write as well as the lock. `shows`: how units are is looked at, too.
+    `terms` say when an object rests; None never. `on_outcome` gets what becomes of each line.
     """
 
     def __init__(
@@ -35,13 +41,17 @@ class Rounds:
         settings: Settings,
         *,
         wait_seconds: float,
+        on_outcome: Callable[[Outcome], None],
         lead: WriteFence | None = None,
         shows: bool = False,
+        terms: Terms | None = None,
     ) -> None:
         self._settings, self._lead, self._shows = settings, lead, shows
+        self._terms, self._storms = terms, Storms()
+        self._observer = applying.Observer(outcome=on_outcome, stage=lambda _stage: None)
         self._options = applying.Options(
             holder=holder_here(),
-            now=_now,
+            now=now_here,
             pace=settings.pace(),
             wait_seconds=wait_seconds,
         )
@@ -67,11 +77,17 @@ class Rounds:
         )
         if found is None:
             raise Stopped(self._why)
-        report = await self._apply(fleet, found, clusters)
+        plan = (
+            found.plan
+            if self._terms is None
+            else await self._calmed(fleet, found.plan, clusters, self._terms)
+        )
+        report = await self._apply(fleet, plan, clusters)
+        self._storms = storms.repaired(self._storms, report, now=now_here())
         board = None
         if self._shows:
             board = await unless(self.stop, self._board(fleet, found, report, clusters, only))
-        return RoundResult(report, board)
+        return RoundResult(report, board, self._storms.resting(now_here()))
 
     async def close(self) -> None:
         """Give all connections back."""
@@ -79,12 +95,9 @@ class Rounds:
             await self._clusters.__aexit__(None, None, None)
             self._clusters = None
 
-    async def _apply(self, fleet: Fleet, found: Look, clusters: Registry) -> Report:
+    async def _apply(self, fleet: Fleet, plan: Plan, clusters: Registry) -> Report:
         fence = self._fence = WriteFence(self._lead)
-        observer = applying.Observer(
-            outcome=apply_report.Lines(sys.stderr).outcome, stage=lambda _stage: None
-        )
-        plan, options = found.plan, self._options
+        options, observer = self._options, self._observer
         try:
             with log_context.fields(plan=plan.id), tracing.span("apply", plan=plan.id):
                 return await apply(
@@ -93,6 +106,17 @@ class Rounds:
         finally:
             self._fence = None
 
+    async def _calmed(self, fleet: Fleet, plan: Plan, clusters: Registry, terms: Terms) -> Plan:
+        """Return a plan in which the lines of storms are held."""
+        now = now_here()
+        found = storms.calmed(self._storms, plan, now=now, terms=terms)
+        if found.begun:
+            managers = {ref: await _other_manager(fleet, ref, clusters) for ref in found.begun}
+            known = found.storms.named(managers)
+            found = storms.calmed(known, plan, now=now, terms=terms)
+        self._storms = found.storms
+        return found.plan
+
     async def _board(
         self, fleet: Fleet, found: Look, report: Report, clusters: Registry, only: Scope
     ) -> Board | None:
@@ -100,10 +124,10 @@ class Rounds:
         pace = self._settings.pace()
         written = {one.change.cluster for one in report.outcomes if one.status in GOOD}
         view = view_of(fleet, found.live, only=only)
-        before = await judged(view, clusters, now=_now, pace=pace)
+        before = await judged(view, clusters, now=now_here, pace=pace)
         if not written:
             return before
-        after = await survey(fleet, clusters, now=_now, only=written, pace=pace)
+        after = await survey(fleet, clusters, now=now_here, only=written, pace=pace)
         return merged(before, after, frozenset(written))
 
     async def _ways(self, fleet: Fleet, *, anew: bool) -> Registry:
@@ -118,6 +142,22 @@ class Rounds:
         return self._clusters
 
 
+async def _other_manager(fleet: Fleet, ref: Ref, clusters: Registry) -> str:
+    """Return who else writes an object, as far as that can be read."""
+    planes = {control_plane_ref_name(name): name for name in fleet.control_planes}
+    try:
+        if ref.cluster in planes:
+            reached = await clusters.control_plane(planes[ref.cluster])
+        else:
+            app = fleet.clusters[ref.cluster]
+            reached = await clusters.app_cluster(
+                app.name, app.access, control_plane=app.control_plane
+            )
+        return storms.other_manager(await reached.cluster.get(ref))
+    except KlutchError:
+        return ""
+
+
 def _both(chosen: Scope, scope: Scope) -> Scope:
     """Return what is in both."""
     if chosen is None or scope is None:
@@ -125,5 +165,6 @@ def _both(chosen: Scope, scope: Scope) -> Scope:
     return chosen & scope
 
 
-def _now() -> datetime:
+def now_here() -> datetime:
+    """Return the time of day, in UTC."""
     return datetime.now(UTC)

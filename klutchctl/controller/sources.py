@@ -1,10 +1,10 @@
 """Where the files come from that are followed: a folder, a ref of a repository, or a server's."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -12,6 +12,10 @@ from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError
 from reconciler.source import following
 from reconciler.source.following import Folder, GitRef, GitUrl, Source
+
+if TYPE_CHECKING:
+    from reconciler.source.remote import Remote
+    from reconciler.source.verification import Verification
 
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
 _SSH_KEY_FILE: Final = "KLUTCHCTL_GIT_SSH_KEY_FILE"
@@ -39,20 +43,29 @@ def git_url(text: str | None) -> GitUrl | None:
         raise typer.BadParameter(str(error)) from None
 
 
-def remote(options: Followed, url: GitUrl, settings: Settings) -> Source:
-    """Return the source on a server."""
+def remote(
+    options: Followed,
+    settings: Settings,
+    *,
+    verification: "Verification | None" = None,
+    accepted: Callable[[], str] = lambda: "",
+) -> "Remote":
+    """Return the source on a server; its URL is given. Raises HostError."""
     from reconciler.source.remote import Keys, Remote
 
     inside = options.path.as_posix().strip("/")
     named = {name: settings.environ.get(name) for name in (_TOKEN_FILE, _SSH_KEY_FILE)}
     token, ssh_key = (Path(path) if path else None for path in named.values())
+    assert options.url is not None
     return Remote(
-        url,
+        options.url,
         options.ref or "HEAD",
         folder="" if inside in ("", ".") else f"{inside}/",
         cache=settings.cache_home / "klutchctl" / "git",
         keys=Keys(token=token, ssh_key=ssh_key),
         every=options.poll,
+        verification=verification,
+        accepted=accepted,
     )
 
 
@@ -61,7 +74,7 @@ async def followed(options: Followed, settings: Settings) -> AsyncIterator[Sourc
     """Yield the source that the options name: a server's, a ref's, or the folder itself."""
     owner = settings.git_owner_check
     if options.url is not None:
-        yield remote(options, options.url, settings)
+        yield remote(options, settings)
         return
     if options.ref is not None:
         yield GitRef(options.path, options.ref, check_owner=owner, every=options.poll)

@@ -12,13 +12,19 @@ from reconciler.watch.loop import Signs, ailment
 
 
 class Vitals:
-    """Notes how rounds go. Asked from another thread, so each note is one new value."""
+    """Notes how rounds go. Asked from another thread, so each note is one new value.
 
-    def __init__(self, interval: float) -> None:
-        self._interval, self._signs = interval, Signs(round_at=time.monotonic())
+    `needs_source`: without files it is not well. A restart does not bring them back.
+    """
+
+    def __init__(self, interval: float, *, needs_source: bool = True) -> None:
+        self._interval, self._needs_source = interval, needs_source
+        self._signs = Signs(round_at=time.monotonic())
 
     def ailment(self) -> str:
         """Return why the watch is not healthy, or ""."""
+        if not (self._needs_source or self._signs.readable):
+            return ""
         return ailment(self._signs, time.monotonic(), interval=self._interval)
 
     def unreadable(self, error: Exception) -> None:
@@ -29,7 +35,9 @@ class Vitals:
     def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
         """Note it."""
         del fleet, warnings
-        self._signs = replace(self._signs, readable=True)
+        # While there were no files there were no rounds to make.
+        at = self._signs.round_at if self._signs.readable else time.monotonic()
+        self._signs = Signs(round_at=at, readable=True)
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
         """Note the time."""

@@ -44,7 +44,7 @@ class Metrics:
         self.seconds = self._histogram(
             "klutch_reconcile_time_seconds", "How long the work on a key took.", "controller"
         )
-        self._leader = self._gauge(
+        self.leader = self._gauge(
             "klutch_leader_election_master_status", "1 while this process leads.", "name"
         )
         self._events = self._counter(
@@ -75,7 +75,7 @@ class Metrics:
 
     def leading(self, name: str, *, leads: bool) -> None:
         """Note whether this process holds the Lease of this name."""
-        self._leader.labels(name).set(leads)
+        self.leader.labels(name).set(leads)
 
     def event(self, result: str) -> None:
         """Count an Event: `sent`, `counted` (told as part of a series), `dropped` or `failed`."""

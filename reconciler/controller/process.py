@@ -155,7 +155,8 @@ def to_stderr(form: Literal["text", "json"], *, debug: bool) -> None:
     """Write the log of this process to stderr in that form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Text())
-    logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler])
+    level = logging.DEBUG if debug else logging.INFO
+    logging.basicConfig(level=level, handlers=[handler], force=True)
     if not debug:
         # Event loops log tracebacks of connections that were cut; the calls tell that themselves.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -8,6 +8,7 @@ whether such an object exists or is ours; a derived name may be too long or take
 import base64
 import hashlib
 import re
+from collections.abc import Collection
 from typing import Final
 
 MAX_LABEL: Final = 63
@@ -179,6 +180,19 @@ def _fnv1a32(data: bytes) -> str:
 def lock_lease(fleet: str) -> str:
     """Return the Lease in namespace klutch-bind that one run on a control plane holds."""
     return f"klutchctl-{fleet}"
+
+
+def controller_lease(fleet: str, shard: Collection[str] = ()) -> str:
+    """Return the Lease that one controller of a fleet, or of some of its control planes, holds."""
+    return f"klutchctl-controller-{shard_of(fleet, shard)}"
+
+
+def shard_of(fleet: str, shard: Collection[str]) -> str:
+    """Return what a fleet, or some of its control planes together, are called."""
+    if not shard:
+        return fleet
+    digest = hashlib.sha256(",".join(sorted(shard)).encode()).hexdigest()
+    return f"{fleet}-{digest[:8]}"
 
 
 def konnector_image(tag: str) -> str:

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from reconciler.core.errors import ConfigError, Problem, Severity, in_order
 from reconciler.core.manifest import digest
-from reconciler.fleet import bindings, clusters, models, parsing, policies
+from reconciler.fleet import bindings, clusters, models, parsing, parts, policies
 from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
@@ -110,7 +110,8 @@ class _Loader:
         self, references: ReferenceIndex, bound: Sequence[ResolvedBinding], paths: Iterable[str]
     ) -> Fleet:
         document = self.repository.fleet
-        return Fleet(
+        suspend = document.model.spec.suspend
+        fleet = Fleet(
             name=document.name,
             origin=document.origin,
             guards=_guards(document.model.spec.prune),
@@ -123,6 +124,7 @@ class _Loader:
             revision=self.snapshot.revision,
             documents=Counter(raw.kind for raw in self.repository.documents),
         )
+        return fleet if suspend is None else parts.suspended(fleet, suspend.reason)
 
     def _references(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""

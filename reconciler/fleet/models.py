@@ -94,6 +94,12 @@ class PolicyDefault(base_model.StrictModel):
     )
 
 
+class Suspend(base_model.StrictModel):
+    """Present: the cluster, or all of the fleet, is left alone."""
+
+    reason: base_model.Line
+
+
 class FleetSpec(base_model.StrictModel):
     """Which files belong to the fleet, and what holds for all of it."""
 
@@ -109,6 +115,7 @@ class FleetSpec(base_model.StrictModel):
     policies: PolicyDefault | None = Field(
         default=None, description="Absent: Allow, with a warning."
     )
+    suspend: Suspend | None = None
 
 
 class SecretRef(base_model.StrictModel):
@@ -159,12 +166,6 @@ class ControlPlaneSpec(base_model.StrictModel):
         default=[],
         description="Only APIServiceExportTemplates in these say what it offers. []: all do.",
     )
-
-
-class Suspend(base_model.StrictModel):
-    """Present: the cluster is left alone."""
-
-    reason: base_model.Line
 
 
 class AppClusterBindingName(base_model.StrictModel):

@@ -217,7 +217,9 @@ class Fleet:
     """A whole repository. `digest` covers paths and bytes of the files read.
 
     `revision` is a commit, with "+dirty" for a changed working tree, or "" without Git; it is
-    shown and never hashed. `documents` counts those of each kind.
+    shown and never hashed. `documents` counts those of each kind. `suspended`: why nothing of it is
+    changed, or None; each cluster says so, too. `elsewhere` are clusters of the files that another
+    process keeps, with their identity or "".
     """
 
     name: str
@@ -229,6 +231,8 @@ class Fleet:
     digest: str
     revision: str
     documents: Mapping[str, int] = field(default_factory=dict)
+    suspended: str | None = None
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_unit_policies(text: str) -> Mapping[str, DeletionPolicy]:

@@ -51,9 +51,10 @@ def removed_clusters(
 ) -> Mapping[str, RemovedCluster | Unavailable]:
     """Return the clusters that left, by name; Unavailable where there is no one way to reach them.
 
-    A cluster that is released left long ago. With pruning off there are none.
+    A cluster that is released left long ago. There are none with pruning off, nor while the fleet
+    is suspended.
     """
-    if fleet.guards.mode is PruneMode.OFF:
+    if fleet.guards.mode is PruneMode.OFF or fleet.suspended is not None:
         return {}
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for plane, live in control_planes.items():
@@ -245,6 +246,7 @@ def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
         if m.labels_of(carrier).get(keys.FLEET) == fleet.name
         and (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
         and name not in fleet.clusters
+        and name not in fleet.elsewhere
         and keys.RELEASED not in m.annotations_of(carrier)
     }
 

@@ -47,16 +47,18 @@ class ClusterPrune:
 def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     """Return the clusters that left, by name: those that were looked for, and no document names.
 
-    None with pruning off. A snapshot may be older than the files, so it may hold others as
-    leaving, or these as clusters. What a document names by another name has not left.
+    None with pruning off, and while the fleet is suspended. A snapshot may be older than the files,
+    so it may hold others as leaving, or these as clusters. What a document names by another name
+    has not left.
     """
-    if fleet.guards.mode is PruneMode.OFF:
+    if fleet.guards.mode is PruneMode.OFF or fleet.suspended is not None:
         return {}
     found = {**live.clusters, **live.leaving}
     return {
         name: seen
         for name, seen in found.items()
         if name not in fleet.clusters
+        and name not in fleet.elsewhere
         and (isinstance(seen, ClusterState) or not _renamed(live, fleet, name))
     }
 
@@ -132,7 +134,8 @@ def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
     """Return the identities of the clusters in the files, as far as they are known."""
     seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)}
     return frozenset(
-        seen | {cluster.identity for cluster in fleet.clusters.values() if cluster.identity}
+        {*seen, *(one.identity for one in fleet.clusters.values()), *fleet.elsewhere.values()}
+        - {""}
     )
 
 

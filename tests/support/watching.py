@@ -7,15 +7,18 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
 
 _SERVED = re.compile(r"(?:Listening on|The board is at) (http://[^\s/]+)")
+
+W = TypeVar("W", bound="Watcher")
 
 
 @dataclass
@@ -73,23 +76,34 @@ async def watching(
     kubeconfig: Path, *arguments: str, environ: Mapping[str, str] = {}
 ) -> AsyncIterator[Watcher]:
     """Run a watch for as long as the block lasts, with `environ` beside our own."""
-    given = ("--kubeconfig", str(kubeconfig), "apply", "--watch", *arguments)
-    async with going_on(*given, environ=environ) as watcher:
+    command = ("--kubeconfig", str(kubeconfig), "apply", "--watch", *arguments)
+    async with started(command, environ, Watcher) as watcher:
         yield watcher
 
 
 @asynccontextmanager
 async def going_on(*arguments: str, environ: Mapping[str, str] = {}) -> AsyncIterator[Watcher]:
     """Run a command for as long as the block lasts, with `environ` beside our own."""
+    async with started(arguments, environ, Watcher) as watcher:
+        yield watcher
+
+
+@asynccontextmanager
+async def started(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    make: Callable[[asyncio.subprocess.Process], W],
+) -> AsyncIterator[W]:
+    """Run klutchctl for as long as the block lasts, with `environ` beside our own."""
     process = await asyncio.create_subprocess_exec(
         KLUTCHCTL,
-        *arguments,
+        *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **environ},
     )
-    watcher = Watcher(process)
+    watcher = make(process)
 
     async def listen(stream: asyncio.StreamReader | None) -> None:
         assert stream is not None

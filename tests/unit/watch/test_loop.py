@@ -179,7 +179,8 @@ async def test_what_is_heard():
     await story.run()
     assert story.heard == [
         "unreadable: cannot be read",
-        "unreadable: fleet.yaml:2:1: not YAML: did not find expected node content [not-yaml]",
+        "unreadable: fleet.yaml:2:1: not YAML: did not find expected node content. "
+        "Line 1 opens a bracket that is not closed there [not-yaml]",
         "read",
         "failed: source: locked",
     ]

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from klutchctl.controller.publishing import Publishing
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, InvalidRepository, Locked
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, RoundResult, SourceProblem
-from reconciler.watch.publishing import Publishing
 from reconciler.watch.states import States
 from tests.support import fleets
 from tests.support.reports import report

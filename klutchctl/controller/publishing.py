@@ -1,12 +1,14 @@
 """Turns what happens in a watch into states of its fleet, and publishes them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from reconciler.apply import GOOD, Status
 from reconciler.core.errors import InvalidRepository, Locked
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import SourceState
+from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task
 from reconciler.watch.fleet_state import RoundRecord, RoundResult, SourceProblem
@@ -21,19 +23,25 @@ class Publishing:
         self, states: States, *, now: Callable[[], datetime], sentence: Callable[[Exception], str]
     ) -> None:
         self._states, self._now, self._sentence = states, now, sentence
+        self._signature: Signature | None = None
 
     def unreadable(self, error: Exception) -> None:
         """Publish why the files are not used."""
         state = fleet_state.source_failed(
-            self._states.now, problem_of(error), self._sentence(error), now=self._now()
+            self._states.now,
+            problem_of(error),
+            self._sentence(error),
+            refused=error.revision if isinstance(error, Unverified) else "",
+            now=self._now(),
         )
         self._states.put(state)
 
     def read(self, fleet: Fleet, found: SourceState | None) -> None:
         """Publish which files are in use."""
-        del found
-        now = self._now()
-        self._states.put(fleet_state.source_read(self._states.now, fleet, None, now=now))
+        if found is not None:
+            self._signature = found.signature
+        state = fleet_state.source_read(self._states.now, fleet, self._signature, now=self._now())
+        self._states.put(replace(state, suspended=fleet.suspended or ""))
 
     def began(self, task: Task) -> None:
         """Publish that a round goes on."""
@@ -77,6 +85,8 @@ class Publishing:
 
 def problem_of(error: Exception) -> SourceProblem:
     """Return the kind of a failure to read the files."""
+    if isinstance(error, Unverified):
+        return SourceProblem.UNVERIFIED
     if isinstance(error, InvalidRepository):
         return SourceProblem.INVALID
     return SourceProblem.UNREADABLE

@@ -1,0 +1,174 @@
+"""`klutchctl controller`: the clusters are kept as a Git repository says, by a program for ever."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from klutchctl.settings import OnOff, of
+
+_POLL: Final = 30.0
+_SECONDS: Final = "SECONDS"
+
+
+def controller(  # noqa: PLR0913, PLR0917 - each is an option
+    context: typer.Context,
+    git: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The repository, on a server (https or ssh). The files named by "
+            "KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
+        ),
+    ],
+    path: Annotated[Path, typer.Argument(help="Where the fleet is in the repository.")] = Path(),
+    ref: Annotated[
+        str | None, typer.Option(metavar="REF", help="A branch or tag; else the default branch.")
+    ] = None,
+    fleet: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The name that the fleet has to have. Without it, nothing is shown of files that "
+            "cannot be read at the start.",
+        ),
+    ] = "",
+    poll: Annotated[
+        float, typer.Option(min=0.1, max=86_400, metavar=_SECONDS, help="Between looks at it.")
+    ] = _POLL,
+    interval: Annotated[
+        float, typer.Option(min=1, max=86_400, metavar=_SECONDS, help="Between repairs of drift.")
+    ] = 300.0,
+    wait_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, metavar=_SECONDS, help="For each wait for a peer."),
+    ] = 120.0,
+    listen: Annotated[
+        str,
+        typer.Option(metavar="[ADDR]:PORT", help='/metrics, /healthz and /readyz. "" is nowhere.'),
+    ] = ":9090",
+    verify: Annotated[
+        str,
+        typer.Option(
+            metavar="off|head|tag|history",
+            help="Which signatures are needed: of the commit, of a tag that leads to it, or of "
+            "every commit since the last one that was accepted.",
+        ),
+    ] = "off",
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="SSH keys, as of `git config gpg.ssh.allowedSignersFile`."
+        ),
+    ] = None,
+    gpg_keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="OpenPGP keys; needs the extra gpg.")
+    ] = None,
+    board: Annotated[
+        str,
+        typer.Option(metavar="ADDR:PORT", help='Pages that show how all is. "" is nowhere.'),
+    ] = "127.0.0.1:8080",
+    board_behind_proxy: Annotated[
+        bool,
+        typer.Option(
+            "--board-behind-proxy", help="--board may be for others: a proxy authenticates them."
+        ),
+    ] = False,
+    board_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that the proxy is asked by; repeatable."),
+    ] = None,
+    hooks: Annotated[
+        str | None,
+        typer.Option(metavar="[ADDR]:PORT", help="Where webhooks are received, at /hooks/NAME."),
+    ] = None,
+    hook: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PROVIDER:SECRETFILE",
+            help="A webhook, which causes a look at once; repeatable. PROVIDER is github, gitlab, "
+            "gitea or generic.",
+        ),
+    ] = None,
+    hooks_tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate of --hooks, as PEM.")
+    ] = None,
+    hooks_tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="And its key.")] = None,
+    hooks_plain_http: Annotated[
+        bool, typer.Option("--hooks-plain-http", help="A proxy in front of --hooks ends TLS.")
+    ] = False,
+    notify: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Whom to notify of what becomes of commits."),
+    ] = None,
+    control_plane: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only clusters of this control plane; repeatable."),
+    ] = None,
+    storm: Annotated[
+        str,
+        typer.Option(
+            metavar="REPAIRS/TIME",
+            help="An object that is changed back after so many repairs in this time rests.",
+        ),
+    ] = "3/1h",
+    home_context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Context of the cluster for its own Lease; else the current one, or the pod's "
+            "cluster.",
+        ),
+    ] = None,
+    lease_namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE", help="Else $POD_NAMESPACE, else klutch-bind."),
+    ] = None,
+    status_namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAMESPACE", help="Of its FleetStatus; else as for the Lease."),
+    ] = None,
+    leader_election: Annotated[
+        OnOff, typer.Option(help="off: this is the only process, and no Lease is held.")
+    ] = OnOff.ON,
+    log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
+) -> int:
+    """Keep the clusters as a Git repository says. One of several processes works."""
+    from klutchctl.controller import options as parsed
+    from klutchctl.controller.sources import Followed, git_url
+    from klutchctl.controller.storms import parse_terms
+    from reconciler.controller import process, tracing
+    from reconciler.watch.notify import sinks_file
+
+    settings = of(context)
+    if log_format not in ("text", "json"):
+        raise typer.BadParameter(f"{log_format!r} is not text or json", param_hint="--log-format")
+    options = parsed.Options(
+        source=Followed(path=path, url=git_url(git), ref=ref, poll=poll),
+        trust=parsed.trust(verify, allowed_signers, gpg_keys),
+        home=parsed.home(
+            settings.environ,
+            home_context,
+            lease_namespace,
+            status_namespace,
+            leads=leader_election is OnOff.ON,
+        ),
+        fleet=fleet,
+        shard=tuple(sorted({*(control_plane or ())})),
+        interval=interval,
+        wait_timeout=wait_timeout,
+        storms=parsed.checked(parse_terms, storm),
+        listen=parsed.address(listen, "--listen"),
+        board=parsed.board(board, board_host or (), behind_proxy=board_behind_proxy),
+        hooks=parsed.hooks(
+            hooks, hook or (), hooks_tls_cert, hooks_tls_key, plain_http=hooks_plain_http
+        ),
+        sinks=() if notify is None else sinks_file.read(notify),
+    )
+    import uvloop
+
+    from klutchctl.controller import program
+
+    process.to_stderr("json" if log_format == "json" else "text", debug=settings.verbose)
+    with tracing.exported(settings.environ, "klutchctl-controller"):
+        return uvloop.run(program.run(options, settings))

@@ -1,0 +1,157 @@
+"""What the options of `klutchctl controller` say, as values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+
+from klutchctl.controller.sources import Followed
+from klutchctl.controller.storms import Terms as StormTerms
+from klutchctl.web.hooks.hook import Hook, parse_hooks
+from reconciler.controller import flags
+from reconciler.core.errors import ConfigError
+from reconciler.core.names import KLUTCH_NAMESPACE
+from reconciler.inbound.tls import TlsFiles
+from reconciler.source.signature import VerificationMode
+from reconciler.watch.notify.sinks_file import Sink
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose signatures make a commit acceptable: the files of keys, from outside the repository."""
+
+    mode: VerificationMode = VerificationMode.OFF
+    allowed_signers: Path | None = None
+    gpg_keys: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The cluster that the controller keeps its own objects in.
+
+    `context` is one of the kubeconfig, None its current one, or the pod's cluster. `lease` is the
+    namespace of the Lease, None for no election, and `status` that of the FleetStatus.
+    """
+
+    context: str | None
+    lease: str | None
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoardOptions:
+    """Where the board is served; `hosts` are names that a proxy in front is asked by."""
+
+    address: flags.Address
+    hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HookOptions:
+    """Where webhooks are received, and which."""
+
+    address: flags.Address
+    tls: TlsFiles | None
+    hooks: tuple[Hook, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a controller runs. Times are in seconds; an address None is nowhere.
+
+    `fleet` is the name that the fleet has to have, "" for any. `shard`: the control planes that it
+    is about, () for all.
+    """
+
+    source: Followed
+    trust: Trust
+    home: Home
+    fleet: str
+    shard: tuple[str, ...]
+    interval: float
+    wait_timeout: float
+    storms: StormTerms
+    listen: flags.Address | None
+    board: BoardOptions | None
+    hooks: HookOptions | None
+    sinks: tuple[Sink, ...]
+
+
+def address(text: str, where: str) -> flags.Address | None:
+    """Return host and port of an option. Raises typer.BadParameter."""
+    return checked(lambda said: flags.address(said, where), text)
+
+
+def checked(parse: Callable[[S], T], text: S) -> T:
+    """Return what an option says. Raises typer.BadParameter."""
+    try:
+        return parse(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def trust(verify: str, allowed_signers: Path | None, gpg_keys: Path | None) -> Trust:
+    """Return what --verify and its files say. Raises typer.BadParameter."""
+    known = [mode.value for mode in VerificationMode]
+    if verify not in known:
+        message = f"{verify!r} is not one of {', '.join(known)}"
+        raise typer.BadParameter(message, param_hint="'--verify'")
+    return Trust(VerificationMode(verify), allowed_signers, gpg_keys)
+
+
+def home(
+    environ: Mapping[str, str],
+    context: str | None,
+    lease: str | None,
+    status: str | None,
+    *,
+    leads: bool,
+) -> Home:
+    """Return where the controller keeps its own objects, in its own namespace unless it is told."""
+    own = lease or environ.get("POD_NAMESPACE") or KLUTCH_NAMESPACE
+    return Home(context, own if leads else None, status or own)
+
+
+def board(text: str, hosts: Sequence[str], *, behind_proxy: bool) -> BoardOptions | None:
+    """Return where the board is served, None for nowhere. Raises typer.BadParameter."""
+    found = address(text, "--board")
+    if found is None:
+        return None
+    from klutchctl.web.board.server import is_loopback
+
+    if not (behind_proxy or is_loopback(found[0])):
+        raise typer.BadParameter(
+            "the board has no login, and others reach this address: a proxy that authenticates "
+            "has to stand in front of it. Give --board-behind-proxy where one does",
+            param_hint="'--board'",
+        )
+    return BoardOptions(found, tuple(hosts))
+
+
+def hooks(
+    text: str | None,
+    described: Sequence[str],
+    certificate: Path | None,
+    key: Path | None,
+    *,
+    plain_http: bool,
+) -> HookOptions | None:
+    """Return which webhooks are received, None for none. Raises typer.BadParameter."""
+    if text is None and not described:
+        return None
+    if text is None or not described:
+        raise typer.BadParameter("--hooks and --hook belong together")
+    from klutchctl.web.hooks import receiver
+
+    found = address(text, "--hooks")
+    if found is None:
+        raise typer.BadParameter("nowhere is no address", param_hint="'--hooks'")
+    tls = checked(
+        lambda host: receiver.tls_of(host, certificate, key, plain_http=plain_http), found[0]
+    )
+    return HookOptions(found, tls, checked(parse_hooks, described))
