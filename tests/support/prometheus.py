@@ -2,16 +2,24 @@
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from klutchctl import files
+from klutchctl.sandbox import lifecycle, startup
+from klutchctl.sandbox.monitoring import server, starting
+from klutchctl.sandbox.monitoring.server import MonitoringKit
+from klutchctl.sandbox.state import MonitoringPorts, layout_of
 from tests.support.books import ROOT
+from tests.support.quiet import Quiet
 
 FOLDER: Final = ROOT / "klutchctl" / "deploy" / "monitoring"
 DASHBOARDS: Final = tuple(sorted((FOLDER / "dashboards").iterdir()))
@@ -34,8 +42,12 @@ def rules() -> list[dict[str, Any]]:
 
 def queries() -> Iterator[str]:
     """Yield each query of the rules and the dashboards, without variables."""
-    for rule in rules():
-        yield rule["expr"]
+    yield from (rule["expr"] for rule in rules())
+    yield from shown_queries()
+
+
+def shown_queries() -> Iterator[str]:
+    """Yield each query of the dashboards, without variables."""
     for path in DASHBOARDS:
         for panel in json.loads(path.read_text("utf-8"))["panels"]:
             for target in panel.get("targets", ()):
@@ -52,6 +64,42 @@ def without_variables(query: str) -> str:
 def alerts() -> list[dict[str, Any]]:
     """Return the rules that are alerts; two may have one name."""
     return [rule for rule in rules() if "alert" in rule]
+
+
+def hastened() -> list[dict[str, Any]]:
+    """Return the groups as they are where minutes, hours and days are seconds.
+
+    Windows of up to six hours last four seconds, and those of days 40.
+    """
+    groups = rule_groups()
+    for group in groups:
+        group["interval"] = "300ms"
+        for rule in group["rules"]:
+            rule["expr"] = hastened_query(rule["expr"])
+            if "for" in rule:
+                rule["for"] = "1s"
+    return groups
+
+
+def hastened_query(query: str) -> str:
+    query = re.sub(r"offset \d+h", "offset 2s", query)
+    return re.sub(r"\[\d+([mhd])\]", lambda it: "[40s]" if it[1] == "d" else "[4s]", query)
+
+
+@contextmanager
+def served(state_home: Path, ports: MonitoringPorts) -> Iterator[str]:
+    """Run Prometheus as a sandbox does, with hastened rules; yield its address."""
+    layout = layout_of("monitoring", state_home=state_home)
+    kit = MonitoringKit(found(server.NAME), hastened(), interval="300ms")
+    for folder in (layout.root.parent, layout.root, layout.logs):
+        files.private_folder(folder)
+    try:
+        starting.ensure_files(layout, ports, kit)
+        stage = [server.server(layout, ports, kit)]
+        startup.ensure_running(layout, stage, {}, progress=Quiet())
+        yield server.url(ports)
+    finally:
+        lifecycle.down(layout, delete=True, progress=Quiet())
 
 
 def found(program: str) -> Path:
