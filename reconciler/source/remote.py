@@ -58,7 +58,8 @@ class Remote:
 
     `folder` is where in the repository: "", or with "/" at the end. `cache` is a folder of ours,
     `every` is in seconds; a server that fails is asked less often. `accepted` returns the commit
-    that a process before this one accepted last, or "".
+    that a process before this one accepted last, or "", or raises a KlutchError where that cannot
+    be known, or this process's could not be by the next one.
     """
 
     def __init__(  # noqa: PLR0913 - each is chosen apart from the others
@@ -151,8 +152,23 @@ class Remote:
             return None
         target = str(store.references[_FETCHED].target)
         tag = None if target == commit else target
-        accepted = self._accepted or self._accepted_before()
+        accepted = self._last_accepted(commit)
         return self._verification.check(store, commit, tag=tag, accepted=accepted, ref=name)
+
+    def _last_accepted(self, commit: str) -> str:
+        """Return the commit that was accepted before this one, or "". Raises Unverified.
+
+        Where that is unknown, or would be to the next process, no new commit continues a history.
+        """
+        try:
+            before = "" if commit == self._accepted else self._accepted_before()
+        except KlutchError as error:
+            assert self._verification is not None
+            if self._verification.mode is VerificationMode.HISTORY:
+                why = f"which one was accepted last is unknown or not kept: {error}"
+                raise Unverified(why, revision=commit) from None
+            before = ""
+        return self._accepted or before
 
     def _prepared(self) -> pygit2.Repository:
         """Return our bare repository, with all that is wide open by default closed."""

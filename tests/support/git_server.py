@@ -58,7 +58,7 @@ def served(root: Path, folder: Path) -> Iterator[GitServer]:
     with _Http(server) as http:
         http.socket = context.wrap_socket(http.socket, server_side=True)
         server.port = http.server_port
-        thread = threading.Thread(target=http.serve_forever)
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield server

@@ -38,11 +38,12 @@ class Signer:
     private: Any
     name: bytes
     flags: int = 1
+    application: bytes = b"ssh:"
 
     @property
     def blob(self) -> bytes:
         public = self.private.public_key()
-        application = string(b"ssh:") if self.kind.startswith("sk-") else b""
+        application = string(self.application) if self.kind.startswith("sk-") else b""
         if "ed25519" in self.kind:
             key = string(public.public_bytes(Encoding.Raw, PublicFormat.Raw))
         elif self.kind == "ssh-rsa":
@@ -62,7 +63,9 @@ class Signer:
         """Return the signature blob of a message."""
         if self.kind.startswith("sk-"):
             tail = struct.pack(">BI", self.flags, 7)
-            message = hashlib.sha256(b"ssh:").digest() + tail + hashlib.sha256(message).digest()
+            message = (
+                hashlib.sha256(self.application).digest() + tail + hashlib.sha256(message).digest()
+            )
         else:
             tail = b""
         if isinstance(self.private, Ed25519PrivateKey):
@@ -116,7 +119,7 @@ def security_key(flags: int = 1) -> Signer:
 
 def security_ecdsa(flags: int = 1) -> Signer:
     kind = "sk-ecdsa-sha2-nistp256@openssh.com"
-    return Signer(kind, ec.derive_private_key(5, ec.SECP256R1()), kind.encode(), flags)
+    return Signer(kind, ec.derive_private_key(5, ec.SECP256R1()), kind.encode(), flags, b"ssh:x")
 
 
 def ecdsa(curve: ec.EllipticCurve) -> Signer:

@@ -12,7 +12,7 @@ import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
 
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, HostError
 from reconciler.source import following
 from reconciler.source.remote import Keys, Remote, ssh_key
 from reconciler.source.signature import Signature, Unverified, VerificationMode
@@ -79,7 +79,7 @@ def remote(server, tmp_path):
             keys=Keys(**keys),
             every=every,
             verification=mode and Verification(mode, allowed, None, lambda: datetime.now(UTC)),
-            accepted=lambda: accepted,
+            accepted=accepted if callable(accepted) else lambda: accepted,
         )
 
     return made
@@ -310,6 +310,25 @@ async def test_a_force_push_is_refused_by_this_process_and_the_next(remote, repo
     repository.references.create("refs/heads/main", root, force=True)
     assert "rewritten or rolled back" in await refusal(one, first)
     assert (await remote(mode=HEAD).look("")).mark == root
+
+
+async def test_no_history_goes_on_while_what_was_accepted_is_unknown_or_not_kept(remote, good):
+    def unknown():
+        raise HostError("no answer")
+
+    first = good()
+    said = "which one was accepted last is unknown or not kept: no answer"
+    assert said in await refusal(remote(mode=HISTORY, accepted=unknown))
+    assert (await remote(mode=HEAD, accepted=unknown).look("")).mark == first
+    answers = [lambda: "", unknown]
+    one = remote(mode=HISTORY, accepted=lambda: answers[0]())
+    assert (await one.look("")).mark == first
+    answers.pop(0)
+    assert await one.look(first) is None
+    second = good("y")
+    assert said in await refusal(one, first)
+    answers[0] = lambda: first
+    assert (await one.look(first)).mark == second
 
 
 async def test_a_signed_tag(remote, repository):

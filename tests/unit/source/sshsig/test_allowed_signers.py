@@ -85,6 +85,7 @@ REFUSED = {
         "line 1 is a cert-authority",
     ),
     "an unknown option": (f"a@x no-touch-required {KEY}", "line 1 has option 'no-touch-required'"),
+    "an unknown one with a value": (f'a@x verify="x" {KEY}', "line 1 has option 'verify'"),
     "an option without value": (f"a@x namespaces {KEY}", "line 1 has option 'namespaces'"),
     "an option without quotes": (f"a@x namespaces=git {KEY}", "line 1 has options that are not"),
     "an option twice": (f'a@x namespaces="a",namespaces="b" {KEY}', "option 'namespaces'"),
