@@ -144,6 +144,9 @@ CASES = {
         "warning",
         "Guard max-deletes holds back 3 times what the files say.",
     ),
+    "a storm is an alert of its own": Case(
+        "GuardHeld", {GUARD.replace("max-deletes", "storm"): "3x60"}, "60m"
+    ),
     "a field is changed back again and again": Case(
         "DriftStorm",
         {STORMS: "0x9 2x60"},
