@@ -46,6 +46,9 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene,
     async with scene.peers():
         first = await runs.run(wait=True)
         assert {one.status for one in first.outcomes} == {Status.DONE}
+        places = {(one["control_plane"], one["cluster"]) for one in runs.logged}
+        assert places == {("eu", "shop")}
+        assert {one["unit"] for one in runs.logged if "unit" in one} == {scene.offer.name}
         assert first.ready == 1
         assert [manifest.get(claim, "state") for claim in await claims_of(scene)] == ["Accepted"]
         faults = Faults()

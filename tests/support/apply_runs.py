@@ -1,6 +1,6 @@
 """Applies within the test's own process, so that it can die, or meet faults, at a chosen call."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +10,10 @@ import pytest
 
 from klutchctl import repository
 from reconciler import api, run
-from reconciler.apply import Observer, Options, Report
+from reconciler.apply import Observer, Options, Outcome, Report
 from reconciler.apply.run import apply
 from reconciler.blueprints.objects import build
+from reconciler.controller import log_context
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
@@ -46,13 +47,15 @@ _MANY_RUNS = 5
 class Runs:
     """Runs of `klutchctl apply` on a scene, each a process of its own as far as clusters can tell.
 
-    `heard` are the stages of the last run, and what became of its lines, as they were told.
+    `heard` are the stages of the last run, and what became of its lines, as they were told, and
+    `logged` what a record of the log would say at each of these lines, of all runs.
     """
 
     scene: Scene
     wait_seconds: float = 90.0
     now: Callable[[], datetime] = field(default=lambda: SystemClock().now())
     heard: list[object] = field(default_factory=list)
+    logged: list[Mapping[str, object]] = field(default_factory=list)
     _count: int = 0
 
     async def plan(self) -> Plan:
@@ -94,8 +97,12 @@ class Runs:
                 clusters,
                 options=options,
                 fence=fence or WriteFence(),
-                observer=Observer(outcome=self.heard.append, stage=self.heard.append),
+                observer=Observer(outcome=self._hear, stage=self.heard.append),
             )
+
+    def _hear(self, outcome: Outcome) -> None:
+        self.heard.append(outcome)
+        self.logged.append(log_context.current())
 
     async def finish(self) -> Sequence[Report]:
         """Run again until nothing is left to do; return what the runs did."""

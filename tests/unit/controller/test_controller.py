@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.controller import log_context
 from reconciler.controller.controller import Controller
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.metrics import Metrics
@@ -112,6 +113,18 @@ async def test_when_a_key_comes_again(running, clock, script, times):
     controller.enqueue("a")
     await clock.advance(100)
     assert work.times == times
+
+
+async def test_the_log_says_what_key_the_work_is_about(running, clock):
+    seen = []
+
+    async def work(key):
+        seen.append(log_context.current())
+
+    controller, _ = running(work)
+    controller.enqueue(REF)
+    await clock.advance(1)
+    assert seen == [{"controller": "tests", "key": REF}]
 
 
 async def test_the_others_go_on_while_one_key_fails(running, clock):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from reconciler.apply import Status
+from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.fleet.files import Snapshot
@@ -16,6 +17,7 @@ from reconciler.watch.fleet_state import RoundResult
 from reconciler.watch.loop import Clock, Signs, Watch, ailment, result_of
 from tests.support.fleet_texts import document, one_file
 from tests.support.reports import report
+from tests.support.spans import Collector
 
 PLANE = document("ControlPlane", "eu", "{access: {inCluster: true}}")
 
@@ -184,6 +186,24 @@ async def test_what_is_heard():
         "read",
         "failed: source: locked",
     ]
+
+
+async def test_each_round_is_a_span_and_a_number_in_the_log():
+    collector, logged = Collector(), []
+
+    class Logged(Story):
+        async def make(self, fleet, scope):
+            logged.append(log_context.current())
+            return await super().make(fleet, scope)
+
+        def ended(self, task, report, seconds):
+            logged.append(log_context.current())
+
+    with tracing.collected(collector):
+        await Logged([BEFORE, None, AFTER, None]).run()
+    assert collector.opened == ["klutchctl.round"] * 2
+    assert collector.attributes == [{"fleet": "acme", "trigger": "source"}] * 2
+    assert logged == [{"fleet": "acme", "round": number} for number in (1, 1, 2, 2)]
 
 
 async def test_a_round_that_was_stopped_is_the_last():

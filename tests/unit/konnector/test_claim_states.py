@@ -1,0 +1,28 @@
+"""The state of a claim, as `klutch_claims` counts it."""
+
+import pytest
+
+from konnector.claim.decide import state_of
+from konnector.metrics import STATES
+from tests.support.instance_objects import claim, copy, leaving, seen
+
+ROWS = {
+    "claim and copy are there": (seen(claim(), copy()), False, "synced"),
+    "no copy yet": (seen(claim({}), None), False, "pending"),
+    "a cluster refuses what it says": (seen(claim(), copy()), True, "refused"),
+    "a cluster refuses its copy": (seen(claim({}), None), True, "refused"),
+    "its copy was lost with others": (seen(claim(), None, creates_held="why"), False, "held"),
+    "its name is taken": (seen(claim({}), None, taken=True), True, "held"),
+    "it goes": (seen(leaving(claim()), copy()), False, "deleting"),
+    "it may not go": (seen(leaving(claim()), copy(), deletes_held="why"), False, "held"),
+    "it is not there, an orphan may be": (seen(None, copy()), False, None),
+}
+
+
+@pytest.mark.parametrize(("view", "refused", "want"), ROWS.values(), ids=ROWS)
+def test_the_state_of_a_claim(view, refused, want):
+    assert state_of(view, refused=refused) == want
+
+
+def test_each_state_is_one_that_is_counted_from_the_start():
+    assert {want for _, _, want in ROWS.values()} - {None} == set(STATES)
