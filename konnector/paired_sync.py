@@ -251,8 +251,8 @@ class PairedSync(TaskSupervisor):
         now = self.link.now().timestamp()
         return Write(now - took, now)
 
-    def in_place(self, place: ObjectKey) -> None:
-        """Note that events about an object leave nothing to write."""
+    def drop_event(self, place: ObjectKey) -> None:
+        """Leave out of the figures what waits for people, or needs no write."""
         self._events.pop(place, None)
 
     async def fresh_terms(self) -> Terms:

@@ -120,6 +120,7 @@ class Claims(PairedSync):
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
         if self.link.guards.stranger():
+            self.drop_event(place)
             return HELD
         there = self.there(place.namespace)
         if there is None:
@@ -269,7 +270,7 @@ class Claims(PairedSync):
         for note in decision.notes:
             self.record(seen.claim, note)
         if not decision.tasks:
-            self.in_place(seen.place)
+            self.drop_event(seen.place)
             self.say(seen.place, "".join(note.message for note in decision.notes if seen.taken))
             return
         write = await self.write(seen.place, seen.claim, decision, there)
@@ -294,7 +295,7 @@ class Claims(PairedSync):
         claim = self.here.get(*place)
         self._states.note(place, None if claim is None else "pending")
         if claim is None or not self.kind.namespaced:
-            self.in_place(place)
+            self.drop_event(place)
             return
         if not is_deleting(claim):
             self.link.want(place.namespace)

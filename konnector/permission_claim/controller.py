@@ -88,10 +88,11 @@ class PermissionClaims(PairedSync):
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
         if self.link.guards.stranger():
+            self.drop_event(place)
             return HELD
         there = self.there(place.namespace)
         if there is None:
-            self.in_place(place)
+            self.drop_event(place)
             self.say(place, "")
             self.guard.note(place)
             return None
@@ -102,7 +103,7 @@ class PermissionClaims(PairedSync):
         for note in decision.notes:
             self.record(seen.consumer, note)
         if not decision.tasks:
-            self.in_place(place)
+            self.drop_event(place)
             self.say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None

@@ -14,6 +14,7 @@ from klutchctl.controller.metrics import FleetMetrics
 from konnector import APP_CLUSTER
 from konnector import program as konnector
 from reconciler.api import API_SERVICE_BINDING
+from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import SystemClock
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
@@ -34,7 +35,7 @@ users: [{name: x, user: {token: x}}]
 def registries() -> dict[str, CollectorRegistry]:
     """Return the registry of each program, by its name. Call it within an event loop."""
     return {
-        "klutchctl": FleetMetrics(NOW.timestamp).registry,
+        "klutchctl": _of_controller(),
         "klutch-bind": _of_backend(),
         "klutch-osb": _of_brokers(),
         "konnector": _of_konnector(),
@@ -50,6 +51,12 @@ def shown(registry: CollectorRegistry) -> Iterator[str]:
 
 def _cluster(name: str) -> KubeCluster:
     return KubeCluster(kubeconfig.from_secret(_KUBECONFIG, name=name, environ={}))
+
+
+def _of_controller() -> CollectorRegistry:
+    registry = FleetMetrics(NOW.timestamp).registry
+    registry.register(Metrics().leader)
+    return registry
 
 
 def _of_backend() -> CollectorRegistry:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from tests.support.registries import registries
 
 PREFIXES = {
-    "klutchctl": ("klutchctl_",),
+    "klutchctl": ("klutchctl_", "klutch_leader_election_"),
     "klutch-bind": ("klutch_", "workqueue_"),
     "klutch-osb": ("klutch_", "workqueue_"),
     "konnector": ("klutch_", "workqueue_"),
