@@ -12,6 +12,7 @@ from typing import Final
 _UNIT: Final = "tests/unit/konnector"
 _MODEL: Final = "tests/model/test_konnector_"
 _BIND: Final = "tests/unit/bind"
+_SOURCE: Final = "tests/unit/source"
 _NEVER: Final = "if False:"
 
 
@@ -680,7 +681,7 @@ WATCH: Final = (
     ),
     Mutation(
         "guards-told-always",
-        "klutchctl/commands",
+        "klutchctl/controller",
         r"if news or trouble != self\._trouble:",
         "if news or trouble:",
         "a guard that holds is reported each round",
@@ -688,7 +689,7 @@ WATCH: Final = (
     ),
     Mutation(
         "ref-is-a-folder",
-        "klutchctl/commands",
+        "klutchctl/controller",
         r"if options\.ref is not None:",
         _NEVER,
         "the work tree is applied in place of the ref",
@@ -818,6 +819,51 @@ BROKERS: Final = (
         ("tests/unit/broker/test_gate.py",),
     ),
 )
+SIGNATURES: Final = (
+    _guard(
+        "key-that-nobody-touched",
+        "reconciler/source",
+        r"not flags & _USER_PRESENT",
+        "a security key signs for a program, without a person",
+        f"{_SOURCE}/sshsig/test_verify.py",
+    ),
+    _guard(
+        "signature-for-something-else",
+        "reconciler/source",
+        r"envelope\.namespace != namespace\.encode\(\)",
+        "what somebody signed for another purpose is a commit",
+        f"{_SOURCE}/sshsig/test_verify.py",
+    ),
+    _guard(
+        "key-for-everybody",
+        "reconciler/source",
+        r"not matches\(principal, self\.principals\)",
+        "a listed key signs in the name of anybody",
+        f"{_SOURCE}/sshsig/test_verify.py",
+    ),
+    _guard(
+        "history-rewritten",
+        "reconciler/source",
+        r"not descends",
+        "a force push brings an older state back",
+        f"{_SOURCE}/test_verification.py",
+    ),
+    _guard(
+        "tag-under-another-name",
+        "reconciler/source",
+        r"_TAGS \+ name != ref",
+        "an old signed tag is served as a new one",
+        f"{_SOURCE}/test_verification.py",
+    ),
+    Mutation(
+        "end-of-a-key",
+        "reconciler/source",
+        r"max\(times\) > self\.valid_before",
+        "min(times) > self.valid_before",
+        "a stolen key signs after its end, with an old date",
+        (f"{_SOURCE}/sshsig/test_verify.py",),
+    ),
+)
 ALL: Final = (
     *BROKERS,
     *KERNEL,
@@ -837,4 +883,5 @@ ALL: Final = (
     *CRDS,
     *ACCEPTANCE,
     *WATCH,
+    *SIGNATURES,
 )

@@ -192,6 +192,15 @@ def test_a_key_that_reaches_its_end(verified, refusal, commit, keys):
     assert "not listed" in refusal(HISTORY, head, accepted=head)
 
 
+def test_a_commit_in_the_middle_by_a_key_that_reached_its_end(refusal, commit, keys):
+    old = f'*@acme.example valid-before="20240101Z" {BAD.line}\n'
+    keys.write_text(f"*@acme.example {GOOD.line}\n{old}")
+    accepted, middle, head = commit(GOOD), commit(BAD, at=AT), commit(GOOD)
+    said = refusal(HISTORY, head, accepted=accepted)
+    assert said.startswith(f"{middle[:12]}, which leads to it, is not: ")
+    assert "was valid before 2024-01-01" in said
+
+
 def test_a_commit_from_after_the_end_of_its_key(refusal, commit, keys):
     keys.write_text(f'*@acme.example valid-before="20270101Z" {GOOD.line}\n')
     assert "was valid before" in refusal(HEAD, commit(GOOD, at=1_900_000_000))
