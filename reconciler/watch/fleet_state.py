@@ -198,10 +198,13 @@ def board_seen(state: FleetState, board: Board, scope: Scope) -> FleetState:
 def _with_board(state: FleetState, board: Board | None, scope: Scope) -> FleetState:
     if board is None:
         return state
-    if state.board is not None:
+    older = state.board
+    if older is not None:
         # Some of the older board is newer than this; what is said to have begun since then, did.
-        before = replace(state.board, time=state.looked_at or state.board.time)
-        board = remembering(before, merged(before, board, scope))
+        time = state.looked_at or older.time
+        some = (one for one in older.clusters if scope is None or one.name in scope)
+        before = replace(older, clusters=tuple(some), time=time)
+        board = merged(older, remembering(before, board), scope)
     return replace(state, board=board, looked_at=board.time if scope is None else state.looked_at)
 
 
@@ -247,10 +250,12 @@ def merged(before: Board, after: Board, scope: Scope) -> Board:
     clusters |= {one.name: one for one in after.clusters}
     unread = {one.name: one for one in before.unread if one.name not in looked_at}
     unread |= {one.name: one for one in after.unread}
+    planes = [one for one in before.planes if control_plane_ref_name(one.name) not in looked_at]
     return replace(
         after,
         clusters=tuple(clusters[name] for name in sorted(clusters)),
         unread=tuple(unread[name] for name in sorted(unread)),
+        planes=tuple(sorted((*planes, *after.planes), key=lambda one: one.name)),
     )
 
 

@@ -14,6 +14,7 @@ from reconciler.core.manifest import annotations_of, get_map, uid_of
 from reconciler.core.refs import Ref
 from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.watch import fleet_state
+from reconciler.watch.fleet_status import writer
 from reconciler.watch.fleet_status.writer import PERIOD, FleetStatusWriter, Remembered
 from reconciler.watch.states import States
 from tests.kit import virtual_time
@@ -139,6 +140,19 @@ async def test_an_hour_at_rest_costs_no_write(scene):
     assert scene.written == before
 
 
+async def test_it_is_looked_at_every_10_s_and_after_news_each_second_at_most(scene):
+    await scene.run()
+    scene.states.put(replace(scene.states.now))
+    await asyncio.sleep(60)
+    looks = len(scene.faults.calls)
+    await asyncio.sleep(60)
+    assert len(scene.faults.calls) - looks == pytest.approx(60 / PERIOD, abs=1)
+    for _ in range(600):
+        scene.states.put(replace(scene.states.now))
+        await asyncio.sleep(0.1)
+    assert len(scene.faults.calls) - looks == pytest.approx(60 / PERIOD + 60, abs=3)
+
+
 async def test_news_are_there_at_once_and_then_every_10_s(scene):
     await scene.run()
     await asyncio.sleep(60)
@@ -249,6 +263,21 @@ async def test_it_is_written_later_where(scene, caplog, cue, fault):
     assert caplog.text.count("can be shown again") == 1
 
 
+async def test_a_defect_of_ours_is_no_end(scene, caplog, monkeypatch):
+    await scene.run()
+    with monkeypatch.context() as broken:
+        broken.setattr(writer, "status_of", lambda *_, **__: 1 / 0)
+        await asyncio.sleep(3 * PERIOD)
+        await scene.annotate("a move")
+        await asyncio.sleep(2 * PERIOD)
+        assert scene.writer.suspended() == "a move"
+        assert caplog.text.count("cannot be shown for now") == 1
+        assert scene.writer.accepted() == COMMIT
+    scene.next()
+    await asyncio.sleep(2 * PERIOD)
+    assert (await scene.status())["accepted"] == NEXT
+
+
 async def test_what_was_written_without_an_answer_is_not_written_again(scene):
     scene.faults.add(writes(), lost(), at=AFTER)
     await scene.run()
@@ -257,11 +286,13 @@ async def test_what_was_written_without_an_answer_is_not_written_again(scene):
     assert scene.written == 2
 
 
-async def test_after_the_fence_has_closed_nothing_is_written(scene):
+@pytest.mark.parametrize("news", [True, False])
+async def test_after_the_fence_has_closed_nothing_is_written(scene, news):
     await scene.run()
     before = scene.written
     scene.fence.close("the lease was lost")
-    scene.next()
+    if news:
+        scene.next()
     async with asyncio.timeout(3 * PERIOD):
         await scene.tasks[0]
     assert scene.written == before

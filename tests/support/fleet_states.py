@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.apply import Report
 from reconciler.fleet.values import Fleet, UnitKey
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import UnseenCluster
 from reconciler.watch import fleet_state
@@ -44,6 +44,13 @@ def board(
 ) -> Board:
     unseen = tuple(UnseenCluster(name, why) for name, why in unread)
     return Board("acme", COMMIT, at(time), clusters, unseen)
+
+
+def stopped(*planes: str, time: float = 0) -> Board:
+    """Return the board of a fleet that is well, but for the backends of these control planes."""
+    well = board(cluster("cafe", State.READY), cluster("shop", State.READY), time=time)
+    found = (PlaneHealth(one, State.DEGRADED, "BackendStopped", "it stopped") for one in planes)
+    return replace(well, planes=tuple(found))
 
 
 def board_of(state: FleetState) -> Board:

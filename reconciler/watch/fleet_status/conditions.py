@@ -101,6 +101,10 @@ def held_back(waiting: Waiting) -> Sequence[Held]:
 def _of_units(state: FleetState) -> Verdict:
     if state.board is None:
         return Verdict(UNKNOWN, "UnitsUnknown", "no unit was looked at yet", reconciling=True)
+    if state.board.planes:
+        first = state.board.planes[0]
+        said = _listed(f"{one.name}: {one.message}" for one in state.board.planes)
+        return Verdict(FALSE, first.reason, said)
     states = Counter(one.health.state for one in state.board.units if not one.leaving)
     total = _count(states.total())
     for worst in _UNREADY:

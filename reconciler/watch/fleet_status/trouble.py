@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from reconciler.core.live import control_plane_ref_name
 from reconciler.health.board import ClusterHealth
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
@@ -40,6 +41,9 @@ def _all(state: FleetState) -> Iterator[Trouble]:
     beats = {one.name: one.since for one in board.clusters} if board else {}
     for unread in board.unread if board else state.waiting.unseen:
         yield Trouble(unread.name, NOT_READ, unread.reason, beats.get(unread.name))
+    for plane in board.planes if board else ():
+        name = control_plane_ref_name(plane.name)
+        yield Trouble(name, plane.reason, plane.message, plane.since)
     for change, outcome in state.waiting.lines:
         if outcome is not None and outcome.message and not change.held:
             yield Trouble(change.cluster, APPLY_FAILED, f"{change.subject}: {outcome.message}")

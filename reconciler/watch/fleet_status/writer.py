@@ -14,7 +14,7 @@ from reconciler.api.fleet_status import FLEET_STATUS, accepted_commit, suspensio
 from reconciler.controller.executor import Recorder
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock, unless
-from reconciler.core import keys
+from reconciler.core import errors, keys
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     JSON,
@@ -67,7 +67,7 @@ class FleetStatusWriter:
         self._written: Manifest = {}  # the status as stated last, and the version it made
         self._version = ""
         self._wrote_at = float("-inf")
-        self._failure: ClusterError | None = None
+        self._failure: Exception | None = None
         self._news = asyncio.Event()
         self._notes: deque[Note] = deque(maxlen=_NOTES)
 
@@ -90,8 +90,8 @@ class FleetStatusWriter:
     def accepted(self) -> str:
         """Return the last commit that was accepted, "" where there never was one.
 
-        Raises the ClusterError for which it is unknown, or is not written down: a process after
-        this one could go back behind it.
+        Raises the error for which it is unknown, or is not written down, most often a ClusterError:
+        a process after this one could go back behind it.
         """
         saved = self._accepted is not None and self._accepted == accepted_commit(self._live)
         if self._failure is not None and not saved:
@@ -130,9 +130,12 @@ class FleetStatusWriter:
         fields = {"ref": str(self._ref)}
         try:
             await self._look(state)
-        except ClusterError as error:
+        except Stopped:
+            raise
+        except Exception as error:  # a defect, too, must not end what hears of suspensions
             if self._failure is None or type(self._failure) is not type(error):
-                said = fields | {"error": str(error)}
+                known = isinstance(error, ClusterError)
+                said = fields | {"error": str(error) if known else errors.origin(error)}
                 log.warning("how the fleet is cannot be shown for now", extra=said)
             self._failure = error
             return

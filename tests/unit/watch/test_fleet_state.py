@@ -23,6 +23,7 @@ from tests.support.fleet_states import (
     ended,
     fleet,
     record,
+    stopped,
 )
 from tests.support.reports import change, report
 
@@ -210,6 +211,18 @@ def test_a_narrow_look_does_not_date_what_it_did_not_look_at():
     away = board(cluster("cafe", UNKNOWN), cluster("shop", READY), time=300)
     (unit,) = board_of(ended(late, board=away)).clusters[0].units
     assert unit.health.since == at(10)
+
+
+def test_a_narrow_look_leaves_other_clusters_untouched():
+    before = at_rest()
+    after = ended(before, scope=SHOP, board=board(cluster("shop", DEGRADED), time=20))
+    assert board_of(after).clusters[0] is board_of(before).clusters[0]
+
+
+def test_a_narrow_look_speaks_for_its_control_planes_alone():
+    state = ended(at_rest(), board=stopped("eu", "us"))
+    state = ended(state, scope=SHOP, board=board(cluster("shop", READY)))
+    assert [one.name for one in board_of(state).planes] == ["us"]
 
 
 def test_unread_control_planes_are_read_with_their_clusters():

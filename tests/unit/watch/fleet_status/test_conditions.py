@@ -12,7 +12,17 @@ from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, SourceProblem
 from reconciler.watch.fleet_status.conditions import conditions_of
-from tests.support.fleet_states import NEXT, at, at_rest, begun, board, cluster, ended, record
+from tests.support.fleet_states import (
+    NEXT,
+    at,
+    at_rest,
+    begun,
+    board,
+    cluster,
+    ended,
+    record,
+    stopped,
+)
 from tests.support.kstatus import kstatus
 from tests.support.reports import change, report
 
@@ -128,6 +138,18 @@ STATES = {
         "GuardHeld",
     ),
     "a line failed": (failed_line(), "InProgress", "False", "ApplyFailed"),
+    "a line waits for another": (
+        ended(at_rest(), of=report(Status.SKIPPED)),
+        "InProgress",
+        "Unknown",
+        "Progressing",
+    ),
+    "the backend of a control plane has stopped": (
+        ended(at_rest(), board=stopped("eu")),
+        "InProgress",
+        "False",
+        "BackendStopped",
+    ),
     "a cluster was not read": (UNREAD, "InProgress", "False", "ClusterUnread"),
     "a round failed": (
         fleet_state.round_failed(at_rest(), record("failed", why="no route")),

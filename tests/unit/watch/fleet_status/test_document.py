@@ -31,6 +31,7 @@ from tests.support.fleet_states import (
     fleet,
     health,
     record,
+    stopped,
 )
 from tests.support.reports import change, report
 
@@ -139,6 +140,12 @@ def test_the_gravest_of_each_cluster_is_its_trouble():
         ("wild", "DriftStorm"),
     ]
     assert status(state)["clusters"] == {"total": 2, "unread": 0, "troubled": 5}
+
+
+def test_a_control_plane_in_trouble_is_among_them():
+    assert troubled(ended(at_rest(), board=stopped("eu"))) == [
+        ("control-plane/eu", "BackendStopped")
+    ]
 
 
 def test_an_unread_cluster_of_the_files_counts():
