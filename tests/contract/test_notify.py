@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.watch.fleet_state import SourceProblem, source_failed
 from reconciler.watch.notify import sender
 from reconciler.watch.notify.sender import Notifier
 from reconciler.watch.notify.sinks_file import read
 from reconciler.watch.states import States
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
-from tests.support.fleet_states import COMMIT, at_rest, begun, fleet
+from tests.support.fleet_states import COMMIT, at, at_rest, begun, fleet
 from tests.support.sink_server import Sent, SinkServer
 from tests.support.webhooks import KEY, generic
 
@@ -90,13 +91,11 @@ async def test_every_kind_of_receiver(tmp_path):
             scene.states.put(begun())
             await scene.counted(("hook", "sent"), ("status", "sent"))
             scene.states.put(at_rest())
-            await scene.counted(
-                ("hook", "sent"),
-                ("hook", "sent"),
-                ("status", "sent"),
-                ("status", "sent"),
-                ("chat", "sent"),
-            )
+            twice = [("hook", "sent"), ("status", "sent")] * 2
+            await scene.counted(*twice, ("chat", "sent"))
+            away = source_failed(at_rest(), SourceProblem.UNREADABLE, "", now=at(60))
+            scene.states.put(away)  # which concerns no commit
+            await scene.counted(*twice, ("chat", "sent"), ("hook", "sent"))
         by_path: dict[str, list[Sent]] = {}
         for one in server.received:
             by_path.setdefault(one.path, []).append(one)
@@ -107,7 +106,7 @@ async def test_every_kind_of_receiver(tmp_path):
         for one in by_path["/in"]:
             signed = generic(one.headers["webhook-id"], body=one.body)
             assert one.headers.items() >= signed.items()
-        assert len({one.headers["webhook-id"] for one in by_path["/in"]}) == 2
+        assert len({one.headers["webhook-id"] for one in by_path["/in"]}) == 3
 
 
 async def test_what_was_before_is_reported_at_the_start_and_nothing_twice(tmp_path):

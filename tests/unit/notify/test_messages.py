@@ -53,6 +53,11 @@ REPORTED = {
     ),
     "a guard that lets go": (kept(report(held=[HELD])), at_rest(), [(COMMIT, "InPlace")]),
     "a round that failed": (begun(), round_failed(begun()), [(COMMIT, "Failed")]),
+    "a new commit after such a round": (
+        round_failed(begun()),
+        read(round_failed(begun()), NEXT),
+        [(NEXT, "Open")],
+    ),
     "suspended": (begun(), replace(begun(), suspended="a freeze"), [(COMMIT, "Suspended")]),
     "a commit that is not verified": (
         at_rest(),

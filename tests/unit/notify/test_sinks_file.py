@@ -5,6 +5,7 @@ import pytest
 from reconciler.core.errors import ConfigError
 from reconciler.watch.notify.messages import Phase
 from reconciler.watch.notify.sinks_file import CommitStatus, Slack, Webhook, read
+from tests.support import books
 
 HEAD = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\nsinks:\n"
 GITHUB = "- {name: a, commitStatus: {provider: github, repository: acme/fleet, tokenFile: token}}"
@@ -74,6 +75,7 @@ WRONG = {
         "api is no https URL, and none of this machine",
     ),
     "a URL with a password": (WEBHOOK % ("https://u:s3cr3t@a.example", "key"), "no https URL"),
+    "a URL with a fragment": (WEBHOOK % ("https://a.example/x#y", "key"), "no https URL"),
     "no such file": (WEBHOOK % ("https://a.example", "nope"), "nope cannot be read: No such file"),
     "an empty file": (WEBHOOK % ("https://a.example", "empty"), "is empty"),
     "a short key": (WEBHOOK % ("https://a.example", "short"), "15 bytes, and 16 are needed"),
@@ -111,3 +113,10 @@ def test_another_document(folder, head, sentence):
 def test_a_file_that_is_not_there(folder):
     with pytest.raises(ConfigError, match="cannot be read"):
         read(folder / "nope.yaml")
+
+
+def test_the_file_that_is_shown_is_valid(folder):
+    [shown] = books.blocks("klutchctl/WEBHOOKS.md", "yaml")
+    for name, of in (("github-token", "token"), ("slack-url", "url"), ("events-key", "key")):
+        (folder / of).rename(folder / name)
+    assert [one.name for one in parsed(folder, head=shown)] == ["commits", "chat", "events"]
