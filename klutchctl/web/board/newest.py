@@ -13,7 +13,7 @@ from reconciler.watch.states import States
 
 SESSIONS: Final = 200
 _HEARTBEAT: Final = 15.0  # seconds; proxies end what is silent for long
-_KEPT_FOR: Final = 1.0  # seconds: many browsers ask at once after a round
+KEPT_FOR: Final = 1.0  # seconds: many browsers ask at once after a round
 _KEPT: Final = 64
 _log = logging.getLogger(__name__)
 
@@ -107,17 +107,18 @@ async def _within(waiting: Awaitable[object], seconds: float) -> bool:
 
 
 class Made:
-    """Pages that were just made: those that many ask for at once are made once."""
+    """What was made of the newest version, for so many seconds: what many ask for is made once."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], kept_for: float) -> None:
+        self._clock, self._kept_for = clock, kept_for
         self._began, self._version = 0.0, -1
         self._tasks: dict[object, asyncio.Task[bytes]] = {}
 
     async def get(self, version: int, key: object, make: Callable[[], bytes]) -> bytes:
-        """Return what `make` returns, run beside the event loop; or what it just returned."""
+        """Return what `make` returns, run beside the event loop; or what it returned before."""
         now = self._clock()
-        if version != self._version or now - self._began > _KEPT_FOR or len(self._tasks) >= _KEPT:
+        old = version != self._version or now - self._began > self._kept_for
+        if old or len(self._tasks) >= _KEPT:
             self._tasks, self._began, self._version = {}, now, version
         task = self._tasks.get(key)
         if task is None:

@@ -36,6 +36,7 @@ class FilePage:
 
     frame: Frame
     time: str
+    worst: State | None
     counts: tuple[Count, ...]
     units: int
     clusters: int
@@ -55,6 +56,7 @@ def file(index: Index) -> FilePage:
     return FilePage(
         frame=frame(index, "overview", board.time),
         time=format_time(board.time),
+        worst=first.worst,
         counts=first.counts,
         units=first.units,
         clusters=first.clusters,
