@@ -167,7 +167,8 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
         yield _right(kind, "list")
     yield _right(api.API_SERVICE_EXPORT, "get", "list")
     yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
-    yield _right(refs.LEASE, "get", at=_BIND, only=(names.BACKEND_LEASE,))
+    # In whichever namespace an agent runs, and was started by hand.
+    yield _right(refs.LEASE, "get", only=(names.BACKEND_LEASE,))
     if values.Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(refs.LEASE, "get", only=(names.KONNECTOR_LEASE,))
 
@@ -177,7 +178,7 @@ def _plan_in_app(scope: Scope) -> Iterator[Right]:
     yield _right(refs.CRD, "get", "list")
     yield _right(api.API_SERVICE_BINDING, "list")
     if values.Mode.DIRECT in scope.modes:
-        yield _right(refs.LEASE, "get", at=_BIND, only=(names.KONNECTOR_LEASE,))
+        yield _right(refs.LEASE, "get", only=(names.KONNECTOR_LEASE,))
     yield _right(refs.DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
     yield _right(refs.SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
     for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):

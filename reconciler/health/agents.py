@@ -20,17 +20,18 @@ from reconciler.health.leases import LeaseLook
 from reconciler.kube.cluster import Reader
 from reconciler.observe.visits import Visit, Visits
 
-_BACKEND: Final = (names.KLUTCH_NAMESPACE, names.BACKEND_LEASE)
+# Of a Pod, and of a process that was started by hand.
+_IN_APP: Final = (names.KLUTCH_NAMESPACE, "kube-system")
+_ON_PLANE: Final = (names.KLUTCH_NAMESPACE, "default")
 _WIDTH: Final = 8  # Leases of a control plane read at once
 
-Place: TypeAlias = tuple[str, str]  # namespace and name of a Lease
 Looks: TypeAlias = Mapping[str, LeaseLook | None]  # by app cluster, or control plane
 Again: TypeAlias = Callable[[str], Awaitable[LeaseLook | None]]  # by app cluster
 
 
 async def konnector_in(app: Reader) -> LeaseLook | None:
     """Return the Lease of a konnector that works in its own app cluster."""
-    return await _look(app, (names.KLUTCH_NAMESPACE, names.KONNECTOR_LEASE))
+    return await _newest(app, names.KONNECTOR_LEASE, _IN_APP)
 
 
 def works_in_app(view: FleetView, name: str) -> bool:
@@ -117,21 +118,27 @@ async def _read(
 ) -> tuple[Looks, LeaseLook | None]:
     width = asyncio.Semaphore(_WIDTH)
 
-    async def look(place: Place) -> LeaseLook | None:
+    async def look(name: str, *namespaces: str) -> LeaseLook | None:
         async with width:
-            return await _look(visit.reached.cluster, place)
+            return await _newest(visit.reached.cluster, name, namespaces)
 
     spaces = {name: view.clusters[name].live.location.space for name in hosted}
     async with visit.turn.slot():
         backend, *found = await asyncio.gather(
-            look(_BACKEND),
-            *(look((space, names.KONNECTOR_LEASE)) for space in spaces.values()),
+            look(names.BACKEND_LEASE, *_ON_PLANE),
+            *(look(names.KONNECTOR_LEASE, space) for space in spaces.values()),
         )
     return dict(zip(spaces, found, strict=True)), backend
 
 
-async def _look(cluster: Reader, place: Place) -> LeaseLook | None:
+async def _newest(cluster: Reader, name: str, namespaces: Iterable[str]) -> LeaseLook | None:
+    """Return the Lease that was renewed last: one of an agent that was moved stays behind."""
+    looks = [await _look(cluster, namespace, name) for namespace in namespaces]
+    return max(filter(None, looks), key=lambda look: look.renewed, default=None)
+
+
+async def _look(cluster: Reader, namespace: str, name: str) -> LeaseLook | None:
     try:
-        return leases.look_of(await cluster.get(Ref(cluster.name, LEASE, *place)))
+        return leases.look_of(await cluster.get(Ref(cluster.name, LEASE, namespace, name)))
     except ClusterError:
         return None

@@ -209,10 +209,9 @@ def board(
 
 
 def _stopped(name: str, at: datetime, now: datetime) -> PlaneHealth:
-    lease = f"{names.KLUTCH_NAMESPACE}/{names.BACKEND_LEASE}"
     message = (
-        f"klutch-bind has not renewed its Lease {lease} since {times.format_time(at)}: see whether"
-        " it runs. What is bound goes on, and nothing new is"
+        f"klutch-bind has not renewed its Lease {names.BACKEND_LEASE} since"
+        f" {times.format_time(at)}: see whether it runs. What is bound goes on, and nothing new is"
     )
     return PlaneHealth(name, State.DEGRADED, "BackendStopped", message, min(at, now))
 

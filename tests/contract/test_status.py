@@ -81,7 +81,8 @@ async def scene(namespace, on_plane, in_app, tmp_path):
     await by_hand.cluster_binding()
     # Agents of other tests are gone, and a Lease of theirs would say so.
     for live, lease in ((in_app.live, names.KONNECTOR_LEASE), (on_plane.live, names.BACKEND_LEASE)):
-        await removal.remove(live.cluster, Ref(live.name, LEASE, BIND, lease))
+        for home in (BIND, "kube-system", "default"):
+            await removal.remove(live.cluster, Ref(live.name, LEASE, home, lease))
     return made
 
 

@@ -84,7 +84,7 @@ def test_agents_that_stopped():
     assert states(made) == [(UNIT, State.UNKNOWN, "KonnectorStopped")]
     (plane,) = made.planes
     assert (plane.name, plane.state, plane.since) == ("eu", State.DEGRADED, at)
-    assert "klutch-bind/klutch-bind-backend since 2026-11-21T11:59:30Z" in plane.message
+    assert "Lease klutch-bind-backend since 2026-11-21T11:59:30Z" in plane.message
     assert shown(healthy()).planes == ()
 
 
