@@ -92,9 +92,9 @@ def checked(
 
     `option` gave the address, and `permit` says so.
     """
-    from klutchctl.web.board.server import is_loopback
+    from reconciler.core.addresses import is_loopback_name
 
-    if is_loopback(address[0]):
+    if is_loopback_name(address[0]):
         return
     if not behind_proxy:
         raise typer.BadParameter(

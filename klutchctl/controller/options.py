@@ -11,6 +11,7 @@ from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
 from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
+from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.inbound.tls import TlsFiles
@@ -122,9 +123,7 @@ def board(text: str, hosts: Sequence[str], *, behind_proxy: bool) -> BoardOption
     found = address(text, "--board")
     if found is None:
         return None
-    from klutchctl.web.board.server import is_loopback
-
-    if not (behind_proxy or is_loopback(found[0])):
+    if not (behind_proxy or is_loopback_name(found[0])):
         raise typer.BadParameter(
             "the board has no login, and others reach this address: a proxy that authenticates "
             "has to stand in front of it. Give --board-behind-proxy where one does",

@@ -59,6 +59,12 @@ def is_loopback(url: SplitResult) -> bool:
     return host == "localhost" or (ip is not None and ip.is_loopback)
 
 
+def is_loopback_name(host: str) -> bool:
+    """Tell whether only this machine reaches a host that it listens on, or is asked by."""
+    ip = address_of(host)
+    return host == "localhost" or host.endswith(".localhost") or (ip is not None and ip.is_loopback)
+
+
 def address_of(host: str) -> Address | None:
     """Return the IP address that a host is, an IPv4 one as itself; None for a name."""
     try:

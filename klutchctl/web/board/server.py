@@ -25,8 +25,9 @@ from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.query import Query, parse
 from klutchctl.web.board.pages.refusal import refusal
 from klutchctl.web.board.pages.unit import Explain, unit
+from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
-from reconciler.inbound.addresses import Network, address_of
+from reconciler.inbound.addresses import Network
 from reconciler.inbound.limits import Limits
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.refusals import RequestRefused, plain
@@ -73,7 +74,7 @@ async def serving(
     newest = Newest(states)
     await newest.begin()
     site = _Site(newest, explain, now)
-    own = frozenset(map(str.lower, hosts)) if hosts or is_loopback(address[0]) else None
+    own = frozenset(map(str.lower, hosts)) if hosts or is_loopback_name(address[0]) else None
     router = Router(site.routes())
 
     async def answer(request: Request) -> Response:
@@ -91,19 +92,11 @@ async def serving(
             await asyncio.wait([following])
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    address = address_of(host)
-    return address is not None and address.is_loopback
-
-
 def _check_host(request: Request, own: Collection[str] | None) -> None:
     """Refuse names that are not ours. Raises RequestRefused."""
     host = request.headers.get("host", "").lower()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if own is not None and name not in own and not is_loopback(name):
+    if own is not None and name not in own and not is_loopback_name(name):
         raise RequestRefused(421, "this is not the site that was asked for")
 
 

@@ -10,7 +10,7 @@ from klutchctl.web.hooks import decide
 from klutchctl.web.hooks.hook import Hook, HookSecret
 from klutchctl.web.hooks.pace import Deliveries, Looks
 from reconciler.controller.tasks import Clock
-from reconciler.core.addresses import address_of
+from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.inbound.limits import Limits
@@ -122,15 +122,10 @@ def tls_of(
         return TlsFiles(certificate, key)
     if certificate is not None or key is not None:
         raise ConfigError("--hooks-tls-cert and --hooks-tls-key belong together", where="--hooks")
-    if plain_http or _is_loopback(host):
+    if plain_http or is_loopback_name(host):
         return None
     hint = (
         "Give --hooks-tls-cert and --hooks-tls-key, or --hooks-plain-http where a proxy in front "
         "ends TLS"
     )
     raise ConfigError("there is no TLS on the way from other machines", where="--hooks", hint=hint)
-
-
-def _is_loopback(host: str) -> bool:
-    address = address_of(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
