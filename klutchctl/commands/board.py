@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from asyncio import Event
 
     from klutchctl.web.board.pages.unit import Explain
-    from reconciler.fleet.values import Fleet, UnitKey
+    from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
-    from reconciler.reports.why import Provenance
     from reconciler.watch.fleet_state import FleetState, Waiting
     from reconciler.watch.states import States
 
@@ -148,23 +147,18 @@ async def _live(
 ) -> int:
     """Serve what look after look finds."""
     from klutchctl import repository
+    from klutchctl.web.board.explaining import Explaining
     from reconciler.controller.tasks import unless
-    from reconciler.reports import why
-    from reconciler.reports.partial_plans import Target
     from reconciler.watch.fleet_state import FleetState, SourceView
     from reconciler.watch.states import States
 
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
-    loaded = repository.documents(tree)
-    fleet = loaded.fleet
+    fleet = repository.documents(tree).fleet
     source = SourceView(url=str(path), revision=fleet.revision)
     states = States(FleetState(name=fleet.name, source=source, fleet=fleet))
 
-    def explain(key: "UnitKey") -> "Provenance | None":
-        return why.provenance(loaded, Target(key.cluster, key.name))
-
     with _interrupted() as (stop, received):
-        async with _served(states, address, hosts, explain):
+        async with _served(states, address, hosts, Explaining(lambda: tree)):
             await unless(stop, _looks(states, fleet, settings, every))
     return received[0]
 

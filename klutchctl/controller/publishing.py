@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reconciler.apply import GOOD, Status
 from reconciler.core.errors import InvalidRepository, Locked
@@ -15,6 +16,9 @@ from reconciler.watch.fleet_state import RoundRecord, RoundResult, SourceProblem
 from reconciler.watch.loop import result_of
 from reconciler.watch.states import States
 
+if TYPE_CHECKING:
+    from reconciler.fleet.files import Snapshot
+
 
 class Publishing:
     """A recorder that fills `states`. `sentence` is what a person reads of an error."""
@@ -24,6 +28,7 @@ class Publishing:
     ) -> None:
         self._states, self._now, self._sentence = states, now, sentence
         self._signature: Signature | None = None
+        self.snapshot: Snapshot | None = None  # of the files in use
 
     def unreadable(self, error: Exception) -> None:
         """Publish why the files are not used."""
@@ -39,7 +44,7 @@ class Publishing:
     def read(self, fleet: Fleet, found: SourceState | None) -> None:
         """Publish which files are in use."""
         if found is not None:
-            self._signature = found.signature
+            self._signature, self.snapshot = found.signature, found.snapshot
         state = fleet_state.source_read(self._states.now, fleet, self._signature, now=self._now())
         self._states.put(replace(state, suspended=fleet.suspended or ""))
 

@@ -115,9 +115,11 @@ async def _serve(stack: AsyncExitStack, parts: Parts, source: Remote) -> None:
     """Serve the board and webhooks, where that is asked for."""
     board, hooks = parts.options.board, parts.options.hooks
     if board is not None:
+        from klutchctl.web.board.explaining import Explaining
         from klutchctl.web.board.server import serving
 
-        served = serving(board.address, parts.states, hosts=board.hosts)
+        explain = Explaining(lambda: parts.publishing.snapshot)
+        served = serving(board.address, parts.states, hosts=board.hosts, explain=explain)
         host, port = await stack.enter_async_context(served)
         log.info("the board is served", extra={"host": host, "port": port})
     if hooks is not None:

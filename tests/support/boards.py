@@ -10,7 +10,7 @@ from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action, Change, Held, UnseenCluster
 from reconciler.watch.agenda import Task, Trigger
@@ -218,8 +218,12 @@ def troubled():
         repairs=3,
         until=NOW + timedelta(hours=1),
     )
+    plane = PlaneHealth(
+        "us", State.DEGRADED, "BackendStopped", "its backend has stopped: see why", ago(minutes=4)
+    )
     return replace(
         state,
+        board=replace(state.board, planes=(plane,)),
         source=source,
         storms=(storm,),
         suspended="moving to another region",
@@ -258,7 +262,14 @@ def hostile(text=HOSTILE):
         source=SourceView(
             url=text, ref=text, revision=text, problem=SourceProblem.INVALID, why=text, since=NOW
         ),
-        board=Board(text, text, NOW, (whole, other), (UnseenCluster("shop", text, text),)),
+        board=Board(
+            text,
+            text,
+            NOW,
+            (whole, other),
+            (UnseenCluster("shop", text, text),),
+            (PlaneHealth(text, State.DEGRADED, text, text, NOW),),
+        ),
         waiting=Waiting(
             ((line, Outcome(line, Status.FAILED, text)),),
             (Held(text, text, ("shop",)),),

@@ -8,7 +8,7 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
@@ -121,6 +121,8 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
     waiting = {cluster: tuple(found) for cluster, found in lines.items()}
     if state.board is None:
         return Index(version, state, lines=waiting)
+    if before is not None and _as_before(state, before.state):
+        return replace(before, version=version, state=state, lines=waiting)
     known = before.rows if before is not None else {}
     rows = {
         cluster.name: _row(cluster, _labels(state, cluster), known.get(cluster.name))
@@ -142,9 +144,14 @@ def index_of(version: int, state: FleetState, before: Index | None = None) -> In
     )
 
 
+def _as_before(state: FleetState, before: FleetState) -> bool:
+    return state.board is before.board and state.fleet is before.fleet
+
+
 def _worst(board: Board, rows: Iterable[Row]) -> State | None:
     """Return the worst state in a fleet. What was not read counts as Unknown."""
     states = {row.state for row in rows if row.state is not None}
+    states |= {plane.state for plane in board.planes}
     return worst(states | ({State.UNKNOWN} if board.unread else set()))
 
 

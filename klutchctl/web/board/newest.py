@@ -23,7 +23,7 @@ class Newest:
 
     def __init__(self, states: States) -> None:
         self._states = states
-        self.index: Index = Index(states.version, states.now)
+        self.index: Index = Index(states.version, FleetState(name=states.now.name))
         self._event = b""
         self._turned = asyncio.Event()
         self._open = True

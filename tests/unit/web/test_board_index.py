@@ -7,9 +7,9 @@ import pytest
 
 from klutchctl.web.board import index
 from klutchctl.web.board.index import CONTROL_PLANE, LEFT, changed, index_of, worst
-from reconciler.health.board import ClusterHealth
+from reconciler.health.board import ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State
-from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.fleet_state import FleetState, Waiting
 from tests.support import boards
 from tests.support.boards import NOW, plain, unit
 
@@ -71,6 +71,12 @@ def test_a_fleet_of_which_a_cluster_was_not_read_is_not_ready():
     assert index_of(1, state).worst is U
 
 
+def test_a_fleet_with_trouble_on_a_control_plane_is_not_ready():
+    plane = PlaneHealth("eu", D, "BackendStopped", "it has stopped")
+    state = plain(board=replace(plain().board, clusters=(), unread=(), planes=(plane,)))
+    assert index_of(1, state).worst is D
+
+
 def test_a_cell_counts_the_units_of_its_worst_state():
     cell = of(R, D, D).rows["shop"].cells["db"]
     assert (cell.state, cell.ill, cell.total) == (D, 2, 3)
@@ -121,6 +127,13 @@ def test_rows_that_are_as_before_are_kept():
     assert all(after.rows[name] is row for name, row in before.rows.items())
     other = replace(plain().board, clusters=boards.clusters()[1:])
     assert index_of(3, plain(board=other), before).rows.keys() == before.rows.keys() - {"shop-eu-1"}
+
+
+def test_where_the_board_is_the_same_only_what_waits_is_found_anew():
+    before = index_of(1, plain())
+    after = index_of(2, replace(before.state, waiting=Waiting()), before)
+    assert after.rows is before.rows
+    assert (after.version, after.lines) == (2, {})
 
 
 def test_what_changed_between_two_states():

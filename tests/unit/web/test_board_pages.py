@@ -1,10 +1,12 @@
 """What each page of the board shows of a state, for a query."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from klutchctl import repository
+from klutchctl.web.board.explaining import Explaining
 from klutchctl.web.board.index import LEFT, index_of
 from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.file import file
@@ -15,10 +17,9 @@ from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.query import Query, paged, parse, path_of
 from klutchctl.web.board.pages.unit import unit
 from reconciler.core.errors import ConfigError
+from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.reports import why
-from reconciler.reports.partial_plans import Target
 from reconciler.watch.fleet_state import FleetState
 from tests.support import boards, fleet_texts
 from tests.support.boards import NOW, plain, troubled
@@ -206,16 +207,14 @@ def test_the_page_of_a_unit():
 
 
 def test_a_unit_of_the_files_names_the_lines_that_make_it_and_its_policy():
-    loaded = repository.documents(fleet_texts.tree({"policies/team.yaml": fleet_texts.POLICY}))
-    key = next(iter(loaded.fleet.units))
+    tree = fleet_texts.tree({"policies/team.yaml": fleet_texts.POLICY})
+    fleet = repository.documents(tree).fleet
+    key = next(iter(fleet.units))
     one = BoundUnit("db", UnitHealth(key, State.READY))
     board = replace(plain().board, clusters=(ClusterHealth("shop", "eu", (one,)),))
-    index = index_of(1, FleetState(name="acme", fleet=loaded.fleet, board=board))
+    index = index_of(1, FleetState(name="acme", fleet=fleet, board=board))
 
-    def explain(key):
-        return why.provenance(loaded, Target(key.cluster, key.name))
-
-    page = unit(index, "shop", key.name, NOW, explain=explain)
+    page = unit(index, "shop", key.name, NOW, explain=Explaining(lambda: tree))
     assert page is not None
     assert page.facts[0] == ("Binding", "db", "bindings/db.yaml:3")
     assert ("Policy", "team allows it", "policies/team.yaml:4") in page.facts
@@ -227,6 +226,19 @@ def test_a_unit_of_the_files_names_the_lines_that_make_it_and_its_policy():
     )
     assert ("deletionPolicy", "Release", "") in bare.facts
     assert "policies/team.yaml:4" not in str(bare.facts)
+
+
+def test_units_are_explained_by_the_newest_files():
+    newest: list[Any] = []
+    explain = Explaining(lambda: newest[-1] if newest else None)
+    key = UnitKey("shop", "g.io", "pgs")
+    assert explain(key) is None
+    for spaces in ("", "# a line above\n"):
+        newest.append(fleet_texts.tree({"bindings/db.yaml": spaces + fleet_texts.BINDING}))
+        found = explain(key)
+        assert found is not None
+        assert found.origin.line == 3 + bool(spaces)
+    assert explain(UnitKey("shop", "g.io", "others")) is None
 
 
 def test_the_page_of_the_plan():
@@ -262,9 +274,10 @@ def test_the_frame_says_what_is_not_as_usual():
     assert [one.title for one in found.banners] == [
         "The source is not verified: nothing is written (77aa01b)",
         "Suspended: nothing is written",
+        "Control plane us: Degraded",
         "APIServiceBinding orders-db in shop-eu-2 rests until 2026-11-26T15:00:12Z",
     ]
-    assert [one.grave for one in found.banners] == [True, False, False]
+    assert [one.grave for one in found.banners] == [True, False, True, False]
     assert (found.version, found.running, found.shard, found.looked.ago) == (
         9,
         "drift",

@@ -85,6 +85,12 @@ def _banners(state: FleetState, now: datetime) -> Iterator[Banner]:
         yield _problem(state.source, now)
     if state.suspended:
         yield Banner("Suspended: nothing is written", state.suspended)
+    for plane in state.board.planes if state.board else ():
+        title = f"Control plane {plane.name}: {plane.state}"
+        grave = plane.state is State.DEGRADED
+        yield Banner(
+            title, f"{plane.reason}: {plane.message}", moment(plane.since, now), grave=grave
+        )
     for storm in state.storms[:3]:
         yield Banner(
             f"{storm.object} in {storm.cluster} rests until {format_time(storm.until)}",
@@ -103,7 +109,9 @@ def _problem(source: SourceView, now: datetime) -> Banner:
         SourceProblem.UNVERIFIED: "The source is not verified: nothing is written",
     }
     refused = f" ({plan_rows.short_commit(source.refused)})" if source.refused else ""
-    return Banner(titles[source.problem] + refused, source.why, moment(source.since, now), True)
+    return Banner(
+        titles[source.problem] + refused, source.why, moment(source.since, now), grave=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
