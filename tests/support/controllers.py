@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from reconciler.core.refs import Ref
 from tests.support import git_server, removal
 from tests.support.applying import Scene
 from tests.support.checkouts import commit_work_tree
+from tests.support.clusters import Write
 from tests.support.eventually import eventually
 from tests.support.git_server import GitServer
 from tests.support.watching import Watcher, fetch, started
@@ -125,16 +126,26 @@ async def controller(
         yield running
 
 
-async def forget(scene: Scene) -> None:
+async def forget(scene: Scene, namespace: str = HOME) -> None:
     """Take away what controllers of a scene keep for themselves."""
     plane = scene.plane
     for kind, name in (
         (refs.LEASE, names.controller_lease(scene.fleet.name)),
         (FLEET_STATUS, scene.fleet.name),
     ):
-        await removal.remove(plane.cluster, Ref(plane.name, kind, HOME, name))
+        await removal.remove(plane.cluster, Ref(plane.name, kind, namespace, name))
 
 
 def deeds(scene: Scene, marks: list[Any]) -> list[Any]:
     """Return what was written since but for what controllers keep for themselves."""
     return [one for one in scene.writes(marks) if one.resource not in _KEEPS]
+
+
+def writes_of(marks: list[Any], users: Collection[str]) -> list[Write]:
+    """Return what these users have written since, cluster by cluster, but for what they keep."""
+    return [
+        write
+        for audit, mark in marks
+        for write in audit.writes_since(mark)
+        if write.user in users and write.resource not in _KEEPS
+    ]

@@ -136,7 +136,8 @@ async def installed(
         await apply(cluster, applied)
         way = with_token(connection, await token_of(cluster, namespace, name))
         await _held(way, namespace, granted(applied))
-        await policed.in_force(connection, policed.user_of(namespace, name))
+        if any(manifest.get_text(one, "kind") == refs.ADMISSION_POLICY.kind for one in applied):
+            await policed.in_force(connection, policed.user_of(namespace, name))
         yield way
     finally:
         for one in applied:

@@ -16,8 +16,8 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 
 
-async def told_and_counted(way: Connection, namespace: str) -> None:
-    """Tell an Event about a Namespace twice, with a minute in between."""
+async def told_and_counted(way: Connection, namespace: str, *, inside: bool = False) -> None:
+    """Tell an Event about a Namespace, or an object in it, twice, with a minute in between."""
     clock, metrics = FakeClock(), Metrics()
     async with KubeCluster(way) as cluster:
         recorder = EventRecorder(
@@ -29,6 +29,8 @@ async def told_and_counted(way: Connection, namespace: str) -> None:
             metrics=metrics,
         )
         about = Ref(cluster.name, refs.NAMESPACE, "", namespace)
+        if inside:
+            about = Ref(cluster.name, refs.LEASE, namespace, "tests")
         live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
         running = asyncio.create_task(recorder.run())
         for result in ("sent", "counted"):
