@@ -138,7 +138,7 @@ def hooks(
     certificate: Path | None,
     key: Path | None,
     *,
-    plain_http: bool,
+    plain_http: bool = False,
 ) -> HookOptions | None:
     """Return which webhooks are received, None for none. Raises typer.BadParameter."""
     if text is None and not described:

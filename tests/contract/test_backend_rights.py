@@ -36,7 +36,7 @@ from tests.support.deployed import (
     Right,
     rights_of,
 )
-from tests.support.event_rights import told_and_counted
+from tests.support.event_rights import recorded_and_counted
 from tests.support.eventually import eventually
 from tests.support.observing import kubeconfig
 from tests.support.offers import CREDENTIALS, Offer, offered
@@ -155,7 +155,7 @@ async def test_default_mode(control_plane, namespace):
             await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
             await removal.remove(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
             await gone(space.cluster, space.export)
-        await told_and_counted(stage.way, stage.namespace)
+        await recorded_and_counted(stage.way, stage.namespace)
         await applied_again(stage)
         assert stage.refused(space) == set()
     own = "klutch-bind", "klutch-bind-own"

@@ -14,7 +14,7 @@ from tests.support import deployed
 from tests.support.accounts import token_of
 from tests.support.apply_runs import mode, scene
 from tests.support.controllers import controller, forget, repository
-from tests.support.event_rights import told_and_counted
+from tests.support.event_rights import recorded_and_counted
 from tests.support.eventually import eventually
 from tests.support.raw import http_session
 from tests.support.role_holders import operator
@@ -117,7 +117,7 @@ async def test_what_it_keeps_for_itself_needs_these_rights_and_no_other(scene, t
             async with controller(scene, files, *home, kubeconfig=kubeconfig) as running:
                 await eventually(lambda: deployed.granted(MADE) - hearing.used() <= EVENTS)
                 assert await running.end() == 143
-        await told_and_counted(heard, OWN, inside=True)
+        await recorded_and_counted(heard, OWN, inside=True)
         assert hearing.refused() == set()
         assert deployed.granted(MADE) - hearing.used() == set()
 

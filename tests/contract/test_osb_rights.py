@@ -8,7 +8,7 @@ from reconciler.core import manifest, names, refs
 from reconciler.core.refs import Ref
 from tests.support import deployed
 from tests.support.deployed import Hearing
-from tests.support.event_rights import told_and_counted
+from tests.support.event_rights import recorded_and_counted
 from tests.support.osb_rights import SETTINGS, given, lives, shipped
 from tests.support.osb_scenes import OsbScene, served
 
@@ -23,7 +23,7 @@ async def working(scene: OsbScene, made: list[Any]) -> AsyncIterator[Hearing]:
     ):
         async with scene.program(settings=SETTINGS, way=heard):
             yield hearing
-        await told_and_counted(heard, scene.namespace)
+        await recorded_and_counted(heard, scene.namespace)
         await given_back(scene)
 
 

@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 
 
-async def told_and_counted(way: Connection, namespace: str, *, inside: bool = False) -> None:
+async def recorded_and_counted(way: Connection, namespace: str, *, inside: bool = False) -> None:
     """Tell an Event about a Namespace, or an object in it, twice, with a minute in between."""
     clock, metrics = FakeClock(), Metrics()
     async with KubeCluster(way) as cluster:

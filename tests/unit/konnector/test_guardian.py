@@ -129,7 +129,7 @@ async def test_orphans_are_counted_told_and_forgotten_place_by_place(world):
     assert (world.orphans(), world.report()) == (0, [])
 
 
-async def test_what_is_held_is_told_and_counted(world):
+async def test_what_is_held_is_recorded_and_counted(world):
     kind_guard = world.guardian.kind_guard(DATABASES)
     kind_guard.note(place("a"), lost=True)
     kind_guard.note(place("b"), deletion="why")

@@ -1,0 +1,113 @@
+"""The parts of a controller: which fleet it keeps, what its probes say, and its options."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from klutchctl.controller import options
+from klutchctl.controller.phase import Phase
+from klutchctl.controller.shape import Shape
+from klutchctl.controller.vitals import Vitals
+from reconciler.controller.fence import WriteFence
+from reconciler.core import names
+from reconciler.core.errors import ConfigError
+from reconciler.source.signature import VerificationMode
+from tests.support import fleets
+
+FLEET = fleets.fleet(
+    control_planes=[fleets.control_plane("eu"), fleets.control_plane("us")],
+    clusters=[fleets.app_cluster("shop", "eu"), fleets.app_cluster("cafe", "us")],
+    units=[fleets.unit("shop"), fleets.unit("cafe")],
+)
+
+
+def test_the_whole_fleet_is_kept_as_it_is():
+    assert Shape("acme", ())(FLEET) is FLEET
+
+
+def test_a_shard_is_made_once():
+    shape = Shape("", ("eu",))
+    assert shape(FLEET) is shape(FLEET)
+    assert shape(FLEET).clusters.keys() == {"shop"}
+
+
+def test_another_fleet_is_not_kept():
+    with pytest.raises(ConfigError, match="the Fleet is acme, and this controller keeps prod"):
+        Shape("prod", ())(FLEET)
+
+
+def test_a_fleet_is_suspended_from_outside_until_it_is_not():
+    why = ["a migration"]
+    shape = Shape("", (), lambda: why[0])
+    assert {one.suspended for one in shape(FLEET).clusters.values()} == {"a migration"}
+    why[0] = ""
+    assert shape(FLEET) is FLEET
+
+
+def test_what_probes_say_from_the_first_look_to_the_end():
+    phase, fence = Phase(), WriteFence()
+    said = [phase.unready()]
+    phase.stands_by()
+    said.append(phase.unready())
+    assert phase.ailment() == ""
+    phase.leads(Vitals(300.0), fence)
+    said.append(phase.unready())
+    fence.lose_lock("somebody took it")
+    said.append(phase.unready())
+    assert said == [
+        "the files have not been read yet",
+        "another process leads, or its lease has not run out",
+        "",
+        "the lease was lost",
+    ]
+    assert phase.ailment() == "the lease was lost"
+
+
+def test_a_source_that_is_away_is_no_reason_for_a_restart():
+    without, within = Vitals(0.0, needs_source=False), Vitals(0.0)
+    for vitals in (without, within):
+        vitals.unreadable(ConfigError("away"))
+    assert without.ailment() == ""
+    assert within.ailment().endswith("the source cannot be read")
+    without.read(FLEET, None)
+    assert without.ailment().startswith("no round has ended for 0 s")
+
+
+def test_names_of_a_lease():
+    assert names.controller_lease("acme") == "klutchctl-controller-acme"
+    sharded = names.controller_lease("acme", ["us", "eu"])
+    assert sharded == names.controller_lease("acme", ("eu", "us"))
+    assert len(sharded) == len("klutchctl-controller-acme-") + 8
+
+
+def test_where_its_own_objects_are():
+    home = options.home({"POD_NAMESPACE": "ours"}, None, None, None, leads=True)
+    assert (home.lease, home.status) == ("ours", "ours")
+    home = options.home({}, None, None, "shown", leads=False)
+    assert (home.lease, home.status) == (None, "shown")
+
+
+REFUSED = {
+    "a board for others": lambda: options.board(":8080", (), behind_proxy=False),
+    "hooks without an address": lambda: options.hooks(None, ["a=github:f"], None, None),
+    "an address without hooks": lambda: options.hooks(":9443", (), None, None),
+    "webhooks in the clear": lambda: options.hooks(":9443", ["a=github:f"], None, None),
+    "an unknown trust": lambda: options.trust("some", None, None),
+    "no address": lambda: options.address("x", "--listen"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED.keys())
+def test_options_that_make_no_sense(refused):
+    with pytest.raises(typer.BadParameter):
+        refused()
+
+
+def test_options_that_do():
+    assert options.board("", (), behind_proxy=False) is None
+    assert options.hooks(None, (), None, None) is None
+    assert options.trust("tag", Path("f"), None).mode is VerificationMode.TAG
+    behind = options.board(":8080", ["fleet.example.com"], behind_proxy=True)
+    assert behind is not None
+    assert behind.address == ("", 8080)
