@@ -1,33 +1,16 @@
 """What the metrics and traces of a konnector and a backend say of a claim, from end to end."""
 
-from typing import Any
-
 from reconciler.controller import tracing
 from reconciler.controller.tracing import TraceId
 from reconciler.controller.tracing.trips import trace_of
-from reconciler.core.manifest import Manifest, name_of, ref_of, uid_of
+from reconciler.core.manifest import name_of, uid_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, remove, until
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data
+from tests.support.provider_news import READY, WAITS, says
 from tests.support.settled import settled
 from tests.support.spans import Collector
-
-READY: Manifest = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-WAITS: Manifest = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-
-
-async def says(scene: Scene, status: Manifest) -> None:
-    """Let the provider say this of the copy, and wait until it has come down."""
-    copy = await scene.copy()
-    ref = ref_of(scene.plane.name, scene.offer.kind, copy)
-    await scene.plane.cluster.merge_patch(ref, status, manager="provider", subresource="status")
-
-    async def down() -> Any:
-        live = await scene.instance()
-        return live if live.get("status") == status["status"] else None
-
-    await until(down)
 
 
 async def test_a_claim_is_one_trace_over_both_sides(scene: Scene) -> None:
