@@ -129,6 +129,27 @@ async def test_new_ids_at_each_start_lose_nothing(osb: OsbScene) -> None:
     assert osb.broker.inventory.is_empty
 
 
+async def test_a_catalogue_older_than_the_kinds_is_read_at_once(osb: OsbScene) -> None:
+    """`klutchctl catalog` has read it, and its files are applied: nobody waits for minutes."""
+    loop = asyncio.get_running_loop()
+    async with osb.program():
+        await osb.claim()
+        await osb.in_phase(INSTANCE, "Ready")
+        osb.broker.catalogue = osb_catalogues.catalogue()
+        for crd in osb.generated():
+            await osb.plane.cluster.apply(crd, refs.CRD, manager=MANAGER, force=True)
+        began = loop.time()
+        await osb.claim("another")
+        await osb.in_phase(INSTANCE, "Ready", "another")
+        assert loop.time() - began < 10
+        read = osb.broker.count("catalogue")
+        kind = refs.Ref(osb.plane.name, refs.CRD, "", INSTANCE.resource)
+        note: Manifest = {"metadata": {"annotations": {"reviewed-by": "ada"}}}
+        await osb.plane.cluster.merge_patch(kind, note, manager=MANAGER)
+        await asyncio.sleep(60)
+        assert osb.broker.count("catalogue") == read  # it says nothing new
+
+
 async def test_a_broker_that_hangs_delays_no_other(osb: OsbScene) -> None:
     """Twenty claims of one that never answers, beside those of another."""
     loop, calm = asyncio.get_running_loop(), await a_calm_broker(osb)

@@ -127,7 +127,7 @@ class Road:
             "url": self.broker.url,
             "group": GROUP,
             "secretRef": {"name": NAME},
-            "timing": {"poll": "1s", "catalog": "1s"},
+            "timing": {"poll": "1s"},
         }
         broker = build(SERVICE_BROKER, NAME, namespace=names.OSB_NAMESPACE, spec=spec)
         (self.files / "broker.yaml").write_text(yaml.safe_dump(dict(broker)))
@@ -281,6 +281,8 @@ async def _wipe(road: Road) -> None:
     for ref in (
         Ref(plane.name, refs.SECRET, names.OSB_NAMESPACE, NAME),
         Ref(plane.name, refs.LEASE, bind, names.lock_lease(road.fleet)),
+        Ref(plane.name, refs.LEASE, bind, names.BACKEND_LEASE),
+        Ref(plane.name, refs.LEASE, names.OSB_NAMESPACE, names.OSB_LEASE),
         Ref(plane.name, refs.NAMESPACE, "", space),
     ):
         await removal.remove(plane.cluster, ref)

@@ -107,6 +107,7 @@ class Brokers:
         self._informers.records.subscribe(
             BROKER, lambda name: queue.enqueue_after(str(name), _RECORDS)
         )
+        self._informers.crds.subscribe(BROKER, lambda name: self._kinds_changed(str(name)))
 
     def connection(self, name: str) -> Connection | None:
         """Return the connection of a broker; None where it was not looked at yet, or is gone."""
@@ -118,6 +119,17 @@ class Brokers:
         if connection is not None and self._queue is not None:
             connection.is_wanted = True
             self._queue.enqueue(name)
+
+    def _kinds_changed(self, name: str) -> None:
+        """Have a catalogue read that is older than a CRD: it lacks what that was made for."""
+        connection = self._connections.get(name)
+        known = None if connection is None else connection.catalogue.latest
+        if known is not None and any(
+            (offering := known.offering(kind.offering)) is None
+            or any(offering.plan(one) is None for one in kind.plans.values())
+            for kind in self._informers.kinds(name)
+        ):
+            self.read_soon(name)
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Connect, read the catalogue when that is due, and say how it is.
