@@ -9,6 +9,7 @@ from reconciler.core.live import control_plane_ref_name
 from reconciler.health.board import ClusterHealth
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
+from reconciler.watch.agenda import AGAIN
 from reconciler.watch.fleet_state import FleetState
 
 NOT_READ: Final = "NotRead"
@@ -45,8 +46,9 @@ def _all(state: FleetState) -> Iterator[Trouble]:
         name = control_plane_ref_name(plane.name)
         yield Trouble(name, plane.reason, plane.message, plane.since)
     for change, outcome in state.waiting.lines:
-        if outcome is not None and outcome.message and not change.held:
-            yield Trouble(change.cluster, APPLY_FAILED, f"{change.subject}: {outcome.message}")
+        if outcome is not None and outcome.status in AGAIN:
+            said = f"{change.subject}: {outcome.message or outcome.status.value}"
+            yield Trouble(change.cluster, APPLY_FAILED, said)
         elif change.action is Action.BLOCKED:
             yield Trouble(change.cluster, BLOCKED, f"{change.subject}: {change.reason}")
     for storm in state.storms:

@@ -126,9 +126,9 @@ def test_the_gravest_of_each_cluster_is_its_trouble():
         cluster("lost", UNKNOWN),
         cluster("well", READY, State.PROGRESSING),
     )
-    of = report(("bad", Status.FAILED), ("line", Status.FAILED))
-    outcomes = tuple(replace(one, message="refused") for one in of.outcomes)
-    of = replace(of, outcomes=outcomes, plan=replace(of.plan, changes=of.plan.changes))
+    of = report(("bad", Status.FAILED), ("line", Status.STALE), ("kept", Status.HELD))
+    said = tuple(replace(one, message="held back: block") for one in of.outcomes[2:])
+    of = replace(of, outcomes=(*of.outcomes[:2], *said))
     state = ended(at_rest(), of=of, board=board(*clusters, unread=[("gone", "away")]))
     storms = (Storm(cluster="wild", object="Secret x", manager="m", repairs=3, until=at(9)),)
     assert troubled(replace(state, storms=storms)) == [
@@ -140,6 +140,19 @@ def test_the_gravest_of_each_cluster_is_its_trouble():
         ("wild", "DriftStorm"),
     ]
     assert status(state)["clusters"] == {"total": 2, "unread": 0, "troubled": 5}
+
+
+def test_a_line_that_failed_says_why():
+    of = report(Status.FAILED, ("cafe", Status.STALE))
+    of = replace(of, outcomes=(replace(of.outcomes[0], message="refused"), of.outcomes[1]))
+    said = status(ended(at_rest(), of=of))["troubled"]
+    assert [one["message"] for one in said] == ["space: stale", "space: refused"]
+
+
+def test_a_cluster_that_cannot_be_read_is_so_since_its_last_heartbeat():
+    gone = cluster("gone", state=UNKNOWN, since=at(3))
+    said = status(ended(at_rest(), board=board(gone, unread=[("gone", "away")])))["troubled"]
+    assert [(one["message"], one["since"]) for one in said] == [("away", "2026-11-26T12:00:03Z")]
 
 
 def test_a_control_plane_in_trouble_is_among_them():
