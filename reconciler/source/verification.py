@@ -204,7 +204,7 @@ def _commit(repository: pygit2.Repository, commit: str) -> SignedObject:
 
 def _raw(repository: pygit2.Repository, name: str, wanted: ObjectType) -> bytes:
     """Return the bytes of a commit or tag. Raises Refused, and KeyError where it is not here."""
-    if name not in repository:
+    if name not in repository.odb:  # the repository itself would parse it
         raise KeyError(name)
     try:
         found, size = repository.odb.read_header(name)

@@ -1,12 +1,14 @@
 """Which commits may be used: by mode, signatures, and where they lead from."""
 
 import os
+import random
 import shutil
 import subprocess
 from datetime import UTC, datetime
 
 import pygit2
 import pytest
+from pygit2.enums import ObjectType
 
 from reconciler.core.errors import ConfigError
 from reconciler.source import verification
@@ -95,18 +97,29 @@ def test_a_head_that_is_not_verified(refusal, commit, made, why, mode):
 def test_a_signature_of_neither_kind(repository, refusal):
     text = commit_text(str(repository.TreeBuilder().write()))
     raw = with_signature(text, b"-----BEGIN SIGNED MESSAGE-----\nx\n")
-    made = str(repository.odb.write(pygit2.enums.ObjectType.COMMIT, raw))
+    made = str(repository.odb.write(ObjectType.COMMIT, raw))
     assert refusal(HEAD, made) == "its signature is neither of SSH nor of GPG"
 
 
 def test_a_signature_that_was_taken_to_another_commit(repository, refusal, commit):
     raw = repository.odb.read(commit(GOOD))[1].replace(b"\n\nx", b"\n\ny")
-    made = str(repository.odb.write(pygit2.enums.ObjectType.COMMIT, raw))
+    made = str(repository.odb.write(ObjectType.COMMIT, raw))
     assert "does not fit its content" in refusal(HEAD, made)
 
 
 def test_a_commit_that_is_too_large(refusal, commit):
     assert "is no commit, or too large a one" in refusal(HEAD, commit(GOOD, note="x" * (1 << 20)))
+
+
+def test_whatever_is_changed_in_a_signed_commit_it_is_unverified(repository, refusal, commit):
+    raw, chance = repository.odb.read(commit(GOOD))[1], random.Random(1)
+    for turn in range(300):
+        start = chance.randrange(len(raw))
+        noise = chance.randbytes(chance.randrange(1, 9)) if turn % 2 else b""
+        changed = raw[:start] + noise + raw[start + chance.randrange(1, 9) :]
+        made = str(repository.odb.write(ObjectType.COMMIT, changed))
+        for mode in (HEAD, HISTORY):
+            assert refusal(mode, made, accepted="0" * 40)
 
 
 def test_a_history_begins_with_its_head(verified, commit):
