@@ -20,7 +20,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
-from reconciler.watch.fleet_state import FleetState
+from reconciler.watch.fleet_state import FleetState, Waiting
 from tests.support import boards, fleet_texts
 from tests.support.boards import NOW, plain, troubled
 
@@ -204,6 +204,20 @@ def test_the_page_of_a_unit():
     assert (gone.leaving, gone.held[0][0], gone.lines[0].outcome) == (True, "max-deletes", "held")
     for cluster_name, name in (("shop-eu-1", "x.y"), ("nowhere", "backups.anynines.com")):
         assert unit(PLAIN, cluster_name, name, NOW, explain=nothing) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "said"),
+    [
+        (plain(), "shop-eu-2", "Nothing waits."),
+        (plain(), "shop-us-1", "The plan could not read its cluster."),
+        (plain(waiting=Waiting()), "shop-eu-2", "No plan is at hand."),
+    ],
+)
+def test_what_it_means_that_nothing_waits(state, name, said):
+    page = unit(index_of(1, state), name, "servicebindings.anynines.com", NOW, explain=nothing)
+    assert page is not None
+    assert (page.lines, page.nothing) == ((), said)
 
 
 def test_a_unit_of_the_files_names_the_lines_that_make_it_and_its_policy():

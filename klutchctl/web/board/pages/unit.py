@@ -17,12 +17,14 @@ from klutchctl.web.board.pages.parts import (
     moment,
 )
 from klutchctl.web.board.pages.query import path_of
+from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.values import Fleet, Unit, UnitKey
-from reconciler.health.board import BoundUnit
+from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action
 from reconciler.reports.why import Provenance
+from reconciler.watch.fleet_state import Waiting
 
 # What the documents say of a unit, Policies included; None where they are not at hand.
 Explain: TypeAlias = Callable[[UnitKey], Provenance | None]
@@ -30,7 +32,10 @@ Explain: TypeAlias = Callable[[UnitKey], Provenance | None]
 
 @dataclass(frozen=True, slots=True)
 class UnitPage:
-    """All of the page. `facts` are what, which, and where in the files."""
+    """All of the page. `facts` are what, which, and where in the files.
+
+    `nothing` is why there are no lines, where there are none.
+    """
 
     frame: Frame
     cluster: str
@@ -45,7 +50,7 @@ class UnitPage:
     exact: bool
     leaving: bool
     facts: tuple[tuple[str, str, str], ...]
-    planned: bool
+    nothing: str
     lines: tuple[LineRow, ...]
     held: tuple[tuple[str, str], ...]
 
@@ -56,7 +61,7 @@ def unit(
     """Return the page of a unit; None where there is none of that name."""
     row = index.rows.get(cluster)
     found = None if row is None else _named(row.health.units, name)
-    if found is None:
+    if row is None or found is None:
         return None
     health = found.health
     lines = [one for one in index.lines.get(cluster, ()) if _concerns(one, health.unit)]
@@ -77,7 +82,7 @@ def unit(
             (what, which, plan_rows.place(origin))
             for what, which, origin in _facts(index.state.fleet, found, explain)
         ),
-        planned=bool(index.state.waiting.plan_id),
+        nothing=_nothing(index.state.waiting, row.health),
         lines=tuple(map(line_row, lines)),
         held=tuple(_held(index, cluster, lines)),
     )
@@ -90,6 +95,16 @@ def _named(units: tuple[BoundUnit, ...], name: str) -> BoundUnit | None:
 def _concerns(line: Line, key: UnitKey) -> bool:
     """Tell whether a line is about a unit, or about all of its cluster."""
     return line[0].unit in (key, None)
+
+
+def _nothing(waiting: Waiting, cluster: ClusterHealth) -> str:
+    """Return what it means that no line of the plan is about a unit."""
+    if not waiting.plan_id:
+        return "No plan is at hand."
+    way = {cluster.name, control_plane_ref_name(cluster.control_plane)}
+    if any(one.name in way for one in waiting.unseen):
+        return "The plan could not read its cluster."
+    return "Nothing waits."
 
 
 def _held(index: Index, cluster: str, lines: list[Line]) -> Iterator[tuple[str, str]]:
