@@ -1,6 +1,7 @@
 """`klutchctl controller` on real clusters, with backend and konnector at work."""
 
 import asyncio
+import json
 import signal
 import time
 import urllib.request
@@ -19,6 +20,7 @@ from tests.support.controllers import HOME, controller, deeds, forget, repositor
 from tests.support.eventually import eventually
 from tests.support.role_holders import operator
 from tests.support.signing import ALICE, ed25519, signed_commit
+from tests.support.watching import fetch
 
 __all__ = ["mode", "scene"]
 
@@ -62,9 +64,17 @@ async def test_a_push_is_in_place_within_seconds_and_silence_writes_nothing(scen
     files.push()
     (tmp_path / "secret").write_text(webhooks.KEY)
     hook = ("--hooks", "127.0.0.1:0", "--hook", f"push=github:{tmp_path / 'secret'}")
-    async with scene.peers(), controller(scene, files, *SELDOM, *hook) as running:
+    board = ("--board", "127.0.0.1:0")
+    async with scene.peers(), controller(scene, files, *SELDOM, *hook, *board) as running:
         await bound_with(scene, 1)
         await eventually(lambda: running.lines("a round"))
+        page = await running.where("the board is served") + "/status.json"
+
+        async def shows_it_ready():
+            found = json.loads((await asyncio.to_thread(fetch, page))[1])
+            return [u["state"] for c in found["clusters"] for u in c["units"]] == ["Ready"]
+
+        await eventually(shows_it_ready)
         scene.fleet.claims = ", claims: []"
         files.push()
         began = time.monotonic()

@@ -325,5 +325,15 @@ def test_in_the_other_mode():
     assert fleet.clusters["shop"].suspended == "x"
 
 
+def test_a_fleet_that_is_suspended_suspends_each_cluster():
+    whole = GOOD["fleet.yaml"].replace("spec: {", "spec: {suspend: {reason: moving}, ", 1)
+    fleet = loaded(
+        {"fleet.yaml": whole, "clusters/cafe.yaml": cluster(", suspend: {reason: x}", "cafe")}
+    )
+    assert fleet.suspended == "moving"
+    said = {name: one.suspended for name, one in fleet.clusters.items()}
+    assert said == {"shop": "moving", "cafe": "x"}
+
+
 def test_names_of_two_kinds_may_be_equal():
     assert loaded({"clusters/x.yaml": cluster("", "eu", "{}")}).clusters.keys() == {"eu", "shop"}
