@@ -187,6 +187,8 @@ def test_options_of_a_key(options, times, why):
 def test_a_stranger_may_not_use_the_key_of_another():
     found = refusal(ed25519().sign(CONTENT), listed(ed25519()), principal="mallory@x\x1b[2J")
     assert found == "is by a key that is not one of 'mallory@x\\x1b[2J'"
+    found = refusal(ed25519().sign(CONTENT), listed(ed25519()), principal="m" * 254)
+    assert found == f"is by a key that is not one of '{'m' * 80}...'"
 
 
 def test_one_line_of_several_that_lets_the_key_sign_is_enough():
