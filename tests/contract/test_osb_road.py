@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from reconciler.core.errors import Rejected
+from reconciler.core.manifest import Manifest
 from tests.support import osb_catalogues, osb_faults
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -19,7 +21,7 @@ from tests.support.osb_roads import Road, road, running
 from tests.support.osb_script import scripted
 from tests.support.osb_wire import MUTATING, Members
 
-_NESTED: Final = {
+_NESTED: Final[dict[str, Any]] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "type": "object",
     "properties": {
@@ -28,16 +30,30 @@ _NESTED: Final = {
             "properties": {"size.gb": {"type": "integer"}, "class": {"enum": ["ssd", "hdd"]}},
             "required": ["size.gb"],
         },
+        "region": {"type": "string"},
         "tenant": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
     },
     "required": ["storage"],
+}
+
+_CHANGES: Final = {
+    "type": "object",
+    "properties": {name: one for name, one in _NESTED["properties"].items() if name != "region"},
 }
 
 
 def catalogue() -> Members:
     """Return the same offering with other ids."""
     plans = [
-        osb_catalogues.plan(name, schemas={"service_instance": {"create": {"parameters": _NESTED}}})
+        osb_catalogues.plan(
+            name,
+            schemas={
+                "service_instance": {
+                    "create": {"parameters": _NESTED},
+                    "update": {"parameters": _CHANGES},
+                }
+            },
+        )
         for name in ("Nano 1.0", "huge/XL")
     ]
     return osb_catalogues.catalogue(osb_catalogues.offering("Graph.Store 3", plans))
@@ -68,6 +84,7 @@ async def test_what_an_unseen_broker_offers_is_used_in_an_app_cluster(
         for verb in MUTATING - {"update"}:  # the first answer to each is heard by nobody
             broker.faults.add(verb, osb_faults.cuts(processed=True), times=1)
         await is_provided_and_rotated(made, "first")
+        await what_the_broker_would_refuse_is_refused_below(made)
         broker.stop()
         broker.catalogue, broker.modes = catalogue(), LATER
         broker.start()
@@ -87,7 +104,8 @@ async def is_provided_and_rotated(made: Road, name: str) -> None:
     """Claim, bind and rotate, as a developer does."""
     instances, bindings = made.kinds
     secret = f"{name}-creds"
-    await made.claim(instances, name, plan="Nano 1.0", parameters={"storage": {"size.gb": 5}})
+    parameters = {"storage": {"size.gb": 5}, "region": "eu"}
+    await made.claim(instances, name, plan="Nano 1.0", parameters=parameters)
     await made.claim(bindings, name, instanceRef=name)
     await made.is_ready(instances, name)
     await made.is_ready(bindings, name)
@@ -95,6 +113,21 @@ async def is_provided_and_rotated(made: Road, name: str) -> None:
     await made.rotate(bindings, name, request="1", overlap="0s")
     await eventually(lambda: logs_in(made, secret, other_than=first))
     await eventually(lambda: not made.broker.log_in(first))
+
+
+async def what_the_broker_would_refuse_is_refused_below(made: Road) -> None:
+    """The CRD of the app cluster says which plans and parameters there are, and what stays."""
+    instances, _ = made.kinds
+    for spec in (
+        {"plan": "Nano", "parameters": {"storage": {"size.gb": 5}}},
+        {"plan": "huge/XL", "parameters": {"storage": {"class": "ssd"}}},
+        {"plan": "huge/XL"},
+    ):
+        with pytest.raises(Rejected):
+            await made.claim(instances, "wrong", **spec)
+    moved: Manifest = {"spec": {"parameters": {"region": "us"}}}
+    with pytest.raises(Rejected):
+        await made.app.cluster.merge_patch(made.ref(instances, "first"), moved, manager="developer")
 
 
 async def other_ids_are_taken_by_consent_alone(made: Road) -> None:
