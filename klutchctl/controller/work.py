@@ -26,7 +26,7 @@ from reconciler.controller.lease import holder_here
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
-from reconciler.core.errors import ClusterError
+from reconciler.core.errors import ClusterError, Forbidden, NotServed
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board
@@ -44,6 +44,7 @@ from reconciler.watch.states import States
 
 log = logging.getLogger(__name__)
 
+_LOADS: Final = (0.5, 1.0, 2.0, 4.0)  # seconds between tries to read what was left before
 _REPORTER: Final = "klutchctl.dev/klutchctl-controller"
 
 
@@ -159,16 +160,30 @@ async def _shown(
             names.shard_of(name, parts.options.shard),
         )
         writer = FleetStatusWriter(cluster, ref, fence=fence, clock=clock, recorder=recorder)
-        try:
-            await writer.load()
-        except ClusterError as error:  # the clusters are kept all the same
-            fields = {"ref": str(ref), "why": str(error)}
-            log.warning("what was accepted before cannot be read yet", extra=fields)
+        await _load(writer, parts.clock)
         async with (
             _aside("records Events", recorder.run()),
             _aside("shows how the fleet is", writer.run(parts.states)),
         ):
             yield writer
+
+
+async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
+    """Read what was left before: somebody may have suspended the fleet.
+
+    The clusters are kept all the same where that cannot be read: at once where it never can.
+    """
+    for pause in (*_LOADS, 0.0):
+        try:
+            await writer.load()
+            return
+        except ClusterError as error:
+            for_ever = isinstance(error, NotServed | Forbidden)
+            if for_ever or not pause:
+                fields = {"why": str(error)}
+                log.warning("what the FleetStatus says cannot be read; work begins", extra=fields)
+                return
+            await clock.sleep(pause)
 
 
 def _look(settings: Settings) -> Look:

@@ -186,6 +186,8 @@ CONCERNED = {
     "the way to a cluster": (with_cluster(access=Access(context="other")), None),
     "the identity of a cluster": (with_cluster(identity="1"), None),
     "a cluster that is left alone": (with_cluster(suspended="moving"), None),
+    "a fleet that is left alone": (replace(BEFORE, suspended="moving"), None),
+    "clusters that another process keeps": (replace(BEFORE, elsewhere={"bar": ""}), None),
     "guards": (replace(BEFORE, guards=Guards(max_deletes=1)), None),
     "the name of the fleet": (replace(BEFORE, name="other"), None),
     "a control plane": (
