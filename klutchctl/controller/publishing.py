@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from reconciler.apply import GOOD, Status
+from reconciler.apply import Status
 from reconciler.core.errors import InvalidRepository, Locked
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import SourceState
 from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
-from reconciler.watch.agenda import Task
+from reconciler.watch.agenda import AGAIN, Task
 from reconciler.watch.fleet_state import RoundRecord, RoundResult, SourceProblem
 from reconciler.watch.loop import result_of
 from reconciler.watch.states import States
@@ -56,7 +56,7 @@ class Publishing:
         """Publish what a round came to."""
         report = result.report
         done = sum(one.status is Status.DONE for one in report.outcomes)
-        failed = sum(one.status not in GOOD for one in report.outcomes)
+        failed = sum(one.status in AGAIN for one in report.outcomes)
         record = self._record(task, seconds, result_of(report), done=done, failed=failed)
         self._states.put(fleet_state.round_ended(self._states.now, task, result, record))
 

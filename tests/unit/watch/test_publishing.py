@@ -52,7 +52,9 @@ def test_why_the_files_are_not_used(error, want, publishing, states):
 def test_a_round_from_its_begin_to_its_end(publishing, states):
     publishing.began(ALL)
     assert states.now.running == ALL
-    publishing.ended(ALL, RoundResult(report(Status.DONE, Status.DONE, Status.FAILED)), 2.5)
+    publishing.ended(
+        ALL, RoundResult(report(Status.DONE, Status.DONE, Status.FAILED, Status.HELD)), 2.5
+    )
     (record,) = states.now.history
     assert states.now.running is None
     assert (record.result, record.done, record.failed) == ("partial", 2, 1)
