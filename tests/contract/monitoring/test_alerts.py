@@ -65,7 +65,10 @@ REST = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is otherwise than at rest, and what follows; `silent` is when nothing fires yet."""
+    """What is otherwise than at rest, and what follows; `silent` is when nothing fires yet.
+
+    `warning` is what the same alert says then as a warning, too.
+    """
 
     alert: str
     series: dict[str, str]
@@ -74,6 +77,7 @@ class Case:
     labels: dict[str, str] = field(default_factory=dict)
     severity: str = "critical"
     summary: str = ""
+    warning: str = ""
 
 
 CASES = {
@@ -208,6 +212,16 @@ SLOW_CASES = {
         summary="11.43% of the units of eu are not Ready:"
         " the budget of 28 days is gone within five days.",
     ),
+    "a twentieth breaks, which takes longer to be critical": Case(
+        "UnitsNotReady",
+        {units("Ready"): "200x71 190x60", units("Degraded"): "0x71 10x60"},
+        "12h",
+        "16h30m",
+        {"control_plane": "eu"},
+        summary="3.784% of the units of eu are not Ready:"
+        " the budget of 28 days is gone within five days.",
+        warning="1.4% of the units of eu are not Ready: the budget of 28 days will not last.",
+    ),
     "one unit of two hundred breaks, which is nearly all that may": Case(
         "UnitsNotReady",
         {units("Ready"): "200x71 199.1x90", units("Degraded"): "0x71 0.9x90"},
@@ -228,7 +242,20 @@ SLOW_CASES = {
         "1d3h",
     ),
     "a control plane is filled": Case(
-        "UnitsNotReady", {units("Ready"): "0x1 200x60", units("Progressing"): "200x1 0x60"}, "50m"
+        "UnitsNotReady", {units("Ready"): "0x4 200x60", units("Progressing"): "200x4 0x60"}, "40m"
+    ),
+    "units that are suspended make up for none": Case(
+        "UnitsNotReady",
+        {
+            units("Ready"): "200x143 0x20",
+            units("Suspended"): "0x143 199x20",
+            units("Degraded"): "0x143 1x20",
+        },
+        "1d",
+        "1d2h",
+        {"control_plane": "eu"},
+        summary="100% of the units of eu are not Ready:"
+        " the budget of 28 days is gone within five days.",
     ),
     "units that are suspended are not wanted": Case(
         "UnitsNotReady",
@@ -255,8 +282,12 @@ def as_test(name, case, interval, rest):
     steps = [{"eval_time": case.silent, "alertname": case.alert, "exp_alerts": []}]
     if case.fires:
         labels = {**case.labels, "severity": case.severity}
-        fired = {"exp_labels": labels, "exp_annotations": annotations(case)}
-        steps.append({"eval_time": case.fires, "alertname": case.alert, "exp_alerts": [fired]})
+        fired = [{"exp_labels": labels, "exp_annotations": annotations(case)}]
+        if case.warning:
+            labels = {**labels, "severity": "warning"}
+            said = {**annotations(case), "summary": case.warning}
+            fired.append({"exp_labels": labels, "exp_annotations": said})
+        steps.append({"eval_time": case.fires, "alertname": case.alert, "exp_alerts": fired})
     series = {**rest, **case.series}
     return {
         "name": name,
