@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from reconciler.apply import GOOD, Outcome, Report
+from reconciler.apply import GOOD, Outcome, Report, approval
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board
@@ -210,24 +210,33 @@ def _with_board(state: FleetState, board: Board | None, scope: Scope) -> FleetSt
 
 def _waiting(before: Waiting, scope: Scope, report: Report) -> Waiting:
     plan = report.plan
-    ends = {id(one.change): one for one in report.outcomes}
-    found = [
-        (change, ends.get(id(change)))
-        for change in plan.changes
-        if change.action is not Action.NOOP and not _is_done(ends.get(id(change)))
-    ]
+    found = _undone(report)
     if scope is None:
-        return Waiting(tuple(found), plan.held, plan.unseen, plan.id)
+        return Waiting(found, plan.held, plan.unseen, plan.id)
     looked_at = scope | set(map(control_plane_ref_name, plan.sections.values()))
-    lines = [line for line in before.lines if line[0].cluster not in scope] + found
+    lines = [line for line in before.lines if line[0].cluster not in scope]
     unseen = [one for one in before.unseen if one.name not in looked_at]
     held = {(one.guard, one.clusters): one for one in (*_others(before.held, scope), *plan.held)}
     return Waiting(
-        tuple(sorted(lines, key=lambda line: line[0].cluster)),
+        tuple(sorted((*lines, *found), key=lambda line: line[0].cluster)),
         tuple(held.values()),
         (*unseen, *plan.unseen),
         plan.id,
     )
+
+
+def _undone(report: Report) -> tuple[tuple[Change, Outcome | None], ...]:
+    """Return the lines that were not done. An apply makes its own of the plan's, when it begins."""
+    lines = {
+        approval.line_key(change): (change, None)
+        for change in report.plan.changes
+        if change.action is not Action.NOOP
+    }
+    ends = {approval.line_key(one.change): one for one in report.outcomes}
+    found = lines | {
+        key: (lines[key][0] if key in lines else end.change, end) for key, end in ends.items()
+    }
+    return tuple(line for line in found.values() if not _is_done(line[1]))
 
 
 def _others(held: Iterable[Held], scope: frozenset[str]) -> Iterable[Held]:

@@ -20,6 +20,7 @@ from tests.support.controllers import HOME, controller, deeds, forget, repositor
 from tests.support.eventually import eventually
 from tests.support.role_holders import operator
 from tests.support.signing import ALICE, ed25519, signed_commit
+from tests.support.sink_server import SinkServer
 from tests.support.watching import fetch
 
 __all__ = ["mode", "scene"]
@@ -50,6 +51,15 @@ def bound_with(scene, number):
     return eventually(probe)
 
 
+def notify(folder, host):
+    """Return the option that has commit statuses sent to a host."""
+    status = f"{{provider: gitea, repository: acme/fleet, tokenFile: secret, api: '{host.url}'}}"
+    head = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\n"
+    sinks = f"sinks: [{{name: host, commitStatus: {status}}}]\n"
+    (folder / "notify.yaml").write_text(head + sinks)
+    return "--notify", str(folder / "notify.yaml")
+
+
 async def shows(running, *path, value):
     async def probe():
         found = await running.status()
@@ -65,7 +75,11 @@ async def test_a_push_is_in_place_within_seconds_and_silence_writes_nothing(scen
     (tmp_path / "secret").write_text(webhooks.KEY)
     hook = ("--hooks", "127.0.0.1:0", "--hook", f"push=github:{tmp_path / 'secret'}")
     board = ("--board", "127.0.0.1:0")
-    async with scene.peers(), controller(scene, files, *SELDOM, *hook, *board) as running:
+    async with (
+        scene.peers(),
+        SinkServer() as host,
+        controller(scene, files, *SELDOM, *hook, *board, *notify(tmp_path, host)) as running,
+    ):
         await bound_with(scene, 1)
         await eventually(lambda: running.lines("a round"))
         page = await running.where("the board is served") + "/status.json"
@@ -76,13 +90,15 @@ async def test_a_push_is_in_place_within_seconds_and_silence_writes_nothing(scen
 
         await eventually(shows_it_ready)
         scene.fleet.claims = ", claims: []"
-        files.push()
+        commit = files.push()
         began = time.monotonic()
         url = await running.where("webhooks are received") + "/hooks/push"
         called = urllib.request.Request(url, webhooks.BODY, webhooks.github())
         assert (await asyncio.to_thread(urllib.request.urlopen, called)).status == 202
         await bound_with(scene, 0)
         assert time.monotonic() - began < 5
+        await eventually(lambda: host.received[-1].json["state"] == "success")
+        assert host.received[-1].path == f"/repos/acme/fleet/statuses/{commit}"
         assert await running.end() == 143
     assert await scene.lines() == []
 
