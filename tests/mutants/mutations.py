@@ -896,6 +896,64 @@ SIGNATURES: Final = (
         (f"{_SOURCE}/sshsig/test_verify.py",),
     ),
 )
+_HOOKS: Final = "klutchctl/web/hooks"
+_NOTIFY: Final = "reconciler/watch/notify"
+WEBHOOKS: Final = (
+    Mutation(
+        "signed-webhook-of-last-year",
+        "reconciler/outbound",
+        r"<= _TOLERANCE",
+        "<= 10**9",
+        "a webhook that was listened to is sent again for ever",
+        ("tests/unit/web/test_hook_verdicts.py",),
+    ),
+    Mutation(
+        "signing-token-in-the-clear",
+        _HOOKS,
+        r"case Provider\.GITLAB if [^\n]+:",
+        "case Provider.GITLAB:",
+        "a key that signs is taken as a password",
+        ("tests/unit/web/test_hook_verdicts.py",),
+    ),
+    _guard(
+        "webhook-secret-of-old",
+        _HOOKS,
+        r"stamp != self\._stamp",
+        "a secret that was taken away is good for ever",
+        "tests/unit/web/test_hooks.py",
+    ),
+    Mutation(
+        "look-that-is-lost",
+        _HOOKS,
+        r"self\._later = asyncio\.create_task\(self\._do_later\(seconds\)\)",
+        "pass",
+        "the second of two pushes is noticed by the next poll",
+        ("tests/unit/web/test_hooks.py",),
+    ),
+    Mutation(
+        "chat-url-in-the-log",
+        _NOTIFY,
+        r"Fault\(error\.problem, again=True\)",
+        "Fault(str(error), again=True)",
+        "the secret URL of a chat is in the log",
+        ("tests/contract/test_notify.py",),
+    ),
+    _guard(
+        "older-news-last",
+        _NOTIFY,
+        r"message\.commit in self\._waiting",
+        "a pending commit is reported after its success",
+        "tests/contract/test_notify.py",
+    ),
+    Mutation(
+        "done-and-never-in-place",
+        "reconciler/watch",
+        r"approval\.line_key\(one\.change\): one",
+        "id(one.change): one",
+        "no commit is ever in place",
+        ("tests/unit/watch/test_fleet_state.py",),
+    ),
+)
 ALL: Final = (
     *BROKERS,
     *KERNEL,
@@ -916,4 +974,5 @@ ALL: Final = (
     *ACCEPTANCE,
     *WATCH,
     *SIGNATURES,
+    *WEBHOOKS,
 )
