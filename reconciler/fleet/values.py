@@ -234,6 +234,10 @@ class Fleet:
     suspended: str | None = None
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
+    def has_document(self, cluster: str) -> bool:
+        """Tell whether the files name a cluster, whoever keeps it."""
+        return cluster in self.clusters or cluster in self.elsewhere
+
 
 def read_unit_policies(text: str) -> Mapping[str, DeletionPolicy]:
     """Return the policies by the names of the units. What is no policy is Release."""

@@ -124,7 +124,7 @@ def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[st
     if labels.get(keys.FLEET) != fleet.name:
         return False
     owner = labels.get(keys.CLUSTER, "")
-    if owner in fleet.clusters:
+    if fleet.has_document(owner):
         return owner == cluster
     return _notes(namespace, fleet, uids)
 
@@ -245,8 +245,7 @@ def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
         for carrier in live.objects.get(kind, ())
         if m.labels_of(carrier).get(keys.FLEET) == fleet.name
         and (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
-        and name not in fleet.clusters
-        and name not in fleet.elsewhere
+        and not fleet.has_document(name)
         and keys.RELEASED not in m.annotations_of(carrier)
     }
 

@@ -209,7 +209,7 @@ def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
     if labels.get(keys.FLEET) != fleet.name:
         return False
     known = manifest.get_text(labels, keys.CLUSTER)
-    return known == cluster or (bool(known) and known not in fleet.clusters)
+    return known == cluster or (bool(known) and not fleet.has_document(known))
 
 
 def _known(stated: JSON, live: JSON) -> Manifest:

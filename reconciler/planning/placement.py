@@ -109,7 +109,7 @@ def _spaces(
     former = labelled or [
         space
         for space in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
-        if manifest.labels_of(space).get(keys.CLUSTER) not in fleet.clusters
+        if not fleet.has_document(manifest.labels_of(space).get(keys.CLUSTER, ""))
         and recorded(space) in {app.seen.uid, cluster.identity} - {""}
     ]
     # What is noted in an app cluster proves nothing: that takes the token itself.

@@ -186,7 +186,7 @@ def _foreign(site: Site) -> Blocked | None:
         reason = f"{carrier.object} belongs to fleet {labels[keys.FLEET]}; release it there first"
         return Blocked("foreign-space", reason)
     owner = labels.get(keys.CLUSTER, site.app.name)
-    if owner != site.app.name and owner in fleet.clusters:
+    if owner != site.app.name and fleet.has_document(owner):
         return Blocked("foreign-space", f"{carrier.object} belongs to cluster {owner}")
     return None
 
@@ -286,6 +286,9 @@ def _twins(fleet: Fleet, live: Live, found: Mapping[str, Preflight]) -> dict[str
     Those of which more is known than what they report are not held: anybody may report their uid.
     """
     by_uid: dict[str, set[str]] = defaultdict(set)
+    for name, identity in fleet.elsewhere.items():
+        by_uid[identity].add(name)
+    by_uid.pop("", None)
     for name, cluster in fleet.clusters.items():
         seen = live.clusters.get(name)
         uid = seen.uid if isinstance(seen, ClusterState) else cluster.identity

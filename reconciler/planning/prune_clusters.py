@@ -57,8 +57,7 @@ def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     return {
         name: seen
         for name, seen in found.items()
-        if name not in fleet.clusters
-        and name not in fleet.elsewhere
+        if not fleet.has_document(name)
         and (isinstance(seen, ClusterState) or not _renamed(live, fleet, name))
     }
 

@@ -7,6 +7,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import get_map, get_text, name_of, namespace_of, put
 from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.fleet import parts
 from reconciler.planning.changes import Action
 from reconciler.planning.prune_units import PRUNING
 from tests.support.scenes import (
@@ -134,6 +135,26 @@ def test_a_space_of_a_cluster_that_lives_is_not_given_to_another():
     documents = (plane(), cluster(more=", suspend: {reason: x}"), cluster("copy"))
     plan = here.plan(fleet(*documents, binding(clusters="copy")))
     assert (actions(plan, "copy"), guards(plan)) == (BLOCKED, ["foreign-space"])
+
+
+def shard_beside(identity=""):
+    """Return the shard of `eu`, where a Cluster `copy` is, and `shop` no more: it is at `us`."""
+    elsewhere = cluster(at="us", more=identity and f", identity: {identity}")
+    return parts.shard(fleet(plane(), plane("us"), elsewhere, cluster("copy")), ["eu"])
+
+
+def test_what_belongs_to_a_cluster_of_another_shard_is_taken_for_no_former_name():
+    here = applied()
+    here.clusters["copy"] = here.clusters.pop("shop")
+    here.uids["copy"] = "uid-shop"
+    plan = here.plan(shard_beside())
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["foreign-space"])
+
+
+def test_a_cluster_that_another_shard_has_by_its_identity_is_held():
+    here = World(control_plane=offering(POSTGRES), clusters={"copy": []}, uids={"copy": UID})
+    plan = here.plan(shard_beside(UID))
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["identity"])
 
 
 def test_what_nobody_adopted_is_listed_and_left_alone():
