@@ -76,7 +76,9 @@ class Remote:
     ) -> None:
         self._url, self._ref, self._folder = url, ref, folder
         self._keys = keys
-        self._store = cache / hashlib.sha256(str(self._url).encode()).hexdigest()[:16]
+        # Who follows another ref of it has a repository apart: else one moves what the other reads.
+        place = f"{self._url}\n{ref}".encode()
+        self._store = cache / hashlib.sha256(place).hexdigest()[:16]
         self._every, self._failures = every, 0
         verified = verification is not None and verification.mode is not VerificationMode.OFF
         self._verification = verification if verified else None

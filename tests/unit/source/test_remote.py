@@ -12,7 +12,7 @@ import pytest
 from pygit2.enums import ConfigLevel
 
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.source import following
+from reconciler.source import following, git
 from reconciler.source.remote import Keys, Remote, ssh_key
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.verification import Verification
@@ -97,6 +97,25 @@ async def test_a_ref_is_followed(remote, repository):
     # Another one, as after a restart, finds what was fetched, and fetches what is new.
     assert (await remote("HEAD").look("")).mark == second
     assert (await remote("refs/heads/main").look("")).mark == second
+
+
+async def test_who_follows_another_ref_at_the_same_time_changes_nothing(
+    remote, repository, monkeypatch
+):
+    first = commit(repository)
+    repository.references.create("refs/heads/next", first)
+    ours, other = remote("next"), remote("main")
+    second = commit(repository, "y")
+    found = git.commit_at
+
+    def late(*args, **more):  # `other` fetches before what `ours` fetched is used
+        monkeypatch.setattr(git, "commit_at", found)
+        other._look("")
+        return found(*args, **more)
+
+    monkeypatch.setattr(git, "commit_at", late)
+    assert (await ours.look("")).mark == first
+    assert (await other.look("")).mark == second
 
 
 async def test_history_that_was_rewritten_is_followed(remote, repository):
