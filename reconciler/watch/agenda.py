@@ -146,7 +146,7 @@ def left(fleet: Fleet, report: Report) -> Left:
 
 def concerned(before: Fleet, after: Fleet) -> Scope:
     """Return the app clusters that the difference of two fleets is about; empty where none is."""
-    if before.digest == after.digest:
+    if before.digest == after.digest and before.suspended == after.suspended:
         return frozenset()
     if _together(before) != _together(after):
         return None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply import Status
 from reconciler.core.errors import Origin
+from reconciler.fleet import parts
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch import agenda
@@ -205,6 +206,11 @@ def test_which_clusters_a_change_concerns(after, want):
 
 def test_the_same_files_concern_nobody():
     assert concerned(BEFORE, with_unit(claims=())) == frozenset()
+
+
+def test_the_same_files_concern_everybody_when_a_suspension_from_outside_ends():
+    suspended = parts.suspended(BEFORE, "a migration")
+    assert concerned(suspended, BEFORE) is concerned(BEFORE, suspended) is None
 
 
 UNIONS = {
