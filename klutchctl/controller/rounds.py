@@ -20,6 +20,7 @@ from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board, view_of
+from reconciler.health.kept_definitions import KeptDefinitions
 from reconciler.health.survey import judged, survey
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
@@ -48,6 +49,7 @@ class Rounds:
     ) -> None:
         self._settings, self._lead, self._shows = settings, lead, shows
         self._terms, self._storms = terms, Storms()
+        self._kept = KeptDefinitions()
         self._observer = applying.Observer(outcome=on_outcome, stage=lambda _stage: None)
         self._options = applying.Options(
             holder=holder_here(),
@@ -124,7 +126,7 @@ class Rounds:
         pace = self._settings.pace()
         written = {one.change.cluster for one in report.outcomes if one.status in GOOD}
         view = view_of(fleet, found.live, only=only)
-        before = await judged(view, clusters, now=now_here, pace=pace)
+        before = await judged(view, clusters, now=now_here, pace=pace, kept=self._kept)
         if not written:
             return before
         after = await survey(fleet, clusters, now=now_here, only=written, pace=pace)

@@ -25,6 +25,7 @@ from reconciler.health.board import (
     board,
     view_of,
 )
+from reconciler.health.kept_definitions import KeptDefinitions
 from reconciler.health.leases import LeaseLook
 from reconciler.health.live_units import LiveUnits, Location
 from reconciler.kube.cluster import Reader
@@ -55,12 +56,19 @@ async def survey(
 
 
 async def judged(
-    view: FleetView, clusters: Clusters, *, now: Callable[[], datetime], pace: Pace = _DEFAULTS
+    view: FleetView,
+    clusters: Clusters,
+    *,
+    now: Callable[[], datetime],
+    pace: Pace = _DEFAULTS,
+    kept: KeptDefinitions | None = None,
 ) -> Board:
     """Read what a view does not hold, and return how all units are then.
 
-    That is the CRDs that units wait for, and the Leases of konnectors and backends.
+    That is the CRDs that units wait for, and the Leases of konnectors and backends. `kept` are
+    CRDs that were read by looks before.
     """
+    kept = KeptDefinitions() if kept is None else kept
     visits = Visits(clusters, pace)
     ways = ways_to(view)
 
@@ -75,7 +83,7 @@ async def judged(
     named = [name for name, units in view.clusters.items() if _asks_in_app(view, name, units)]
     (hosted, backends), found = await asyncio.gather(
         agents.on_planes(view, visits),
-        asyncio.gather(*(visit(name, partial(_in_app, view, name)) for name in named)),
+        asyncio.gather(*(visit(name, partial(_in_app, view, name, kept)) for name in named)),
     )
     answers = dict(zip(named, found, strict=True))
     crds = {name: one if isinstance(one, Unavailable) else one[0] for name, one in answers.items()}
@@ -91,13 +99,18 @@ def _asks_in_app(view: FleetView, name: str, units: ClusterUnits) -> bool:
     return bool(units.awaited()) or (some and agents.works_in_app(view, name))
 
 
-async def _in_app(view: FleetView, name: str, visit: Visit) -> tuple[Definitions, LeaseLook | None]:
+async def _in_app(
+    view: FleetView, name: str, kept: KeptDefinitions, visit: Visit
+) -> tuple[Definitions, LeaseLook | None]:
     """Read the CRDs that units wait for, and the Lease of a konnector that works there."""
-    awaited = view.clusters[name].awaited()
+    known = kept.of(name, view.live)
+    awaited = view.clusters[name].awaited() - known.keys()
     visit.waiting.extend(sorted(awaited))
     cluster = visit.reached.cluster
     async with visit.turn.slot():
-        crds = await definitions(cluster, awaited)
+        read = await definitions(cluster, awaited)
+        kept.keep(name, read)
+        crds = {**known, **read}
         works = agents.works_in_app(view, name)
         return crds, await agents.konnector_in(cluster) if works else None
 

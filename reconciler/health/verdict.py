@@ -28,7 +28,7 @@ _HELD: Final = (
     conditions.DELETES_ALLOWED,
     conditions.INSTANCES_IN_SYNC,
 )
-_ESTABLISHED: Final = "Established"
+ESTABLISHED: Final = "Established"
 
 
 class State(StrEnum):
@@ -236,7 +236,7 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
-    established = conditions.said(definition, _ESTABLISHED)
+    established = conditions.said(definition, ESTABLISHED)
     if established is None or established.status != TRUE:
         why = f": {established.message}" if established is not None and established.message else ""
         since = times.created(definition)
