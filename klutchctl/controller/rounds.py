@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Final
 
 from klutchctl import repository
 from klutchctl.controller import storms
@@ -28,6 +29,8 @@ from reconciler.planning.changes import Plan
 from reconciler.run import Look, look
 from reconciler.watch.agenda import Scope
 from reconciler.watch.fleet_state import RoundResult, merged
+
+_HEED: Final = 0.5  # seconds between looks at whether the fleet was suspended
 
 
 class Rounds:
@@ -60,7 +63,12 @@ class Rounds:
         self._fence: WriteFence | None = None
         self._clusters: Registry | None = None
         self._why = ""
+        self._suspended: Callable[[], str] = lambda: ""
         self.stop = asyncio.Event()
+
+    def heed(self, suspended: Callable[[], str]) -> None:
+        """Let no write start any more, of a round that has begun, once `suspended` says why."""
+        self._suspended = suspended
 
     def end(self, why: str) -> None:
         """Let no further write start; those that were sent are waited for."""
@@ -100,6 +108,7 @@ class Rounds:
     async def _apply(self, fleet: Fleet, plan: Plan, clusters: Registry) -> Report:
         fence = self._fence = WriteFence(self._lead)
         options, observer = self._options, self._observer
+        heeding = None if fleet.suspended is not None else asyncio.create_task(self._heed(fence))
         try:
             with log_context.fields(plan=plan.id), tracing.span("apply", plan=plan.id):
                 return await apply(
@@ -107,6 +116,16 @@ class Rounds:
                 )
         finally:
             self._fence = None
+            if heeding is not None:
+                heeding.cancel()
+
+    async def _heed(self, fence: WriteFence) -> None:
+        """Close the fence of a round whose fleet is suspended from outside while it goes on."""
+        why = self._suspended()
+        while not why:
+            await asyncio.sleep(_HEED)
+            why = self._suspended()
+        fence.close(f"the fleet is suspended: {why}")
 
     async def _calmed(self, fleet: Fleet, plan: Plan, clusters: Registry, terms: Terms) -> Plan:
         """Return a plan in which the lines of storms are held."""

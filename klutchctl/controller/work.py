@@ -85,6 +85,7 @@ async def work(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(rounds.close)
         status = await stack.enter_async_context(_shown(parts, name, home, fence))
+        rounds.heed(status.suspended)
         history = options.trust.mode is VerificationMode.HISTORY
         source = remote(
             options.source,
