@@ -19,15 +19,15 @@ def shard(fleet: Fleet, planes: Collection[str]) -> Fleet:
         raise ConfigError(message, where="--control-plane", hint=f"There are: {known}")
     clusters = {name: one for name, one in fleet.clusters.items() if one.control_plane in planes}
     units = {key: one for key, one in fleet.units.items() if key.cluster in clusters}
+    others = [one for name, one in sorted(fleet.clusters.items()) if name not in clusters]
     return replace(
         fleet,
         control_planes={name: fleet.control_planes[name] for name in sorted(planes)},
         clusters=clusters,
         units=units,
         guards=_share(fleet.guards, len(units), len(fleet.units)),
-        elsewhere={
-            name: one.identity for name, one in fleet.clusters.items() if name not in clusters
-        },
+        elsewhere={one.name: one.identity for one in others},
+        ways_elsewhere={str(one.access): one.name for one in others if not one.identity},
     )
 
 

@@ -219,7 +219,8 @@ class Fleet:
     `revision` is a commit, with "+dirty" for a changed working tree, or "" without Git; it is
     shown and never hashed. `documents` counts those of each kind. `suspended`: why nothing of it is
     changed, or None; each cluster says so, too. `elsewhere` are clusters of the files that another
-    process keeps, with their identity or "".
+    process keeps, with their identity or "". `ways_elsewhere` lead to those without: their names,
+    by ways as annotations say them.
     """
 
     name: str
@@ -233,6 +234,7 @@ class Fleet:
     documents: Mapping[str, int] = field(default_factory=dict)
     suspended: str | None = None
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    ways_elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def has_document(self, cluster: str) -> bool:
         """Tell whether the files name a cluster, whoever keeps it."""

@@ -116,6 +116,11 @@ def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
         reason = f"{manifest.name_of(carrier)} {BEING_DELETED}"
     elif maybe := _unread(fleet, live, recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"
+    elif moved := fleet.ways_elsewhere.get(manifest.annotations_of(carrier).get(keys.ACCESS, "")):
+        reason = (
+            f"it may be {moved} under a former name, which another process keeps; say by "
+            "`identity` in that Cluster document which one that is"
+        )
     return replace(gone, prunes=(), obstacle=reason) if reason else gone
 
 

@@ -163,7 +163,8 @@ def _together(fleet: Fleet) -> object:
     """Return what is decided by a look at all clusters at once."""
     planes = {name: _plane(plane) for name, plane in fleet.control_planes.items()}
     ways = {name: _way(cluster) for name, cluster in fleet.clusters.items()}
-    return fleet.name, fleet.guards, fleet.suspended, fleet.elsewhere, planes, ways
+    elsewhere = fleet.elsewhere, fleet.ways_elsewhere
+    return fleet.name, fleet.guards, fleet.suspended, elsewhere, planes, ways
 
 
 def _plane(plane: ControlPlane) -> ControlPlane:

@@ -7,6 +7,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import name_of, namespace_of, put
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, GroupResource
+from reconciler.fleet import parts
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
@@ -42,6 +43,7 @@ class Renamed(World):
 
 
 STORE = fleet(plane(), cluster("store"), binding(clusters="store"))
+UID = "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
 OURS = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
 
 
@@ -73,6 +75,18 @@ def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread
     plan = planner.plan(wanted, Live(live.control_planes, seen, live.leaving))
     assert not actions(plan) & WRITING
     assert any("may be new under a former name" in one.reason for one in plan.changes)
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [("", "blocked"), (f", identity: {UID}", "release")],
+    ids=["unsaid", "another"],
+)
+def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
+    store = cluster("store", at="us", more=more).replace("Context: store", "Context: shop")
+    wanted = parts.shard(fleet(plane(), plane("us"), store), ["eu"])
+    plan = renamed().plan(wanted)
+    assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 
 
 def test_a_unit_that_leaves_with_a_renaming_is_still_found():
