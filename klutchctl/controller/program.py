@@ -184,7 +184,8 @@ class Controller:
             leading.result()
 
     async def _work(self, name: str, home: Connection, fence: WriteFence) -> None:
-        vitals = Vitals(self._options.interval, needs_source=False)
+        options = self._options
+        vitals = Vitals(options.interval, needs_source=False, wait=options.wait_timeout)
         rounds = self._rounds = self._parts.rounds(fence)
         self._phase.leads(vitals, fence)
         if not self._stop.is_set():

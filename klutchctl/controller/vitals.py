@@ -14,11 +14,12 @@ from reconciler.watch.loop import Signs, ailment
 class Vitals:
     """Notes how rounds go. Asked from another thread, so each note is one new value.
 
-    `needs_source`: without files it is not well. A restart does not bring them back.
+    `needs_source`: without files it is not well. A restart does not bring them back. A round may
+    wait for a peer for `wait` seconds, more than once: a restart begins that anew.
     """
 
-    def __init__(self, interval: float, *, needs_source: bool = True) -> None:
-        self._interval, self._needs_source = interval, needs_source
+    def __init__(self, interval: float, *, needs_source: bool = True, wait: float = 0.0) -> None:
+        self._interval, self._needs_source = max(interval, wait), needs_source
         self._signs = Signs(round_at=time.monotonic())
 
     def ailment(self) -> str:

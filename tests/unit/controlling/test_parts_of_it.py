@@ -74,6 +74,11 @@ def test_a_source_that_is_away_is_no_reason_for_a_restart():
     assert without.ailment().startswith("no round has ended for 0 s")
 
 
+def test_a_round_that_waits_for_a_peer_is_no_reason_for_a_restart():
+    assert Vitals(0.0, wait=60.0).ailment() == ""
+    assert Vitals(0.0).ailment() != ""
+
+
 def test_names_of_a_lease():
     assert names.controller_lease("acme") == "klutchctl-controller-acme"
     sharded = names.controller_lease("acme", ["us", "eu"])
