@@ -155,11 +155,12 @@ def _foreign_crds() -> list[Item]:
 
 
 def _crd(kind: Kind) -> Item:
-    """Return a CRD as far as its metadata; nobody reads its body here."""
+    """Return a CRD as far as somebody reads it here."""
     annotations = {"controller-gen.kubebuilder.io/version": "v0.16.5"}
     metadata = {"name": kind.resource, "annotations": annotations}
     spec = {"spec": {"group": kind.group, "names": {"plural": kind.plural}, "scope": "Namespaced"}}
-    manifest = {"metadata": metadata, **spec}
+    served = {"type": "Established", "status": "True", "lastTransitionTime": _NOW}
+    manifest = {"metadata": metadata, **spec, "status": {"conditions": [served]}}
     return _item(CRD, manifest, entries=[_entry("kubectl-client-side-apply", manifest)])
 
 
