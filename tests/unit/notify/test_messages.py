@@ -121,7 +121,7 @@ def test_nothing_else_is_reported(before, after):
     assert messages(before, after) == ()
 
 
-@pytest.mark.parametrize("problem", set(SourceProblem) - {SourceProblem.NONE})
+@pytest.mark.parametrize("problem", [one for one in SourceProblem if one])
 def test_every_trouble_of_a_source_is_a_failure(problem):
     [message] = messages(at_rest(), refused(at_rest(), problem, "why", NEXT))
     assert (message.phase, message.detail) == (Phase.FAILURE, "why")

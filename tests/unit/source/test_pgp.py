@@ -71,17 +71,18 @@ def test_a_key_that_was_revoked_before_or_after_it_signed():
     assert "is by a GPG key that was revoked" in refusal(armor, listed)
 
 
-@pytest.mark.parametrize(
-    ("armor", "why"),
-    [
-        (sign() * 2, "is not one signature of GPG"),
-        (b"x", "is not one signature of GPG"),
-        (sign()[:100], "is not one signature of GPG"),
-        (sign() + b"x", "is not one signature of GPG"),
-        (sign().replace(b"\n\nw", b"\n\nx"), "a listed GPG key"),
-        (sign() + b"x" * 70_000, "has more than 64 KiB"),
-    ],
-)
+# Of a key that each process makes anew, so the cases have names.
+HOSTILE = {
+    "two": (sign() * 2, "is not one signature of GPG"),
+    "text": (b"x", "is not one signature of GPG"),
+    "cut short": (sign()[:100], "is not one signature of GPG"),
+    "text behind": (sign() + b"x", "is not one signature of GPG"),
+    "of nobody": (sign().replace(b"\n\nw", b"\n\nx"), "a listed GPG key"),
+    "too long": (sign() + b"x" * 70_000, "has more than 64 KiB"),
+}
+
+
+@pytest.mark.parametrize(("armor", "why"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_signatures(armor, why):
     assert why in refusal(armor)
 
