@@ -187,6 +187,8 @@ def look_around(place: Place) -> None:
     print("\nLeft running. Look around:")
     print(f"  {typed(KLUTCHCTL, 'sandbox', 'status', '--name', NAME)}")
     print(f"  {shlex.join((KLUTCHCTL, 'status', str(place.changed_fleet), *place.reach))}")
+    board = shlex.join((KLUTCHCTL, "board", str(place.changed_fleet), *place.reach))
+    print(f"  {board}   # the same in a browser")
     print(f"  {shlex.join((*kubectl, SHOP, *claims))}")
     print(f"  {shlex.join((*kubectl, 'cp-eu', *there))}")
     print(f"  {shlex.join(('ls', str(place.layout.logs)))}   # the log of each program")
