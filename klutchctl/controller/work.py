@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -163,7 +163,7 @@ async def _shown(
         writer = FleetStatusWriter(cluster, ref, fence=fence, clock=clock, recorder=recorder)
         await _load(writer, parts.clock)
         async with (
-            _aside("records Events", recorder.run()),
+            _aside("records Events", recorder.run(), end=recorder.stop),
             _aside("shows how the fleet is", writer.run(parts.states)),
         ):
             yield writer
@@ -196,8 +196,13 @@ def _look(settings: Settings) -> Look:
 
 
 @asynccontextmanager
-async def _aside(what: str, working: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something beside the rounds for as long as the block lasts; its defects end it alone."""
+async def _aside(
+    what: str, working: Coroutine[Any, Any, None], *, end: Callable[[], None] | None = None
+) -> AsyncIterator[None]:
+    """Do something beside the rounds for as long as the block lasts; its defects end it alone.
+
+    `end` lets it finish what it has begun; without one it is cancelled.
+    """
 
     async def run() -> None:
         try:
@@ -208,6 +213,9 @@ async def _aside(what: str, working: Coroutine[Any, Any, None]) -> AsyncIterator
     task = asyncio.create_task(run())
     try:
         yield
+        if end is not None:
+            end()
+            await asyncio.wait({task})
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

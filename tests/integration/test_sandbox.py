@@ -96,6 +96,7 @@ async def test_every_cluster_has_its_crds(running):
             "apiservicenamespaces",
             "appclusterbindings",
             "clusterbindings",
+            "fleetstatuses",
         },
     }
 
