@@ -112,8 +112,15 @@ async def taking_over(scene) -> None:
     scene.applied = scene.apply()
 
 
+# Further cases of AppClusterBindings.
+FURTHER: Final = {CLUSTER_SCOPED, TWO_APP_CLUSTERS}
+
+
 def every(*names: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("scene", names, indirect=True, scope="module")
+    cases = [
+        pytest.param(name, marks=pytest.mark.soak) if name in FURTHER else name for name in names
+    ]
+    return pytest.mark.parametrize("scene", cases, indirect=True, scope="module")
 
 
 def taken_over(*names: str) -> Callable[[Test], Test]:

@@ -89,6 +89,7 @@ def works(shop, told):
         raise AssertionError(str(error)) from None
 
 
+@pytest.mark.soak  # a minute, most of it deaths
 async def test_every_death_heals(place, shop, server, monkeypatch):
     async def phase(kind, name):
         return get_text(await shop.get(kind, name), "status", "phase")

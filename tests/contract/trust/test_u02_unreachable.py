@@ -23,7 +23,7 @@ async def bound_by(line: TcpProxy, scene: Scene) -> None:
     await until(lambda: says(scene.binding(), "Ready"))
 
 
-@pytest.mark.parametrize("how", ["silence", "refusal"])
+@pytest.mark.parametrize("how", ["silence", pytest.param("refusal", marks=pytest.mark.soak)])
 async def test_a_way_that_is_cut_is_told_and_that_it_is_back(scene: Scene, how: str) -> None:
     async with (
         TcpProxy(scene.plane.connection.server) as line,
