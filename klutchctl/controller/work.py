@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _LOADS: Final = (0.5, 1.0, 2.0, 4.0)  # seconds between tries to read what was left before
 _REPORTER: Final = "klutchctl.dev/klutchctl-controller"
+_AGAIN: Final = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +99,13 @@ async def work(
             from reconciler.watch.notify.sender import Notifier
 
             notifier = Notifier(options.sinks, parts.clock, parts.meters.notification)
-            await stack.enter_async_context(_aside("notifies", notifier.run(states)))
+            await stack.enter_async_context(
+                beside("notifies", lambda: notifier.run(states), again=_AGAIN)
+            )
         looks = Relooks(_look(parts.settings), longest=options.interval)
-        await stack.enter_async_context(_aside("looks again", looks.run(states)))
+        await stack.enter_async_context(
+            beside("looks again", lambda: looks.run(states), again=_AGAIN)
+        )
         watch = Watch(
             source,
             rounds.make,
@@ -163,8 +168,8 @@ async def _shown(
         writer = FleetStatusWriter(cluster, ref, fence=fence, clock=clock, recorder=recorder)
         await _load(writer, parts.clock)
         async with (
-            _aside("records Events", recorder.run(), end=recorder.stop),
-            _aside("shows how the fleet is", writer.run(parts.states)),
+            beside("records Events", recorder.run, end=recorder.stop),
+            beside("shows how the fleet is", lambda: writer.run(parts.states)),
         ):
             yield writer
 
@@ -196,19 +201,29 @@ def _look(settings: Settings) -> Look:
 
 
 @asynccontextmanager
-async def _aside(
-    what: str, working: Coroutine[Any, Any, None], *, end: Callable[[], None] | None = None
+async def beside(
+    what: str,
+    working: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    end: Callable[[], None] | None = None,
+    again: float | None = None,
 ) -> AsyncIterator[None]:
     """Do something beside the rounds for as long as the block lasts; its defects end it alone.
 
-    `end` lets it finish what it has begun; without one it is cancelled.
+    `again`: the seconds after which it begins anew then; None never. `end` lets it finish what it
+    has begun; without one it is cancelled.
     """
 
     async def run() -> None:
-        try:
-            await working
-        except Exception:
-            log.exception("a part of the controller has ended", extra={"part": what})
+        while True:
+            try:
+                await working()
+                return
+            except Exception:
+                log.exception("a part of the controller has ended", extra={"part": what})
+            if again is None:
+                return
+            await asyncio.sleep(again)
 
     task = asyncio.create_task(run())
     try:

@@ -37,10 +37,13 @@ class Notifier:
     async def run(self, states: States) -> None:
         """Report how it is now, and all that changes, until this is cancelled."""
         self._changed(FleetState(name=states.now.name), states.now)
-        states.listen(self._changed)
-        async with asyncio.TaskGroup() as group:
-            for outbox in self._outboxes:
-                group.create_task(outbox.run())
+        stop_listening = states.listen(self._changed)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for outbox in self._outboxes:
+                    group.create_task(outbox.run())
+        finally:
+            stop_listening()
 
     def _changed(self, before: FleetState, after: FleetState) -> None:
         for message in messages(before, after):

@@ -1,5 +1,6 @@
 """The parts of a controller: which fleet it keeps, what its probes say, and its options."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,59 @@ from klutchctl.controller import options
 from klutchctl.controller.phase import Phase
 from klutchctl.controller.shape import Shape
 from klutchctl.controller.vitals import Vitals
+from klutchctl.controller.work import beside
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.source.signature import VerificationMode
 from tests.support import fleets
+
+
+class TestBeside:
+    """What a controller does beside its rounds."""
+
+    async def test_a_defect_ends_only_that_part_and_it_begins_anew(self, caplog):
+        begun: asyncio.Queue[str] = asyncio.Queue()
+
+        async def working():
+            begun.put_nowait("begun")
+            raise ZeroDivisionError
+
+        async with beside("a part", working, again=0.0):
+            for _ in range(3):
+                await begun.get()
+        assert "a part of the controller has ended" in caplog.text
+
+    async def test_without_a_pause_it_does_not_begin_anew(self, caplog):
+        begun: list[str] = []
+
+        async def working():
+            begun.append("begun")
+            raise ZeroDivisionError
+
+        async with beside("a part", working, end=lambda: None):
+            pass
+        assert begun == ["begun"]
+
+    async def test_what_has_begun_is_finished(self):
+        stop, finished = asyncio.Event(), []
+
+        async def working():
+            await stop.wait()
+            await asyncio.sleep(0)
+            finished.append("the last words")
+
+        async with beside("a part", working, end=stop.set):
+            pass
+        assert finished == ["the last words"]
+
+    async def test_without_an_end_it_is_cancelled(self):
+        async def working():
+            await asyncio.Event().wait()
+
+        async with beside("a part", working):
+            pass
+
 
 FLEET = fleets.fleet(
     control_planes=[fleets.control_plane("eu"), fleets.control_plane("us")],
