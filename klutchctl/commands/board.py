@@ -67,10 +67,18 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     if plan is not None and given is None:
         raise typer.BadParameter("--plan needs --from: of live clusters, the plan is made")
     from klutchctl.commands import watch
+    from klutchctl.web.board import reach
 
     address = watch.address(listen)
     assert address is not None
-    checked(address, behind_proxy=behind_proxy)
+    if reach.by_others(
+        address, behind_proxy=behind_proxy, option="--listen", permit="--behind-proxy"
+    ):
+        print(
+            f"Warning: whoever reaches {address[0] or 'this machine'} port {address[1]} past the "
+            "proxy reads all of this without a login",
+            file=sys.stderr,
+        )
     import uvloop
 
     if given is None:
@@ -78,34 +86,6 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
             _live((path or Path()).resolve(), settings, address, tuple(host or ()), every)
         )
     return uvloop.run(_still(_read(given, plan), address, tuple(host or ())))
-
-
-def checked(
-    address: tuple[str, int],
-    *,
-    behind_proxy: bool,
-    option: str = "--listen",
-    permit: str = "--behind-proxy",
-) -> None:
-    """Raise BadParameter for an address that others reach, unless a proxy is said to be there.
-
-    `option` gave the address, and `permit` says so.
-    """
-    from reconciler.core.addresses import is_loopback_name
-
-    if is_loopback_name(address[0]):
-        return
-    if not behind_proxy:
-        raise typer.BadParameter(
-            "the board has no login, and others reach this address: a proxy that authenticates "
-            f"has to stand in front of it. Give {permit} where one does",
-            param_hint=f"'{option}'",
-        )
-    print(
-        f"Warning: whoever reaches {address[0] or 'this machine'} port {address[1]} past the "
-        "proxy reads all of this without a login",
-        file=sys.stderr,
-    )
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":

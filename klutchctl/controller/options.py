@@ -11,7 +11,6 @@ from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
 from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
-from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.inbound.tls import TlsFiles
@@ -123,12 +122,11 @@ def board(text: str, hosts: Sequence[str], *, behind_proxy: bool) -> BoardOption
     found = address(text, "--board")
     if found is None:
         return None
-    if not (behind_proxy or is_loopback_name(found[0])):
-        raise typer.BadParameter(
-            "the board has no login, and others reach this address: a proxy that authenticates "
-            "has to stand in front of it. Give --board-behind-proxy where one does",
-            param_hint="'--board'",
-        )
+    from klutchctl.web.board import reach
+
+    reach.by_others(
+        found, behind_proxy=behind_proxy, option="--board", permit="--board-behind-proxy"
+    )
     return BoardOptions(found, tuple(hosts))
 
 

@@ -4,49 +4,30 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from klutchctl.entry import sentence
+from klutchctl.controller.news import News
 from klutchctl.render import apply_report
-from reconciler.apply import Report, Status
-from reconciler.core.errors import Locked, Problem
+from reconciler.apply import Report
+from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.watch.agenda import Task
 
 
-class Speaker:
-    """Tells people what is new; what was said last is not said again."""
+class Speaker(News):
+    """An observer that speaks to people."""
 
-    def __init__(self) -> None:
-        self._of_source, self._of_rounds = "", ""
-        self._trouble: tuple[str, ...] | None = None
-
-    def unreadable(self, error: Exception) -> None:
+    def cannot_be_used(self, why: str) -> None:
         """Say so."""
-        said = apply_report.fleet_unreadable(sentence(error))
-        if said != self._of_source:
-            self._of_source = said
-            print(said, file=sys.stderr, flush=True)
+        print(apply_report.fleet_unreadable(why), file=sys.stderr, flush=True)
 
-    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem]) -> None:
         """Say what is of use now."""
-        if warnings is None and self._of_source.startswith("Fleet "):
-            return
-        self._of_source = apply_report.fleet_read(fleet, warnings or ())
-        print(self._of_source, file=sys.stderr, flush=True)
+        print(apply_report.fleet_read(fleet, warnings), file=sys.stderr, flush=True)
 
-    def ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Say what was done, and what is in the way where that is something else."""
-        trouble = apply_report.trouble(report)
-        news = any(one.status is Status.DONE for one in report.outcomes)
-        if news or trouble != self._trouble:
-            now = datetime.now(UTC)
-            print(apply_report.round_ended(task, report, seconds, now=now), flush=True)
-        self._of_rounds, self._trouble = "", trouble
+    def round_ended(self, task: Task, report: Report, seconds: float) -> None:
+        """Say what was done."""
+        now = datetime.now(UTC)
+        print(apply_report.round_ended(task, report, seconds, now=now), flush=True)
 
-    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+    def round_failed(self, task: Task, why: str, seconds: float) -> None:
         """Say why."""
-        said = sentence(error)
-        # How long it has been held is another figure each time.
-        about = error.holder if isinstance(error, Locked) else said
-        if about != self._of_rounds:
-            self._of_rounds = about
-            print(apply_report.round_failed(said), file=sys.stderr, flush=True)
+        print(apply_report.round_failed(why), file=sys.stderr, flush=True)

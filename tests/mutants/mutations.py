@@ -682,8 +682,8 @@ WATCH: Final = (
     Mutation(
         "guards-told-always",
         "klutchctl/controller",
-        r"if news or trouble != self\._trouble:",
-        "if news or trouble:",
+        r"if done or trouble != self\._trouble:",
+        "if done or trouble:",
         "a guard that holds is reported each round",
         ("tests/unit/test_watch.py",),
     ),

@@ -3,7 +3,6 @@
 from bind.door.pages.headers import security_headers
 from bind.door.pages.rendering import (
     ASSETS,
-    Asset,
     binding_page,
     bindings_page,
     catalogue_page,
@@ -34,7 +33,6 @@ from bind.door.pages.views import (
 
 __all__ = [
     "ASSETS",
-    "Asset",
     "BindingRow",
     "BindingView",
     "BindingsView",

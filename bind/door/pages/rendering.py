@@ -1,48 +1,15 @@
-"""Views as HTML. Everything is escaped, and a name that a view lacks is an error.
+"""Views as HTML."""
 
-The only module that knows the template engine.
-"""
-
-from dataclasses import dataclass
-from importlib import resources
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from bind.door.pages import views
-from reconciler.inbound import foreign
+from reconciler.inbound import foreign, templates
 
-_ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("bind.door.pages"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    auto_reload=False,
-)
-_ENVIRONMENT.filters.update(
-    foreign=foreign.foreign,
-    brief=foreign.brief,
-    cleaned=foreign.cleaned,
-    link=foreign.link,
-    host=foreign.host,
-    bare=foreign.bare,
-)
 _TYPES: Final = {"door.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A file that pages refer to."""
-
-    content_type: str
-    body: bytes
-
-
-ASSETS: Final = {
-    name: Asset(kind, resources.files("bind.door.pages").joinpath("assets", name).read_bytes())
-    for name, kind in _TYPES.items()
-}
+_ENVIRONMENT: Final = templates.environment(
+    "bind.door.pages", {"link": foreign.link, "host": foreign.host, "bare": foreign.bare}
+)
+ASSETS: Final = templates.assets("bind.door.pages", _TYPES)
 
 
 def home_page(view: views.HomeView) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -94,18 +94,8 @@ def server(layout: Layout, ports: KeycloakPorts, kit: KeycloakKit) -> Server:
         f"--hostname=http://{_LOOPBACK}:{ports.http}",
         "--log-level=INFO,io.smallrye.health:ERROR",  # not ready yet is no news
     )
-    known = outline(layout, ports)
-    return Server(
-        name=known.name,
-        program=known.program,
-        cluster_id="",
-        arguments=arguments,
-        identity=known.identity,
-        log=known.log,
-        ports=known.ports,
-        probe=known.probe,
-        launch=Launch(kit.java, folder),
-    )
+    launch = Launch(kit.java, folder)
+    return replace(outline(layout, ports), arguments=arguments, launch=launch)
 
 
 def facts(layout: Layout, ports: KeycloakPorts) -> dict[str, str]:

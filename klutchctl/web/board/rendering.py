@@ -1,15 +1,9 @@
-"""Pages as HTML. Everything is escaped, and a name that a page lacks is an error.
-
-The only module of klutchctl that knows the template engine.
-"""
+"""Pages as HTML."""
 
 from base64 import b64encode
-from dataclasses import dataclass
 from hashlib import sha256
-from importlib import resources
 from typing import Final, TypeAlias
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from klutchctl.web.board.pages.cluster import ClusterPage
@@ -20,7 +14,7 @@ from klutchctl.web.board.pages.plan import PlanPage
 from klutchctl.web.board.pages.refusal import RefusalPage
 from klutchctl.web.board.pages.unit import UnitPage
 from reconciler.health.verdict import State
-from reconciler.inbound import foreign
+from reconciler.inbound import foreign, templates
 
 Page: TypeAlias = (
     Overview | ClusterPage | UnitPage | PlanPage | HistoryPage | RefusalPage | FilePage
@@ -57,35 +51,10 @@ def _short(text: str, most: int = 60) -> Markup:
     return foreign.foreign(" ".join(text.split()), most)
 
 
-_ENVIRONMENT: Final = Environment(
-    loader=PackageLoader("klutchctl.web.board"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    auto_reload=False,
+_ENVIRONMENT: Final = templates.environment(
+    "klutchctl.web.board", {"shape": _SHAPES.__getitem__, "short": _short}
 )
-_ENVIRONMENT.filters.update(
-    foreign=foreign.foreign,
-    brief=foreign.brief,
-    cleaned=foreign.cleaned,
-    shape=_SHAPES.__getitem__,
-    short=_short,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A file that pages refer to."""
-
-    content_type: str
-    body: bytes
-
-
-ASSETS: Final = {
-    name: Asset(kind, resources.files("klutchctl.web.board").joinpath("assets", name).read_bytes())
-    for name, kind in _TYPES.items()
-}
+ASSETS: Final = templates.assets("klutchctl.web.board", _TYPES)
 _STYLE: Final = ASSETS["board.css"].body.decode()
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 
