@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from string import Template
 from typing import Final
 
 from klutchctl.render import manifests
@@ -10,9 +11,8 @@ from reconciler.core.manifest import JSON
 _API_VERSION: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
 _SCHEMA: Final = "fleet.schema.json"
-_FILES: Final[Mapping[str, str]] = {
-    "fleet.yaml": f"""{_API_VERSION}kind: Fleet
-metadata: {{name: NAME}}
+_FLEET: Final = f"""{_API_VERSION}kind: Fleet
+metadata: {{name: $fleet}}
 spec:
   include:
     - controlplanes/*.yaml
@@ -23,53 +23,67 @@ spec:
   policies: {{default: Deny}} # what no Policy has a path for
   prune:
     mode: report # show what left the files; `auto` also releases it
-""",
-    "controlplanes/main.yaml": f"""# Where services run.
+"""
+_PLANE: Final = f"""# Where services run.
 {_API_VERSION}kind: ControlPlane
-metadata: {{name: main}}
+metadata: {{name: $plane}}
 spec:
-  access: {{kubeconfigContext: control-plane}}
+  access: {{kubeconfigContext: $context}}
   mode: Direct
-""",
-    "clusters/app-1.yaml": f"""# Where services are used.
+"""
+_CLUSTER: Final = f"""# Where services are used.
 {_API_VERSION}kind: Cluster
 metadata:
-  name: app-1
-  labels: {{env: test, team: team-a}}
+  name: $app
+  labels: {{env: test, team: $team}}
 spec:
-  access: {{kubeconfigContext: app-1}}
-  controlPlane: main
-""",
-    "templates/postgresql.yaml": f"""# A service, and the most that it may touch in an app cluster.
+  access: {{kubeconfigContext: $context}}
+  controlPlane: $plane
+"""
+_TEMPLATE: Final = f"""# A service, and the most that it may touch in an app cluster.
 {_API_VERSION}kind: Template
 metadata: {{name: postgresql}}
 spec:
   resources:
     - {{group: anynines.com, resource: postgresqlinstances}}
-  claims:
+    - {{group: anynines.com, resource: servicebindings}} # it offers the claim
+  claims: # the provider's Secrets with credentials come down, and none goes up
     - {{group: "", resource: secrets, version: v1, owner: Provider}}
-""",
-    "bindings/team-a/postgresql.yaml": f"""# A service in some clusters.
+"""
+_BINDING: Final = f"""# A service in some clusters.
 {_API_VERSION}kind: Binding
 metadata:
-  name: team-a-postgresql
-  labels: {{owner: team-a}}
+  name: $name
+  labels: {{owner: $team}}
 spec:
   template: postgresql
   clusters:
-    matchLabels: {{team: team-a}}
-""",
-    "policies/team-a.yaml": f"""# What the bindings of a team may do.
+    matchLabels: {{team: $team}}
+"""
+_POLICY: Final = f"""# What the bindings of a team may do.
 {_API_VERSION}kind: Policy
-metadata: {{name: team-a}}
+metadata: {{name: $team}}
 spec:
-  paths: [bindings/team-a/**]
+  paths: [$paths]
   allow:
     - templates: [postgresql]
       clusters:
-        matchLabels: {{team: team-a}}
-""",
-}
+        matchLabels: {{team: $team}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How the parts of a new fleet are called.
+
+    `plane` is the name of the control plane and its kubeconfig context, `apps` the contexts of the
+    app clusters by their names.
+    """
+
+    fleet: str
+    plane: tuple[str, str]
+    apps: Mapping[str, str]
+    team: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +94,29 @@ class ControlPlane:
     mode: str
 
 
-def files(name: str, schema: str) -> dict[str, str]:
-    """Return the files of a fleet of this name, by path.
+def files(names: Names, schema: str) -> dict[str, str]:
+    """Return the files of a fleet with these names, by path.
 
     `schema` is the text of the JSON Schema, which an editor finds by the first line of each file.
     """
-    return _finished({path: text.replace("NAME", name) for path, text in _FILES.items()}, schema)
+    (plane, context), team = names.plane, names.team
+    texts = {
+        "fleet.yaml": _filled(_FLEET, fleet=names.fleet),
+        f"controlplanes/{plane}.yaml": _filled(_PLANE, plane=plane, context=context),
+        "templates/postgresql.yaml": _TEMPLATE,
+        f"bindings/{team}/postgresql.yaml": _filled(_BINDING, team=team, name=f"{team}-postgresql"),
+        f"policies/{team}.yaml": _filled(_POLICY, team=team, paths=f"bindings/{team}/**"),
+    }
+    for app, its in names.apps.items():
+        text = _filled(_CLUSTER, app=app, context=its, plane=plane, team=team)
+        texts[f"clusters/{app}.yaml"] = text
+    return _finished(texts, schema)
+
+
+def _filled(text: str, **names: str) -> str:
+    """Fill in names, in quotes where YAML takes them for something else: `on`, `12`."""
+    quoted = {key: manifests.yaml_text(name) for key, name in names.items()}
+    return Template(text).substitute(quoted)
 
 
 def live_files(

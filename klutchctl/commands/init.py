@@ -4,6 +4,7 @@ None writes to any cluster.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from reconciler.reports.imports import Imports
 
 _FILE: Final = "imported.yaml"
+_PLANE: Final = "main=control-plane"
+_APPS: Final[Mapping[str, str]] = {"app-1": "app-1"}
+_TEAM: Final = "team-a"
 _HEAD: Final = """\
 # What was live and in no file when `klutchctl import` ran. Rename and move it as you like.
 """
@@ -36,20 +40,35 @@ class Mode(StrEnum):
     APP_CLUSTER_BINDING = "AppClusterBinding"
 
 
-def init(
+def init(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="The folder; it is made where absent.")] = Path(),
     name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "acme",
-    live: Annotated[
-        str | None,
+    plane: Annotated[
+        str,
         typer.Option(
-            "--from", metavar="CONTEXT", help="From what is live: a control plane by its context."
+            "--control-plane",
+            metavar="NAME[=CONTEXT]",
+            help="The control plane, and its kubeconfig context where that has another name.",
         ),
-    ] = None,
+    ] = _PLANE,
     app: Annotated[
         list[str] | None,
         typer.Option(
-            "--app", metavar="NAME=CONTEXT", help="With --from: an app cluster; repeatable."
+            "--app",
+            metavar="NAME[=CONTEXT]",
+            help="An app cluster, as for --control-plane; repeatable. Without: app-1.",
+        ),
+    ] = None,
+    team: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose clusters and bindings these are.")
+    ] = _TEAM,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="CONTEXT",
+            help="From what is live: a control plane by its context, and each --app.",
         ),
     ] = None,
     mode: Annotated[
@@ -58,39 +77,57 @@ def init(
 ) -> int:
     """Write the files with which a fleet repository begins. Overwrites nothing."""
     from klutchctl import scaffold
+
+    _check_name(name, "--name")
+    _check_name(team, "--team")
+    apps = _apps(app or [])
+    if live is None:
+        names = scaffold.Names(name, _named(plane, "--control-plane"), apps or _APPS, team)
+        _write(path, scaffold.files(names, schema_text()))
+        where = shlex.quote(str(path))
+        typer.echo(f"Next: klutchctl validate {where}")
+        typer.echo(f"On this machine: klutchctl sandbox up --fleet {where} --services")
+        return ExitCode.SUCCESS
+    if not apps:
+        raise typer.BadParameter("--from needs an --app")
+    if (plane, team) != (_PLANE, _TEAM):
+        raise typer.BadParameter("--from goes without --control-plane and --team")
+    if not _is_context(live):
+        raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
+    settings = of(context)
+    found = scaffold.ControlPlane(live, mode.value)
+    _write(path, scaffold.live_files(name, schema_text(), found, apps))
+    return _imported(path, path / "bindings", settings)
+
+
+def _check_name(name: str, option: str) -> None:
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.base_model import NAME
 
     if problem := NAME.problem_of(name):
-        raise ConfigError(f"the name {problem}", where="--name")
-    apps = _apps(app or [])
-    if bool(apps) != (live is not None):
-        raise typer.BadParameter("--from and --app need each other")
-    if live is None:
-        _write(path, scaffold.files(name, schema_text()))
-        typer.echo("Name your clusters in clusters/ and controlplanes/, then: klutchctl validate")
-        return ExitCode.SUCCESS
-    if not _is_context(live):
-        raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
-    settings = of(context)
-    plane = scaffold.ControlPlane(live, mode.value)
-    _write(path, scaffold.live_files(name, schema_text(), plane, apps))
-    return _imported(path, path / "bindings", settings)
+        raise ConfigError(f"the name {problem}", where=option)
 
 
 def _apps(options: Sequence[str]) -> Mapping[str, str]:
     """Return the contexts of app clusters by their names. Raises typer.BadParameter."""
-    from reconciler.fleet.base_model import NAME
-
     apps: dict[str, str] = {}
     for option in options:
-        name, _, context = option.partition("=")
-        if NAME.problem_of(name) or not _is_context(context):
-            raise typer.BadParameter(f"{option!r} is not NAME=CONTEXT", param_hint="'--app'")
+        name, context = _named(option, "--app")
         if name in apps:
             raise typer.BadParameter(f"{name} is there twice", param_hint="'--app'")
         apps[name] = context
     return apps
+
+
+def _named(option: str, where: str) -> tuple[str, str]:
+    """Return the name of a cluster and its context, which is the name where none is said."""
+    from reconciler.fleet.base_model import NAME
+
+    name, equals, context = option.partition("=")
+    context = context if equals else name
+    if NAME.problem_of(name) or not _is_context(context):
+        raise typer.BadParameter(f"{option!r} is not NAME=CONTEXT", param_hint=f"'{where}'")
+    return name, context
 
 
 def _is_context(text: str) -> bool:

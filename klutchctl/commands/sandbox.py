@@ -73,7 +73,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--services/--no-services",
             show_default=False,
-            help="Also run the services of --fleet, of the fleet in this folder, or of the example;"
+            help="Also run the services of --fleet, or of the fleet here; else of the example;"
             " or no more. Without: none at first, then those there are.",
         ),
     ] = None,

@@ -96,9 +96,9 @@ def yaml_lines(value: Mapping[str, JSON]) -> list[str]:
 def _mapping(value: Mapping[str, JSON], indent: str, found: list[str]) -> None:
     # Objects are dicts and arrays lists at run time: looking for these takes half the time.
     for key, item in value.items():
-        head = f"{indent}{_text(key)}:"
+        head = f"{indent}{yaml_text(key)}:"
         if isinstance(item, str):
-            found.append(f"{head} {_text(item)}")
+            found.append(f"{head} {yaml_text(item)}")
         elif isinstance(item, dict) and item:
             found.append(head)
             _mapping(item, f"{indent}  ", found)
@@ -126,7 +126,7 @@ def _scalar(value: JSON) -> str:
     """Return what fits on a line, also of an empty array or object."""
     match value:
         case str():
-            return _text(value)
+            return yaml_text(value)
         case None:
             return "null"
         case bool():
@@ -145,7 +145,8 @@ def _number(value: float) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def _text(text: str) -> str:
+def yaml_text(text: str) -> str:
+    """Return a text as YAML has it in a line, in quotes where it could be read as anything else."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     return f'"{"".join(map(_character, text))}"'

@@ -1,5 +1,6 @@
 """services/services.yaml of a fleet repository: what runs beside the control plane of a sandbox."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from reconciler.fleet.files import Patterns
 
 FILE: Final = "services.yaml"
 _FOLDER: Final = "services"
-_EXAMPLE: Final = Path(__file__).parents[2] / "fleet-example"
+_IN_WHEEL: Final = Path(__file__).parent / "example"
+_IN_CHECKOUT: Final = Path(__file__).parents[2] / "fleet-example" / "services"
 # What `${...}` in a command can stand for.
 REFERENCES: Final = frozenset({"binaries", "data", "kubeconfig", "postgresql", "python"})
 _OF_POSTGRESQL: Final = frozenset({"binaries", "postgresql"})
@@ -98,22 +100,17 @@ class Suite:
 
 
 def folder_of(fleet: Path | None) -> Path:
-    """Return the folder with the services of a fleet.
+    """Return the folder with the services of a fleet, None: of the one in this folder.
 
-    Without one, of the fleet in this folder, else of the example that comes with the source.
-    Raises ConfigError.
+    A fleet that says nothing of services has those of the example, which a wheel carries in this
+    package.
     """
-    if fleet is not None:
-        return (fleet if fleet.is_dir() else fleet.parent) / _FOLDER
-    if any(Path(name).is_file() for name in files.ENTRY_NAMES):
-        return Path(_FOLDER)
-    if _EXAMPLE.is_dir():
-        return _EXAMPLE / _FOLDER
-    raise ConfigError(
-        "there is no fleet in this folder to take the services of",
-        where="--services",
-        hint="Name one with --fleet",
-    )
+    at = Path() if fleet is None else fleet if fleet.is_dir() else fleet.parent
+    file = at / _FOLDER / FILE
+    is_fleet = fleet is not None or any(Path(name).is_file() for name in files.ENTRY_NAMES)
+    if is_fleet and os.path.lexists(file):
+        return file.parent
+    return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
 
 
 def read(folder: Path) -> Suite:

@@ -129,6 +129,16 @@ def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
     )
 
 
+def offered_by(control_plane: Index, claim: Claim) -> list[str]:
+    """Return the resources whose templates offer a claim of this kind, by their names."""
+    offers = control_plane.once("offers", _by_resource)
+    return sorted(
+        resource.name
+        for resource, claims in offers.items()
+        if any(_same_kind(claim, one) for one in claims)
+    )
+
+
 def title(claim: Manifest) -> str:
     """Return what a claim on the wire is about, such as `secrets` or `things.shop.example`."""
     group = manifest.get_text(claim, "group")

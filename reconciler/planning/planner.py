@@ -42,10 +42,13 @@ from reconciler.planning.changes import (
     WidenedClaim,
 )
 from reconciler.planning.clusters import address_warnings, plan_cluster
+from reconciler.planning.permission_claims import offered_by
 from reconciler.planning.placement import LOOKED_AT, Blocked
 from reconciler.planning.planfile import identified
 from reconciler.planning.site import Index, Site
 from reconciler.planning.units import UnitPlan, line_of, owner_changes, plan_unit
+
+_EXAMPLES = 3  # of what a control plane offers, in a sentence
 
 
 @dataclass(slots=True)
@@ -235,12 +238,20 @@ def _units(site: Site, wanted: Sequence[Unit]) -> Iterator[tuple[Unit, UnitPlan]
         if not lost or one.changes[0].action is Action.BLOCKED:
             yield unit, one
             continue
-        reason = (
-            f"the claim on {lost[0].resource} ({lost[0].origin}) is offered by no resource of "
-            f"binding {unit.binding}"
-        )
+        reason = _nowhere(site, unit, lost[0])
         blocked = line_of(unit, one.changes[-1].ref, Action.BLOCKED, reason)
         yield unit, UnitPlan((blocked,), bodies=one.bodies)
+
+
+def _nowhere(site: Site, unit: Unit, claim: Claim) -> str:
+    """Say what a claim needs that no resource of its Binding offers."""
+    problem = (
+        f"the claim on {claim.resource} ({claim.origin}) is offered by no resource of "
+        f"binding {unit.binding}: take it out"
+    )
+    found = offered_by(site.control_plane, claim)
+    listed = ", ".join(found[:_EXAMPLES])
+    return f"{problem}, or add a resource that offers it ({listed})" if found else problem
 
 
 def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:

@@ -61,6 +61,15 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
 
 
+def test_a_wheel_carries_the_services_of_the_example(wheel):
+    listed = ["git", "ls-files", "fleet-example/services"]
+    out = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    of_git = {name.removeprefix("fleet-example/services/") for name in out.split()}
+    prefix = "klutchctl/sandbox/example/"
+    assert {name.removeprefix(prefix) for name in wheel if name.startswith(prefix)} == of_git
+    assert "services.yaml" in of_git
+
+
 def test_a_wheel_has_each_program(wheel):
     scripts = PROJECT["project"]["scripts"]
     assert scripts.keys() == {"klutchctl", "kubectl-bind", "klutch-bind", "klutch-osb", "konnector"}

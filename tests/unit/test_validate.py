@@ -8,7 +8,7 @@ from pathlib import Path
 import pygit2
 import pytest
 
-from klutchctl import main
+from klutchctl import main, repository
 from klutchctl.entry import code_of
 from reconciler.core.errors import InvalidRepository, Origin, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
@@ -146,8 +146,24 @@ def test_init_makes_a_fleet_that_validates(repo, capsys):
     assert main.run(["init", "repo", "--name", "shops"]) == 0
     capsys.readouterr()
     assert main.run(["validate", "repo"]) == 0
-    assert capsys.readouterr().out == SUMMARY.replace("acme", "shops")
+    assert capsys.readouterr().out == SUMMARY.replace("acme", "shops").replace("1 unit", "2 units")
     assert main.run(["schema", "--check", "repo/fleet.schema.json"]) == 0
+
+
+def test_init_takes_names_of_its_own(repo, capsys):
+    clusters = ["--control-plane", "on=eu: a, b", "--app", "no=1e3", "--app", "12"]
+    assert main.run(["init", "repo", "--name", "null", *clusters, "--team", "yes"]) == 0
+    capsys.readouterr()
+    assert main.run(["validate", "repo"]) == 0
+    assert capsys.readouterr().out == (
+        "null: 1 control plane, 2 clusters, 1 template, 1 binding -> 4 units\n"
+    )
+    fleet = repository.fleet_in(repo, check_owner=False)
+    assert fleet.control_planes["on"].access.context == "eu: a, b"
+    assert {name: one.access.context for name, one in fleet.clusters.items()} == {
+        "no": "1e3",
+        "12": "12",
+    }
 
 
 def test_init_overwrites_nothing(repo, capsys):

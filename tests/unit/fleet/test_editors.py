@@ -79,7 +79,9 @@ def test_what_is_wrong_in_its_form_has_a_mark(validator, name):
     assert marked == (name not in BEYOND)
 
 
-INITIAL = scaffold.files("acme", FILE.read_text("utf-8"))
+# YAML takes each of these names for something else where it is not in quotes.
+NAMES = scaffold.Names("on", ("12", "eu: a, b"), {"no": "1e3", "app-2": "app-2"}, "null")
+INITIAL = scaffold.files(NAMES, FILE.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("path", [path for path in INITIAL if path.endswith(".yaml")])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl import main, scaffold
+from klutchctl import main
 from reconciler.core.errors import ConfigError, Severity
 from reconciler.fleet.load import load, load_against, load_base, load_valid_part, new_ways
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, PruneMode
@@ -380,8 +380,8 @@ def test_what_reviewers_are_shown_as_rights(changes, paths):
 
 
 def test_a_new_repository_denies_by_default(tmp_path, capsys):
-    assert "policies: {default: Deny}" in scaffold.files("acme", "{}")["fleet.yaml"]
     assert main.run(["init", str(tmp_path / "new")]) == 0
+    assert "policies: {default: Deny}" in (tmp_path / "new" / "fleet.yaml").read_text()
     assert main.run(["validate", str(tmp_path / "new")]) == 0
     assert "warning" not in capsys.readouterr().out
     other = tmp_path / "new" / "bindings" / "team-b"

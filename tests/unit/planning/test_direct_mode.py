@@ -140,7 +140,12 @@ BLOCKED = {
     "a claim that nothing offers": (
         offering(POSTGRES),
         claiming("creds"),
-        f"offered by no resource of binding {DB}",
+        f"is offered by no resource of binding {DB}: take it out",
+    ),
+    "a claim that only another resource offers": (
+        [*offering(POSTGRES), *offering("credentials.x.io", claims=[SECRETS])],
+        claiming("creds"),
+        "take it out, or add a resource that offers it (credentials.x.io)",
     ),
     "a claim wider than offered": (
         offering(POSTGRES, claims=[OFFERED]),

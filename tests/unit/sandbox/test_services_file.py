@@ -1,6 +1,7 @@
 """services.yaml: what it may say, and that every mistake is told with its place."""
 
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -99,19 +100,25 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_which_fleet_is_meant(here):
+EXAMPLE = Path(__file__).parents[3] / "fleet-example" / "services"
+
+
+def test_which_services_are_meant(here):
     fleet = here / "acme"
-    fleet.mkdir()
+    (fleet / "services").mkdir(parents=True)
     (fleet / "fleet.yaml").touch()
-    assert suite.folder_of(fleet) == fleet / "services"
-    assert suite.folder_of(fleet / "fleet.yaml") == fleet / "services"
-    example = suite.folder_of(None)
-    assert example.parts[-2:] == ("fleet-example", "services")
+    for one in (fleet, fleet / "fleet.yaml", None):
+        assert suite.folder_of(one) == EXAMPLE, "those of the example, where a fleet has none"
+    for folder in (fleet, here):
+        (folder / "services").mkdir(exist_ok=True)
+        (folder / "services" / "services.yaml").symlink_to("nowhere")
+    assert suite.folder_of(fleet) == suite.folder_of(fleet / "fleet.yaml") == fleet / "services"
+    assert suite.folder_of(None) == EXAMPLE, "here is no fleet"
     (here / "klutch-fleet.yaml").touch()
     assert suite.folder_of(None).resolve() == here / "services"
 
 
-def test_without_any_fleet_the_way_out_is_reported(here, monkeypatch):
-    monkeypatch.setattr(suite, "_EXAMPLE", here / "absent")
-    with pytest.raises(ConfigError, match=r"--services: .*Name one with --fleet"):
-        suite.folder_of(None)
+def test_a_wheel_has_the_example_in_the_package(here, monkeypatch):
+    (here / "example").mkdir()
+    monkeypatch.setattr(suite, "_IN_WHEEL", here / "example")
+    assert suite.folder_of(None) == here / "example"
