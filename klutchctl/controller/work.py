@@ -177,7 +177,7 @@ async def _shown(
 async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
     """Read what was left before: somebody may have suspended the fleet.
 
-    The clusters are kept all the same where that cannot be read: at once where it never can.
+    Where that cannot be read, it counts as suspended until it can be.
     """
     for pause in (*_LOADS, 0.0):
         try:
@@ -186,8 +186,8 @@ async def _load(writer: FleetStatusWriter, clock: SystemClock) -> None:
         except ClusterError as error:
             for_ever = isinstance(error, NotServed | Forbidden)
             if for_ever or not pause:
-                fields = {"why": str(error)}
-                log.warning("what the FleetStatus says cannot be read; work begins", extra=fields)
+                fields = {"why": str(error), "suspended": writer.suspended()}
+                log.warning("what the FleetStatus says cannot be read", extra=fields)
                 return
             await clock.sleep(pause)
 

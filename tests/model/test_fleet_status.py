@@ -9,18 +9,19 @@ from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys
-from reconciler.core.errors import Forbidden, Unreachable
+from reconciler.core.errors import ClusterError, Forbidden, NotServed, Unreachable
 from reconciler.core.manifest import annotations_of, get_map, uid_of
 from reconciler.core.refs import Ref
 from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status import writer
-from reconciler.watch.fleet_status.writer import PERIOD, FleetStatusWriter, Remembered
+from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWriter, Remembered
 from reconciler.watch.states import States
 from tests.kit import virtual_time
 from tests.kit.clusters import model_clusters
 from tests.support.cues import AFTER
 from tests.support.faults import (
+    Fail,
     FaultyCluster,
     Meanwhile,
     forbidden,
@@ -394,6 +395,35 @@ async def test_no_outage_and_no_deletion_ends_a_suspension(scene):
     await asyncio.sleep(3 * PERIOD)
     assert scene.writer.suspended() == "a move"
     assert annotations_of(await scene.live()) == {keys.SUSPEND: "a move"}
+
+
+@pytest.mark.parametrize("fault", [unreachable(), forbidden()], ids=["no way", "no right"])
+async def test_what_was_never_read_suspends_until_it_was(scene, fault):
+    scene.faults.add(on("get"), fault)
+    with pytest.raises(ClusterError):
+        await scene.run()
+    assert scene.writer.suspended() == UNREAD
+    scene.tasks.append(asyncio.create_task(scene.writer.run(scene.states)))
+    await asyncio.sleep(3 * PERIOD)
+    assert scene.writer.suspended() == UNREAD
+    scene.faults.clear()
+    await asyncio.sleep(2 * PERIOD)
+    assert scene.writer.suspended() == ""
+    assert keys.SUSPEND not in annotations_of(await scene.live())  # it is no reason of a person
+
+
+async def test_where_the_kind_is_absent_nobody_suspended_it(scene):
+    scene.faults.add(on("get"), Fail(NotServed, "the kind is not there", 404))
+    with pytest.raises(NotServed):
+        await scene.writer.load()
+    assert scene.writer.suspended() == ""
+    scene.faults.clear()
+    await scene.run()
+    await scene.annotate("a move")
+    await asyncio.sleep(2 * PERIOD)
+    scene.faults.add(on("get"), Fail(NotServed, "the kind is not there", 404))
+    await asyncio.sleep(2 * PERIOD)
+    assert scene.writer.suspended() == "a move"
 
 
 # Events

@@ -1,7 +1,7 @@
 """Keeps a FleetStatus up to date, and reads from it what people and processes before left there.
 
-It is made anew where somebody deleted it. Whatever becomes of it, the clusters are kept right:
-nothing here is waited for, and what cannot be written is written later.
+It is made anew where somebody deleted it. Once it was read, the clusters are kept right whatever
+becomes of it: nothing here is waited for, and what cannot be written is written later.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from reconciler.controller.executor import Recorder
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock, unless
 from reconciler.core import errors, keys
-from reconciler.core.errors import ClusterError
+from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 10.0  # seconds from one look at the object, or write, to the next
 _BREATH: Final = 1.0  # between two looks, however much there is to say
 _NOTES: Final = 50  # that wait for the object
+UNREAD: Final = "its FleetStatus was not read yet, which may say that it is suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class FleetStatusWriter:
         self._cluster, self._ref = cluster, ref
         self._fence, self._clock, self._recorder = fence, clock, recorder
         self._accepted: str | None = None  # None: it was never read
-        self._suspended = ""
+        self._suspended: str | None = None  # None: it is unknown
         self._live: Manifest | None = None
         self._written: Manifest = {}  # the status as stated last, and the version it made
         self._version = ""
@@ -77,15 +78,18 @@ class FleetStatusWriter:
         After an error it is unknown, not empty.
         """
         try:
-            self._take(await self._cluster.get(self._ref))
+            self._take(await self._read())
         except ClusterError as error:
             self._failure = error
             raise
-        return Remembered(self._accepted or "", self._suspended)
+        return Remembered(self._accepted or "", self.suspended())
 
     def suspended(self) -> str:
-        """Return why nothing is to be written to clusters, as last read, or ""."""
-        return self._suspended
+        """Return why nothing is to be written to clusters, as last read, or "".
+
+        Until it could be read, that is why.
+        """
+        return UNREAD if self._suspended is None else self._suspended
 
     def accepted(self) -> str:
         """Return the last commit that was accepted, "" where there never was one.
@@ -145,7 +149,7 @@ class FleetStatusWriter:
 
     async def _look(self, state: FleetState) -> None:
         self._fence.check()
-        live = await self._cluster.get(self._ref)
+        live = await self._read()
         self._take(live)
         self._accept(state)
         if not tells_more(state, get_map(live, "status")):
@@ -165,12 +169,19 @@ class FleetStatusWriter:
         if before != status and not written:
             await self._write(status)
 
+    async def _read(self) -> Manifest | None:
+        try:
+            return await self._cluster.get(self._ref)
+        except NotServed:
+            self._suspended = self._suspended or ""  # no object of its kind can say otherwise
+            raise
+
     def _take(self, live: Manifest | None) -> None:
         """Note what is there. That the object is gone ends no suspension: nobody said so."""
         self._live = live
         if self._accepted is None:
             self._accepted = accepted_commit(live)
-        if live is not None:
+        if live is not None or self._suspended is None:
             self._suspended = suspension(live)
         self._record()
 

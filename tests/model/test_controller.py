@@ -1,0 +1,124 @@
+"""`klutchctl controller` on models of clusters: what it leaves alone."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pygit2
+import pytest
+
+from klutchctl.controller import program, rounds, work
+from klutchctl.controller.options import Home, Options, Trust
+from klutchctl.controller.program import Controller
+from klutchctl.controller.sources import Followed
+from klutchctl.controller.storms import Terms
+from klutchctl.sandbox.state import Role
+from klutchctl.settings import Settings
+from reconciler.api.fleet_status import FLEET_STATUS
+from reconciler.controller import lease
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Ref
+from reconciler.source.following import GitRef, git_url
+from reconciler.watch.fleet_status.writer import UNREAD
+from tests.kit import virtual_time
+from tests.kit.clusters import live_model
+from tests.support.apply_runs import mode, scene
+from tests.support.checkouts import commit_work_tree
+from tests.support.eventually import eventually
+
+__all__ = ["mode", "scene"]
+
+INTERVAL = 300  # seconds
+HOME = "default"  # the namespace of Lease and FleetStatus
+OURS = "klutchctl"  # the User-Agent
+
+
+@pytest.fixture(autouse=True)
+def followed(monkeypatch):
+    """Let controllers follow a repository on disk, and live by the clock of the models."""
+
+    def remote(source, settings, **_):
+        return GitRef(source.path, "main", check_owner=False, every=source.poll)
+
+    for module in (program, work):
+        monkeypatch.setattr(module, "remote", remote)
+    for module in (program, work, rounds):
+        monkeypatch.setattr(module, "now_here", virtual_time.now)
+    # In a thread of its own, the clock would not jump.
+    monkeypatch.setattr(lease, "in_thread", lambda work, *, name: work())
+
+
+@asynccontextmanager
+async def controller(scene, home):
+    """Run the program, but for its signals and its Git server; yield its parts."""
+    scene.fleet.write()
+    commit_work_tree(pygit2.init_repository(scene.fleet.folder, initial_head="main"))
+    url = git_url("https://git.example.com/fleet.git", where="--git")
+    options = Options(
+        source=Followed(path=scene.fleet.folder, url=url, ref="main", poll=30.0),
+        trust=Trust(),
+        home=home,
+        fleet=scene.fleet.name,
+        shard=(),
+        interval=INTERVAL,
+        wait_timeout=120.0,
+        storms=Terms(),
+        listen=None,
+        board=None,
+        hooks=None,
+        sinks=(),
+    )
+    parts = program._parts(options, Settings({}, kubeconfig=str(scene.kubeconfig)))
+    one = Controller(parts)
+    running = asyncio.create_task(one.run())
+    try:
+        yield parts
+    finally:
+        one.end("the test is over")
+        await running
+
+
+def written(marks):
+    """Return what controllers have written since, whatever came of it."""
+    every = (one for audit, mark in marks for one in audit.writes_since(mark))
+    return [one for one in every if one.agent == OURS]
+
+
+def is_bound(scene):
+    async def probe():
+        return await scene.at(scene.binding)
+
+    return eventually(probe, within=10 * INTERVAL)
+
+
+async def test_until_its_status_was_read_a_fleet_counts_as_suspended(scene, wires):
+    elsewhere = Home("app-2", None, HOME)  # what keeps its own objects is not always a fleet's
+    async with live_model(wires, "app-2", Role.CONTROL_PLANE, scene.kubeconfig) as home:
+        status = Ref(home.name, FLEET_STATUS, HOME, scene.fleet.name)
+        await home.cluster.create(suspended(status), FLEET_STATUS, manager="kubectl")
+        server = home.connection.server
+        away = wires.models.pop(server)
+        async with scene.peers(), controller(scene, elsewhere) as parts:
+            marks = scene.marks()
+            await asyncio.sleep(2 * INTERVAL)
+            assert written(marks) == []
+            assert parts.states.now.suspended == UNREAD
+            wires.models[server] = away
+            await eventually(lambda: parts.states.now.suspended == "a move")
+            await asyncio.sleep(2 * INTERVAL)
+            assert written(marks) == []
+            patch: Manifest = {"metadata": {"annotations": {keys.SUSPEND: None}}}
+            await home.cluster.merge_patch(status, patch, manager="kubectl")
+            await is_bound(scene)
+
+
+def suspended(status: Ref) -> Manifest:
+    return {
+        "apiVersion": FLEET_STATUS.api_version,
+        "kind": FLEET_STATUS.kind,
+        "metadata": {
+            "name": status.name,
+            "namespace": status.namespace,
+            "annotations": {keys.SUSPEND: "a move"},
+        },
+    }
