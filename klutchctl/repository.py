@@ -61,7 +61,7 @@ def base_in(path: Path, ref: str, *, check_owner: bool) -> Base:
 def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> Review:
     """Return the pull request in a folder or file, as the branch `base` judges it.
 
-    Raises and tells what `fleet_in` does.
+    Raises and prints what `fleet_in` does, but for what Policies deny: that is in the review.
     """
     judge = base_in(path, base, check_owner=check_owner)
     snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
@@ -73,7 +73,8 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     if found is None:
         raise InvalidRepository(problems)
     for problem in problems:
-        print(f"Warning: {visible(str(problem))}", file=sys.stderr)
+        if problem.severity is Severity.WARNING:
+            print(f"Warning: {visible(str(problem))}", file=sys.stderr)
     return found
 
 

@@ -1,8 +1,9 @@
 """Put a file under a pull request (GitHub) or merge request (GitLab), as one comment.
 
-After each push that comment is brought up to date instead of adding one. Anybody can write what it
-begins with, so it is ours only by its author as well: on GitLab that of the token, on GitHub
-github-actions[bot], or COMMENT_AUTHOR where another token is used. Needs nothing but Python.
+After each push that comment is brought up to date instead of adding one; where there is no such
+file, it says that there is no plan. Anybody can write what it begins with, so it is ours only by
+its author as well: on GitLab that of the token, on GitHub github-actions[bot], or COMMENT_AUTHOR
+where another token is used. Needs nothing but Python.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 MARK = "<!-- klutchctl plan -->"
 PAGE = 100
+NO_PLAN = "### No plan\n\n**The run ended before it could plan; its log says why.**\n"
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -77,7 +79,8 @@ def find(comments: str, us: str, header: tuple[str, str]) -> int | None:
 
 def main() -> None:
     """Make or change the comment. Ends with a sentence where that cannot be done."""
-    text = f"{MARK}\n{Path(sys.argv[1]).read_text(encoding='utf-8')}"
+    file = Path(sys.argv[1])
+    text = f"{MARK}\n{file.read_text(encoding='utf-8') if file.exists() else NO_PLAN}"
     try:
         comments, one, change, header = place(os.environ)
         number = find(comments, ourselves(os.environ, header), header)

@@ -1,12 +1,13 @@
 """`klutchctl plan`, `drift` and `show`: what would change. Writes to no cluster."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl.entry import ExitCode, exit_code
+from klutchctl.entry import ExitCode, exit_code, leaves, sentence
 from klutchctl.settings import (
     Output,
     Settings,
@@ -18,7 +19,7 @@ from klutchctl.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.load import Review
@@ -65,30 +66,60 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show what would change on all clusters. Nothing is written to any of them."""
-    wanted = parse_outputs(output, known=_FORMATS)
-    import uvloop
+    """Show what would change on all clusters. Nothing is written to any of them.
 
-    from klutchctl import files, repository
-    from reconciler.core.live import parse_live
-    from reconciler.planning import planfile, planner
+    Exit code 3: the files are invalid, 4: denied by a policy of --base, 5: not all clusters were
+    read, 6: something is blocked or held back.
+    """
+    wanted = parse_outputs(output, known=_FORMATS)
+    from klutchctl import files
+    from reconciler.core.errors import InvalidRepository
+    from reconciler.planning import planfile
 
     settings = of(context)
-    subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(subject.fleet, settings)
-    seconds: float | None = None
-    if snapshot is None:
-        planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
-    else:
-        live = parse_live(snapshot.read_bytes(), str(snapshot))
-        planned = planner.plan(subject.fleet, live, only=chosen)
+    with _failure_commented(wanted):
+        subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
+        planned, seconds = _made(subject, settings, snapshot, credentials=credentials)
     if out is not None:
         planned = planfile.identified(replace(planned, repository=str(path.resolve())))
     _print(planned, wanted, settings, seconds=seconds, against=subject.against())
+    if subject.review is not None and subject.review.denied:
+        raise InvalidRepository(subject.review.denied)
     if out is not None:
         files.write(out, planfile.dump(planned))
     allowed = settings.allow_unreachable
     return exit_code(planned, detailed=detailed_exitcode, allow_unreachable=allowed)
+
+
+@contextmanager
+def _failure_commented(outputs: tuple[Output, ...]) -> "Iterator[None]":
+    """Let a comment say why there is no plan: else that of an earlier push would stay."""
+    try:
+        yield
+    except Exception as error:
+        from klutchctl.render import plan_markdown
+
+        text = plan_markdown.without_plan(error, list(map(sentence, leaves(error))))
+        comments = tuple(one for one in outputs if one.format == "markdown")
+        write_outputs(comments, {"markdown": lambda _: text})
+        raise
+
+
+def _made(
+    subject: "_Subject", settings: Settings, snapshot: Path | None, *, credentials: bool
+) -> "tuple[Plan, float | None]":
+    """Plan against the clusters, or a snapshot; return how long reading took, too."""
+    import uvloop
+
+    from klutchctl import repository
+    from reconciler.core.live import parse_live
+    from reconciler.planning import planner
+
+    chosen = repository.chosen(subject.fleet, settings)
+    if snapshot is None:
+        return uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
+    live = parse_live(snapshot.read_bytes(), str(snapshot))
+    return planner.plan(subject.fleet, live, only=chosen), None
 
 
 def drift(
@@ -162,7 +193,7 @@ class _Subject:
 
         base = self.review.base
         found = edits(base.loaded, self.review.head)
-        return Against(base.ref, base.loaded.fleet.revision, found)
+        return Against(base.ref, base.loaded.fleet.revision, found, self.review.denied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +275,7 @@ def _print(
     against: "Against | None" = None,
 ) -> None:
     """Print a plan in the formats asked for. `seconds` is how long reading took."""
-    from klutchctl.render import plan_formats
+    from klutchctl.render import plan_formats, plan_markdown
 
     write_outputs(
         wanted,
@@ -257,6 +288,6 @@ def _print(
                 against=against,
             ),
             "json": lambda _: plan_formats.as_json(plan, against=against),
-            "markdown": lambda _: plan_formats.as_markdown(plan, against=against),
+            "markdown": lambda _: plan_markdown.comment(plan, against=against),
         },
     )

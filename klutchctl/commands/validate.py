@@ -81,7 +81,7 @@ def _judged(
     if base is None:
         return load(snapshot)
     found, problems = load_against(base, snapshot)
-    return found.fleet if found else None, problems
+    return found.fleet if found and not found.denied else None, problems
 
 
 def _prefix(path: Path) -> str:

@@ -6,12 +6,12 @@ SARIF is version 2.1.0 (OASIS, 2020-03-27); the GitHub form is that of its workf
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
 from klutchctl.render.terminal import Style, line, plural, styled, visible
-from reconciler.core.errors import Problem, Severity
+from reconciler.core.errors import Origin, Problem, Severity, alike
 from reconciler.core.manifest import JSON
 from reconciler.fleet import wording
 from reconciler.fleet.wording import CODES
@@ -25,6 +25,7 @@ _STYLES: Final[Mapping[Severity, Style]] = {
     Severity.WARNING: Style.YELLOW,
 }
 _EXCERPTS: Final = 100  # of the first problems: each is a look at its file
+_PLACES: Final = 5  # that are named of those where a problem is the same
 _LEVELS: Final[Mapping[Severity, str]] = {
     Severity.INVALID: "error",
     Severity.DENIED: "error",
@@ -48,20 +49,34 @@ class Findings:
 
     def path(self, problem: Problem) -> str:
         """Return the path of a problem as it is shown."""
-        path = problem.origin.path
+        return self._path(problem.origin.path)
+
+    def _path(self, path: str) -> str:
         return self.folder.rstrip("/") or "." if path == "." else f"{self.folder}{path}"
+
+    def place(self, origin: Origin) -> str:
+        """Return where a problem is as it is shown, with line and column."""
+        return str(replace(origin, path=self._path(origin.path)))
 
 
 def text(findings: Findings, *, color: bool = False) -> str:
     """Return a line for each problem, and below it what stands there and its hint; then sums."""
     lines: list[str] = []
-    for number, problem in enumerate(findings.problems):
+    for number, (problem, more) in enumerate(alike(findings.problems)):
         lines.append(_line(findings, problem, color=color))
         if number < _EXCERPTS:
             lines += _excerpt(findings, problem)
         if problem.hint:
             lines.append(f"    {visible(problem.hint)}")
+        if more:
+            lines.append(f"    The same in {_listed(findings, more)}")
     return "\n".join([*lines, _summary(findings)]) + "\n"
+
+
+def _listed(findings: Findings, places: Sequence[Origin]) -> str:
+    named = ", ".join(visible(findings.place(one)) for one in places[:_PLACES])
+    more = f" and {len(places) - _PLACES} more; -o json has all" if len(places) > _PLACES else ""
+    return f"{len(places)} more places: {named}{more}"
 
 
 def _excerpt(findings: Findings, problem: Problem) -> list[str]:
@@ -78,26 +93,45 @@ def _excerpt(findings: Findings, problem: Problem) -> list[str]:
 
 def as_json(findings: Findings) -> str:
     """Return one JSON object and a newline."""
-    problems: list[JSON] = [
-        {
-            "path": findings.path(problem),
-            "line": problem.origin.line,
-            "column": problem.origin.column,
-            "severity": problem.severity.value,
-            "code": problem.code,
-            "message": problem.message,
-            "hint": problem.hint,
-        }
-        for problem in findings.problems
+    problems = [
+        {**document(problem), "path": findings.path(problem)} for problem in findings.problems
     ]
-    document: JSON = {
+    content: JSON = {
         "format": FORMAT,
         "version": VERSION,
         "fleet": findings.fleet,
         "counts": {_key(word): count for word, count in findings.counts},
-        "problems": problems,
+        "problems": list[JSON](problems),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return json.dumps(content, indent=2) + "\n"
+
+
+def document(problem: Problem) -> dict[str, JSON]:
+    """Return a problem as JSON, with its path in the repository."""
+    return {
+        "path": problem.origin.path,
+        "line": problem.origin.line,
+        "column": problem.origin.column,
+        "severity": problem.severity.value,
+        "code": problem.code,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+def rows(problems: Sequence[Problem]) -> list[tuple[str, str]]:
+    """Return a (place, sentence) for each problem; those that are alike share one."""
+    return [
+        (
+            visible(f"{first.origin} {_further(more)}".rstrip()),
+            f"{_sentence(first)} [{first.code}]",
+        )
+        for first, more in alike(problems)
+    ]
+
+
+def _further(places: Sequence[Origin]) -> str:
+    return f"and {len(places)} more places" if places else ""
 
 
 def sarif(findings: Findings, *, version: str) -> str:
@@ -122,9 +156,7 @@ def github(findings: Findings) -> str:
 
 
 def _line(findings: Findings, problem: Problem, *, color: bool) -> str:
-    place = findings.path(problem)
-    if problem.origin.line:
-        place = f"{place}:{problem.origin.line}:{problem.origin.column}"
+    place = findings.place(problem.origin)
     severity = styled(problem.severity.value, _STYLES[problem.severity], color=color)
     return f"{line(place)}: {severity}: {visible(problem.message)} [{problem.code}]"
 

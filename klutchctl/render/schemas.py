@@ -76,9 +76,21 @@ def _against() -> dict[str, Any]:
             "ref": {"type": "string"},
             "revision": {"type": "string"},
             "edits": {"type": "array", "items": edit},
+            "denied": {
+                "description": "What Policies deny: such a plan is never applied.",
+                "type": "array",
+                "items": _problem(),
+            },
         },
         "required": ["ref", "revision", "edits"],
     }
+
+
+def _problem() -> dict[str, Any]:
+    texts = ("path", "severity", "code", "message", "hint")
+    said = {key: {"type": "string"} for key in texts}
+    properties = {**said, "line": _COUNT, "column": _COUNT}
+    return {"type": "object", "properties": properties, "required": [*properties]}
 
 
 def _schema(adapter: TypeAdapter[Any], title: str, written: str) -> dict[str, Any]:

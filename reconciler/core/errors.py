@@ -21,13 +21,15 @@ KlutchError                    a sentence: what, where, what to do next
 Absence is None, not an exception: only writes raise Missing.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from reconciler.core.refs import Ref
+
+_MOST_APART: Final = 3  # problems that differ only in their place
 
 
 class Retry(Enum):
@@ -173,6 +175,9 @@ class Origin:
         return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
 
+_NOWHERE: Final = Origin("")
+
+
 class Severity(Enum):
     """What a problem stops. Only warnings let a plan go on."""
 
@@ -201,7 +206,11 @@ class InvalidRepository(ConfigError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = in_order(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        found = (
+            f"{first}{f' (the same in {len(more)} more places)' if more else ''}"
+            for first, more in alike(self.problems)
+        )
+        super().__init__("\n".join(found))
 
     @property
     def invalid(self) -> bool:
@@ -211,9 +220,28 @@ class InvalidRepository(ConfigError):
 
 def in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the problems by place, each once."""
-    return tuple(
-        sorted(set(problems), key=lambda one: (one.origin, one.code, one.message, one.hint))
-    )
+    return tuple(sorted(set(problems), key=_order))
+
+
+def _order(problem: Problem) -> tuple[Origin, str, str, str]:
+    return problem.origin, problem.code, problem.message, problem.hint
+
+
+def alike(problems: Iterable[Problem]) -> list[tuple[Problem, tuple[Origin, ...]]]:
+    """Return the problems, each with the further places of those that differ only in their place.
+
+    A few of a kind stay apart: each is looked at on its own.
+    """
+    kinds: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        kinds.setdefault(replace(problem, origin=_NOWHERE), []).append(problem)
+    found: list[tuple[Problem, tuple[Origin, ...]]] = []
+    for some in kinds.values():
+        if len(some) > _MOST_APART:
+            found.append((some[0], tuple(one.origin for one in some[1:])))
+        else:
+            found += ((one, ()) for one in some)
+    return sorted(found, key=lambda one: _order(one[0]))
 
 
 def origin(error: BaseException) -> str:

@@ -215,15 +215,16 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A pull request that is allowed.
+    """A pull request whose files can be understood.
 
     `fleet` is what to plan: that of the pull request, with the stricter guards. `head` is the
-    pull request as it is written.
+    pull request as it is written. What is `denied` may be shown, and never be saved or applied.
     """
 
     fleet: Fleet
     base: Base
     head: Loaded
+    denied: tuple[Problem, ...] = ()
 
 
 def load_base(ref: str, snapshot: Snapshot) -> Base:
@@ -247,16 +248,23 @@ def unusable(ref: str, problems: Sequence[Problem]) -> ConfigError:
 
 
 def load_against(base: Base, snapshot: Snapshot) -> tuple[Review | None, tuple[Problem, ...]]:
-    """Return the pull request whose files these are, and all its problems, as `load` does."""
+    """Return the pull request whose files these are, and all its problems in order.
+
+    It is None where a problem is INVALID, and where the Fleet has another name: what the clusters
+    hold of that one would be read and shown as if it were its own.
+    """
     problems: list[Problem] = []
     head = load_valid_part(snapshot, problems)
+    renamed: list[Problem] = []
     if head is not None:
         problems.extend(_denied(base, head, problems))
-        problems.extend(_other_name(base, head))
-    if head is None or not allowed(problems):
-        return None, in_order(problems)
+        renamed.extend(_other_name(base, head))
+    found = in_order([*problems, *renamed])
+    if head is None or renamed or any(one.severity is Severity.INVALID for one in found):
+        return None, found
     guards = head.fleet.guards.stricter(base.loaded.fleet.guards)
-    return Review(replace(head.fleet, guards=guards), base, head), in_order(problems)
+    denied = tuple(one for one in found if one.severity is Severity.DENIED)
+    return Review(replace(head.fleet, guards=guards), base, head, denied), found
 
 
 def new_ways(base: Fleet, head: Fleet) -> tuple[frozenset[str], frozenset[str]]:

@@ -228,7 +228,8 @@ def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unava
 def _unusable(error: ConfigError, access: Access) -> Unavailable:
     """Return the verdict on a cluster that there is no way to."""
     remedy = f"Mend {access}, or spec.access of this cluster's document"
-    return Unavailable(f"cannot be reached by {access}: {error}", error.hint or remedy)
+    said = ": ".join(filter(None, (error.where, error.message)))  # the hint is the remedy
+    return Unavailable(f"cannot be reached by {access}: {said}", error.hint or remedy)
 
 
 def failed(errors: Sequence[ClusterError], access: Access, address: Address | None) -> Unavailable:

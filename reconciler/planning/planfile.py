@@ -97,6 +97,12 @@ def _parse(content: bytes, path: str) -> Plan:
     except ValueError as error:  # a number that JSON does not have, or of thousands of digits
         raise ConfigError("not JSON: a number that cannot be read", where=path) from error
     _check_version(found, path)
+    if manifest.get_maps(found, "summary", "against", "denied"):
+        raise ConfigError(
+            "the plan of a pull request that a Policy denies",
+            where=path,
+            hint="It is for reading only: mend the pull request, and plan again",
+        )
     plan = _read(found, path)
     if plan.id != _identity(found):
         raise ConfigError(

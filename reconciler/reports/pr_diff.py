@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from pydantic.alias_generators import to_camel
 
 from reconciler.core.decision import FieldChange, pointer
-from reconciler.core.errors import Origin
+from reconciler.core.errors import Origin, Problem
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
 from reconciler.fleet import wanted
 from reconciler.fleet.base_model import StrictModel
@@ -64,11 +64,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The edits since the commit `revision`, which was named `ref`."""
+    """The edits since the commit `revision`, which was named `ref`; and what Policies deny."""
 
     ref: str
     revision: str
     edits: tuple[Edit, ...]
+    denied: tuple[Problem, ...] = ()
 
 
 _Things: TypeAlias = Mapping[tuple[str, str], tuple[Origin, Manifest]]

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from klutchctl.render import apply_report, doctor, plan_formats, problems, status, status_document
+from klutchctl.render import (
+    apply_report,
+    doctor,
+    plan_formats,
+    plan_markdown,
+    problems,
+    status,
+    status_document,
+)
 from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
@@ -19,7 +27,7 @@ FORMATS = {
     "txt": plan_formats.text,
     "color.txt": lambda plan: plan_formats.text(plan, color=True, seconds=0.44),
     "json": plan_formats.as_json,
-    "md": plan_formats.as_markdown,
+    "md": plan_markdown.comment,
 }
 
 
@@ -54,7 +62,7 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "sandbox.json": (values.sandbox, lambda made: sandbox.as_json(*made)),
     "pull-request.txt": (values.against, lambda made: plan_formats.text(EMPTY, against=made)),
     "pull-request.json": (values.against, lambda made: plan_formats.as_json(EMPTY, against=made)),
-    "pull-request.md": (values.against, lambda made: plan_formats.as_markdown(EMPTY, against=made)),
+    "pull-request.md": (values.against, lambda made: plan_markdown.comment(EMPTY, against=made)),
 }
 
 

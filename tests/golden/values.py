@@ -125,7 +125,12 @@ def against(said="main"):
         Edit(Effect.RIGHTS, "Fleet", "", Origin("fleet.yaml", 1), fields=name),
         Edit(Effect.ADD, "Cluster", "shop-6", Origin(f"clusters/{said}.yaml", 3, 1)),
     )
-    return Against(said, "4c1e9d2" + "0" * 33, edits)
+    limits = [
+        Problem(Origin(f"{said}/{n}.yaml", 4, 1), "policy-limit", said, "Ask", Severity.DENIED)
+        for n in range(5)
+    ]
+    denied = Problem(Origin("b.yaml", 3, 1), "policy-denied", "not allowed", "", Severity.DENIED)
+    return Against(said, "4c1e9d2" + "0" * 33, edits, (denied, *limits))
 
 
 def findings(said="there is no such Template"):

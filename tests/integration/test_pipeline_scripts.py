@@ -76,7 +76,9 @@ def forge(request, tmp_path):
 
         def comment(text, **more):
             file = tmp_path / "plan.md"
-            file.write_text(text)
+            file.unlink(missing_ok=True)
+            if text is not None:
+                file.write_text(text)
             return subprocess.run(
                 [sys.executable, str(COMMENT), str(file)],
                 env=environ_of(forge) | more,
@@ -103,6 +105,15 @@ def test_there_is_one_comment_and_it_is_kept_up_to_date(forge):
     assert [verb for verb, _ in asked] == ["GET", "GET", "POST", "GET", "GET", change]
     assert all(path.startswith(place) for _, path in asked)
     assert all("canary" in token for _, _, token in api.asked)
+
+
+def test_the_plan_of_an_earlier_push_does_not_stay(forge):
+    api, comment, _, _ = forge
+    assert comment("### Plan 1\n").returncode == 0
+    assert comment(None).returncode == 0
+    (ours,) = api.comments
+    assert "### No plan" in ours["body"]
+    assert "Plan 1" not in ours["body"]
 
 
 MARK = "<!-- klutchctl plan -->"

@@ -90,7 +90,8 @@ class GitHub:
         jobs = yaml.safe_load(text)["jobs"]
         failed, output = 0, ""
         for step in jobs[job]["steps"]:
-            if "run" not in step or (failed and "always()" not in step.get("if", "")):
+            always = step.get("if") in ("always()", "!cancelled()")
+            if "run" not in step or (failed and not always):
                 continue
             environ = self._environ({**jobs[job].get("env", {}), **step.get("env", {})})
             code, out = await shell(step["run"], self.repository.work, environ)
@@ -223,7 +224,7 @@ async def test_a_change_is_reviewed_planned_approved_and_applied(
 
 
 @pytest.mark.parametrize("system", [GitHub, GitLab])
-async def test_a_request_that_is_not_valid_fails_before_any_cluster_is_reached(
+async def test_a_request_that_is_not_valid_is_commented_before_any_cluster_is_reached(
     system, repository, scene, tmp_path
 ):
     with serving(Forge()) as forge:
@@ -237,4 +238,6 @@ async def test_a_request_that_is_not_valid_fails_before_any_cluster_is_reached(
         code, output = await runner.run("review")
         assert code == ExitCode.INVALID
         assert "fleet.yaml" in output
-        assert not [one for one in forge.comments if "Plan" in one["body"]]
+        (comment,) = forge.comments
+        assert "### No plan" in comment["body"]
+        assert "fleet.yaml:1:" in comment["body"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pygit2
 import pytest
@@ -109,8 +110,6 @@ def test_a_pull_request_is_judged_by_the_base(checkout, capsys):
         "    So says main; what is changed here counts once it is merged\n"
         "1 denied by policy\n"
     )
-    assert main.run(["plan", "repo", "--base", "main"]) == 4
-    assert "does not allow Template x" in capsys.readouterr().err
     checkout.commit("pr")
     assert main.run(["validate", "repo", "--ref", "pr", "--base", "main"]) == 4
     assert main.run(["validate", "repo", "--ref", "main", "--base", "pr"]) == 0
@@ -122,6 +121,71 @@ def snapshot(tmp_path):
     file = tmp_path / "live.json"
     file.write_bytes(dump_live(Live({}, {}, {})))
     return ["--snapshot", str(file)]
+
+
+DENIED = "bindings/x.yaml:4:18  Policy team does not allow Template x in shop."
+SAYS_DENIED = {
+    "text": "\n\nDenied by policy\n  ! ",
+    "markdown": "\n\n#### Denied by policy\n\n```text\n  ! ",
+}
+
+
+@pytest.mark.parametrize("form", SAYS_DENIED)
+def test_what_is_denied_has_a_plan_and_says_so_first(checkout, capsys, snapshot, form):
+    checkout.commit()
+    checkout.write(GRANTED)
+    assert main.run(["plan", "repo", "--base", "main", *snapshot, "-o", form]) == 4
+    shown = capsys.readouterr()
+    assert f"{SAYS_DENIED[form]}{DENIED}" in shown.out
+    assert shown.out.index(DENIED) < shown.out.index("Changed against")
+    assert "2 unknown" in shown.out
+    assert "does not allow Template x" in shown.err
+
+
+def test_what_is_denied_is_never_saved_or_read_again(checkout, capsys, snapshot):
+    checkout.commit()
+    checkout.write(GRANTED)
+    plan = ["plan", "repo", "--base", "main", *snapshot, "--out", "saved", "-o", "json=plan.json"]
+    assert main.run(plan) == 4
+    assert not Path("saved").exists()
+    (denied,) = json.loads(Path("plan.json").read_text())["summary"]["against"]["denied"]
+    assert (denied["code"], denied["line"]) == ("policy-denied", 4)
+    capsys.readouterr()
+    for command in (["show"], ["apply", "--repository", "repo"]):
+        assert main.run([command[0], "plan.json", *command[1:]]) == 3
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "the plan of a pull request that a Policy denies" in shown.err
+
+
+WITHOUT_A_PLAN = {
+    "invalid files": ({"bindings/db.yaml": BINDING.replace("pg", "gp")}, [], 3, "#### Not valid"),
+    "another name": (
+        {"fleet.yaml": GOOD["fleet.yaml"].replace("acme", "bank")},
+        [],
+        4,
+        "#### Denied by policy",
+    ),
+    "a base that is not there": ({}, ["--base", "nope"], 3, "'nope' is not in the repository"),
+    "no such cluster": ({}, ["--cluster", "nope"], 3, "no such cluster: nope"),
+    "a snapshot that is none": ({}, ["--snapshot", "repo/fleet.yaml"], 3, "not a JSON document"),
+    "a defect": ({}, [], 1, "unexpected ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_A_PLAN.values(), ids=WITHOUT_A_PLAN.keys())
+def test_a_comment_says_that_there_is_no_plan(checkout, capsys, snapshot, monkeypatch, case):
+    changes, more, code, says = case
+    checkout.commit()
+    checkout.write(changes)
+    if code == 1:
+        monkeypatch.setattr("reconciler.planning.planner.plan", lambda *_, **__: 1 / 0)
+    plan = ["plan", "repo", "--base", "main", *snapshot, *more, "-o", "markdown=plan.md"]
+    assert main.run(plan) == code
+    comment = Path("plan.md").read_text()
+    assert comment.startswith("### No plan\n")
+    assert says in comment
+    assert capsys.readouterr().out == ""
 
 
 def test_a_plan_tells_what_the_pull_request_changes(checkout, capsys, snapshot):
@@ -207,7 +271,10 @@ async def test_a_pull_request_leads_us_to_no_other_cluster(checkout, capsys, ser
     assert known.accepted > 0
     assert bank.accepted == 0
     # What is behind an unseen control plane is told to be that.
-    refused = "main does not lead there, so it is not contacted" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    refused = "main does not lead there, so it is not contacted" in shown
+    said = max(line.count("It is read once") for line in shown.splitlines())
+    assert said == refused, "no sentence is there twice"
     assert refused == any(path.startswith("planes/") for path in changes)
     await asyncio.to_thread(main.run, plan)
     assert bank.accepted > 0, "without --base it is an ordinary change"

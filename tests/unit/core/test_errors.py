@@ -36,6 +36,45 @@ def test_sentences(error, want):
     assert str(error) == want
 
 
+def problem(path, line=1, message="x is required", **more):
+    return errors.Problem(errors.Origin(path, line, 1), "missing-field", message, **more)
+
+
+MANY = [problem(f"clusters/edge-{n:03}.yaml", 9) for n in range(200)]
+ALIKE = {
+    "none": ([], []),
+    "a few stay apart": (MANY[:3], [(one, 0) for one in MANY[:3]]),
+    "many are one": (MANY, [(MANY[0], 199)]),
+    "another message, hint or severity is another problem": (
+        [
+            *MANY,
+            problem("clusters/edge-100.yaml", 1, "y is required"),
+            problem("clusters/edge-100.yaml", 9, hint="Name it"),
+            problem("clusters/edge-100.yaml", 9, severity=errors.Severity.WARNING),
+        ],
+        [
+            (MANY[0], 199),
+            (problem("clusters/edge-100.yaml", 1, "y is required"), 0),
+            (problem("clusters/edge-100.yaml", 9, severity=errors.Severity.WARNING), 0),
+            (problem("clusters/edge-100.yaml", 9, hint="Name it"), 0),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("problems", "want"), ALIKE.values(), ids=ALIKE.keys())
+def test_problems_that_are_alike(problems, want):
+    found = errors.alike(errors.in_order(problems))
+    assert [(first, len(more)) for first, more in found] == want
+
+
+def test_many_problems_that_are_alike_are_one_line():
+    (line,) = str(errors.InvalidRepository(MANY)).splitlines()
+    assert line == (
+        "clusters/edge-000.yaml:9:1: x is required [missing-field] (the same in 199 more places)"
+    )
+
+
 def test_a_cluster_error_keeps_the_facts():
     error = errors.Unreachable(
         "busy", ref=REF, verb="list", status=429, reason="TooManyRequests", retry_after=2.5

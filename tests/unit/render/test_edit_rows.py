@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats
+from klutchctl.render import plan_formats, plan_markdown
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.planning import planfile
@@ -19,7 +19,7 @@ COMMIT = values.against().revision
 
 
 def test_json_is_still_a_plan_file():
-    shown = plan_formats.as_json(PLAN, against=values.against())
+    shown = plan_formats.as_json(PLAN, against=replace(values.against(), denied=()))
     assert planfile.parse(shown.encode(), "x") == PLAN
 
 
@@ -54,18 +54,18 @@ def test_no_text_acts():
     against = Against("<b>@all", "", (HOSTILE,))
     for shown in (
         plan_formats.text(PLAN, against=against),
-        plan_formats.as_markdown(PLAN, against=against),
+        plan_markdown.comment(PLAN, against=against),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert "<b>" not in plan_formats.as_markdown(PLAN, against=against)
-    assert "`" * 10 + "text" in plan_formats.as_markdown(PLAN, against=against)
+    assert "<b>" not in plan_markdown.comment(PLAN, against=against)
+    assert "`" * 10 + "text" in plan_markdown.comment(PLAN, against=against)
 
 
 def test_a_comment_stays_in_its_limit_and_keeps_the_gravest():
     many = [Edit(Effect.ADD, "Cluster", f"c-{n}", Origin("語" * 100)) for n in range(5_000)]
-    shown = plan_formats.as_markdown(
+    shown = plan_markdown.comment(
         PLAN, against=replace(values.against(), edits=(*values.against().edits, *many))
     )
-    assert len(shown.encode()) <= plan_formats.MAX_BYTES
+    assert len(shown.encode()) <= plan_markdown.MAX_BYTES
     assert "- delete" in shown
     assert "more lines" in shown

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats
+from klutchctl.render import plan_markdown
 from reconciler.core.decision import FieldChange
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.fleet.values import UnitKey
@@ -59,19 +59,19 @@ LARGE = {
 
 @pytest.mark.parametrize("plan", LARGE.values(), ids=LARGE.keys())
 def test_a_comment_is_never_too_large(plan):
-    text = plan_formats.as_markdown(plan)
+    text = plan_markdown.comment(plan)
     assert len(text.encode()) <= 60_000
     assert text.count("<details>") == text.count("</details>")
     assert len(re.findall("^`{3,}", text, re.MULTILINE)) % 2 == 0
 
 
 def test_room_is_used():
-    text = plan_formats.as_markdown(LARGE["creates of many clusters"])
+    text = plan_markdown.comment(LARGE["creates of many clusters"])
     assert len(text.encode()) > 50_000
 
 
 def test_every_line_is_shown_or_counted():
-    text = plan_formats.as_markdown(LARGE["creates of many clusters"])
+    text = plan_markdown.comment(LARGE["creates of many clusters"])
     shown = text.count("+ create")
     inside = sum(map(int, re.findall(r"^\.\.\. and (\d+) more lines?$", text, re.MULTILINE)))
     (left,) = re.findall(r"^\d+ more clusters? with (\d+) lines left out here", text, re.MULTILINE)
@@ -79,7 +79,7 @@ def test_every_line_is_shown_or_counted():
 
 
 def test_deletes_are_shown_or_counted():
-    text = plan_formats.as_markdown(LARGE["deletes of one cluster"])
+    text = plan_markdown.comment(LARGE["deletes of one cluster"])
     first = text.partition("<details>")[0]
     (hidden,) = re.findall(r"^\.\.\. and (\d+) more lines$", first, re.MULTILINE)
     assert first.count("- delete") + int(hidden) == 10_000
@@ -89,26 +89,26 @@ def test_ten_thousand_deletes_do_not_hide_one_widened_claim_or_guard():
     deleting = replace(
         LARGE["deletes of many clusters"], widened=(CLAIM,), held=(Held("max-deletes", "too many"),)
     )
-    text = plan_formats.as_markdown(deleting)
+    text = plan_markdown.comment(deleting)
     assert "! orders-db  secrets: [a] -> all" in text
     assert "! max-deletes  too many" in text
 
 
 def test_what_takes_away_comes_before_what_adds():
     mixed = plan([change(1, Action.CREATE), change(2, Action.DELETE)], widened=(CLAIM,))
-    text = plan_formats.as_markdown(mixed)
+    text = plan_markdown.comment(mixed)
     places = [text.index(mark) for mark in ("- delete", "secrets: [a]", "<details>", "+ create")]
     assert places == sorted(places)
 
 
 def test_a_block_cannot_be_ended_from_inside():
     ticks = plan([], warnings=("`" * 7,))
-    assert "````````text\n```````\n````````" in plan_formats.as_markdown(ticks)
+    assert "````````text\n```````\n````````" in plan_markdown.comment(ticks)
 
 
 def test_secret_digests_are_all_that_a_difference_of_a_secret_shows():
     changed = replace(
         change(1, Action.UPDATE), fields=(FieldChange("/data/token", "0123456789abcdef", None),)
     )
-    text = plan_formats.as_markdown(plan([changed]))
+    text = plan_markdown.comment(plan([changed]))
     assert '/data/token: "0123456789abcdef" -> (absent)' in text

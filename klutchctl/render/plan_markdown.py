@@ -1,0 +1,171 @@
+"""A plan, or why there is none, as one comment on a pull request.
+
+Text of files and clusters stands in fenced blocks or in escaped `<code>`, where neither markdown
+nor HTML nor a mention works. The size is bounded; what is left out is counted.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from klutchctl.render import plan_rows, problems
+from klutchctl.render.plan_formats import DENIED, column_widths, named_lines, section_lines
+from klutchctl.render.plan_rows import Section
+from klutchctl.render.terminal import plural, visible
+from reconciler.core.errors import InvalidRepository, Problem, Severity
+from reconciler.planning.changes import Action, Plan
+from reconciler.reports.pr_diff import Against
+
+MAX_BYTES: Final = 60_000
+
+# Every part has its own room, so that a thousand deletes do not hide one widened claim. What
+# the first parts leave over goes to the clusters.
+_ROOM_DENIED: Final = 5_000
+_ROOM_EDITS: Final = 10_000
+_ROOM_TAKEN: Final = 16_000
+_ROOM_WIDENED: Final = 8_000
+_ROOM_REMARK: Final = 5_000
+_ROOM_NOTES: Final = 4_000
+_ROOM_TAIL: Final = 500
+_ROOM_CLUSTER: Final = 1_500
+_ROOM_PROBLEMS: Final = 25_000
+
+_LONGEST_LINE: Final = 400
+_LONGEST_NAME: Final = 80
+_TAKING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.RELEASE})
+_BACKTICKS: Final = re.compile("`+")
+_MARKS: Final = re.compile(r"[^A-Za-z0-9 +,-]")
+_NO_PLAN: Final = """\
+### No plan
+
+**klutchctl could not make one, and nothing was written. An earlier plan counts no more.**
+"""
+
+
+def without_plan(error: BaseException, sentences: Sequence[str]) -> str:
+    """Return the comment of a run that made no plan, as `comment` does.
+
+    `sentences` say why; the problems of a repository are listed instead.
+    """
+    found = error.problems if isinstance(error, InvalidRepository) else ()
+    parts = (
+        (DENIED, _problems(found, Severity.DENIED)),
+        ("Not valid", _problems(found, Severity.INVALID)),
+        ("Why", [] if found else [line for one in sentences for line in one.split("\n")]),
+    )
+    blocks = [_block(title, lines, _ROOM_PROBLEMS) for title, lines in parts]
+    return "\n".join([_NO_PLAN, *(one for some in blocks for one in some)])
+
+
+def _problems(found: Iterable[Problem], severity: Severity) -> list[str]:
+    return named_lines(problems.rows([one for one in found if one.severity is severity]))
+
+
+def comment(plan: Plan, *, against: Against | None = None) -> str:
+    """Return a comment: UTF-8 text of at most `MAX_BYTES` bytes that ends in a newline.
+
+    What takes away or widens comes first. `against` is what the pull request changes.
+    """
+    sections = plan_rows.sections(plan)
+    blocks = [_markdown_head(plan)]
+    if against is not None:
+        blocks += _block(DENIED, named_lines(problems.rows(against.denied)), _ROOM_DENIED)
+        title = f"Changed against {_code(against.ref)}"
+        blocks += _block(title, plan_rows.edit_lines(against), _ROOM_EDITS)
+    blocks += _block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN)
+    blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
+    blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)
+    blocks += _block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK)
+    blocks += _block("Clusters not read", named_lines(plan_rows.unread(plan.unseen)), _ROOM_REMARK)
+    notes = _block("Notes", plan_rows.notes(plan), _ROOM_NOTES)
+    room = MAX_BYTES - _ROOM_TAIL - sum(map(_size, (*blocks, *notes)))
+    return "\n".join([*blocks, *_clusters(sections, room), *notes])
+
+
+def _markdown_head(plan: Plan) -> str:
+    read, missing = plan_rows.reading(plan, None)
+    revision = f" at {_code(plan_rows.short_commit(plan.revision))}" if plan.revision else ""
+    unread = ", the others are **unknown**" if missing else ""
+    return (
+        f"### Plan {_code(plan.id[: plan_rows.ID_SHOWN])} for fleet {_code(plan.fleet)}{revision}\n"
+        f"\n**{plan_rows.summary(plan)}**\n\n{read}{unread}.\n"
+    )
+
+
+def _block(title: str, lines: Sequence[str], room: int) -> list[str]:
+    return [f"#### {title}\n\n{_fenced(lines, room)}\n"] if lines else []
+
+
+def _only(sections: Iterable[Section], actions: frozenset[Action]) -> list[str]:
+    """Return the rows with these actions, below the titles of their clusters."""
+    lines: list[str] = []
+    for section in sections:
+        rows = [replace(row, details=()) for row in section.rows if row.action in actions]
+        if rows:
+            widths = column_widths(rows)
+            lines += [section.title, *section_lines(rows, widths)]
+    return lines
+
+
+def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
+    """Yield a block per cluster while there is room, then what is left out."""
+    for index, section in enumerate(sections):
+        fair = max(_ROOM_CLUSTER, room // (len(sections) - index))
+        if room < _ROOM_CLUSTER:
+            left = sections[index:]
+            lines = sum(len(one.rows) for one in left)
+            yield (
+                f"{plural(len(left), 'more cluster')} with "
+                f"{plural(lines, 'line')} left out here: "
+                "`klutchctl plan` prints the whole plan.\n"
+            )
+            return
+        block = _cluster(section, fair)
+        room -= _size(block) + 1
+        yield block
+
+
+def _cluster(section: Section, room: int) -> str:
+    counts = Counter(row.action for row in section.rows)
+    words = ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
+    head = f"<details><summary>{_code(section.title)}: {words}</summary>\n\n"
+    tail = "\n\n</details>\n"
+    widths = column_widths(section.rows)
+    lines = list(section_lines(section.rows, widths))
+    return f"{head}{_fenced(lines, room - _size(head + tail))}{tail}"
+
+
+def _fenced(lines: Sequence[str], room: int) -> str:
+    """Return the lines that fit as literal text, and the number of those that do not."""
+    clipped = [_clipped(line) for line in lines]
+    # Longer than any run of backticks inside, so that nothing inside can end the block.
+    longest = max((len(run) for line in clipped for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    room -= 2 * _size(fence) + _size("text\n... and 1000000 more lines\n\n")
+    shown: list[str] = []
+    for line in clipped:
+        room -= _size(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    left = len(lines) - len(shown)
+    if left:
+        shown.append(f"... and {plural(left, 'more line')}")
+    return "\n".join([f"{fence}text", *shown, fence])
+
+
+def _clipped(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
+
+def _code(text: str) -> str:
+    """Return a short text as inline code in which nothing is markdown, HTML or a mention."""
+    clipped = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
+    entities = _MARKS.sub(lambda found: f"&#{ord(found[0])};", visible(clipped))
+    return f"<code>{entities}</code>"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
