@@ -337,7 +337,7 @@ async def _applied(
 
     Raises Locked.
     """
-    from klutchctl.render.apply_report import progress
+    from klutchctl.render.apply_report import ends, progress
     from reconciler.apply import Observer, Options, run
     from reconciler.controller.fence import WriteFence
     from reconciler.controller.lease import holder_here
@@ -352,7 +352,12 @@ async def _applied(
         force=options.force,
         break_lock=options.break_lock,
     )
-    with ending(fence.close) as received, progress(sys.stderr) as shown:
+
+    def end(why: str) -> None:
+        fence.close(why)
+        shown.note(ends(why, fence.sent))
+
+    with progress(sys.stderr) as shown, ending(end) as received:
         observer = Observer(outcome=shown.outcome, stage=shown.stage)
         report = await run.apply(
             fleet, approved, clusters, options=how, fence=fence, observer=observer

@@ -4,14 +4,14 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import typer
 
-from klutchctl.controller.rounds import Rounds
+from klutchctl.controller.rounds import Rounds, now_here
 from klutchctl.controller.sources import Followed, followed
 from klutchctl.controller.speaker import Speaker
 from klutchctl.controller.vitals import Vitals
@@ -67,19 +67,24 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
 
 
 async def _watch(options: Options, settings: Settings) -> int:
-    lines = apply_report.Lines(sys.stderr)
+    lines = apply_report.Lines(sys.stderr, now_here)
     rounds = Rounds(settings, wait_seconds=options.wait_timeout, on_outcome=lines.outcome)
     vitals = Vitals(options.interval)
     pulse = Liveness(SystemClock(), vitals.ailment)
-    observers: list[Observer] = [Speaker(), vitals]
+    observers: list[Observer] = [Speaker(now_here), vitals]
+
+    def end(why: str) -> None:
+        rounds.end(why)
+        lines.note(apply_report.ends(why, rounds.sent))
+
     async with AsyncExitStack() as stack:
         stack.enter_context(tracing.exported(settings.environ, "klutchctl"))
         stack.push_async_callback(rounds.close)
-        received = stack.enter_context(ending(rounds.end))
+        received = stack.enter_context(ending(end))
         beating = asyncio.create_task(pulse.run())
         stack.callback(beating.cancel)
         if options.listen is not None:
-            observers.append(stack.enter_context(_listening(options.listen, pulse)))
+            observers.append(stack.enter_context(_listening(options.listen, pulse, lines.note)))
         watch = Watch(
             await stack.enter_async_context(followed(options.source, settings)),
             rounds.make,
@@ -92,8 +97,10 @@ async def _watch(options: Options, settings: Settings) -> int:
 
 
 @contextmanager
-def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
-    """Serve metrics and health, and yield who counts."""
+def _listening(
+    address: tuple[str, int], pulse: Liveness, note: Callable[[str], None]
+) -> Iterator[Observer]:
+    """Serve metrics and health, and yield the observer that counts."""
     from klutchctl.controller.metrics import FleetMetrics
     from reconciler.controller import health_server
 
@@ -103,5 +110,5 @@ def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
         port,
     ):
         shown = f"[{host}]" if ":" in host else host
-        print(f"Listening on http://{shown}:{port}", file=sys.stderr, flush=True)
+        note(f"Listening on http://{shown}:{port}")
         yield meters

@@ -34,8 +34,9 @@ class Journal(News):
         """Log that nothing is written, and why."""
         log.warning("the files cannot be used; nothing is changed", extra={"why": why})
 
-    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem]) -> None:
+    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
         """Log which files are in use."""
+        del same  # a round that changes nothing is not logged
         fields = {"fleet": fleet.name, "revision": fleet.revision, "units": len(fleet.units)}
         log.info("the files can be used", extra=fields)
         for problem in warnings:

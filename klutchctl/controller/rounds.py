@@ -70,6 +70,11 @@ class Rounds:
         """Let no write start any more, of a round that has begun, once `suspended` says why."""
         self._suspended = suspended
 
+    @property
+    def sent(self) -> int:
+        """How many writes were sent that have no answer yet."""
+        return 0 if self._fence is None else self._fence.sent
+
     def end(self, why: str) -> None:
         """Let no further write start; those that were sent are waited for."""
         self._why = self._why or why

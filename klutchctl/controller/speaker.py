@@ -1,8 +1,9 @@
 """Says on standard output and error what happens in a watch."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import TextIO
 
 from klutchctl.controller.news import News
 from klutchctl.render import apply_report
@@ -13,21 +14,28 @@ from reconciler.watch.agenda import Task
 
 
 class Speaker(News):
-    """An observer that speaks to people."""
+    """An observer that speaks to people, with the time in each line."""
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        super().__init__()
+        self._now = now
 
     def cannot_be_used(self, why: str) -> None:
         """Say so."""
-        print(apply_report.fleet_unreadable(why), file=sys.stderr, flush=True)
+        self._say(apply_report.fleet_unreadable(why), sys.stderr)
 
-    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem]) -> None:
+    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
         """Say what is of use now."""
-        print(apply_report.fleet_read(fleet, warnings), file=sys.stderr, flush=True)
+        self._say(apply_report.fleet_read(fleet, warnings, same=same), sys.stderr)
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
         """Say what was done."""
-        now = datetime.now(UTC)
-        print(apply_report.round_ended(task, report, seconds, now=now), flush=True)
+        said = apply_report.round_ended(task, report, seconds, first=self.is_first)
+        self._say(said, sys.stdout)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
         """Say why."""
-        print(apply_report.round_failed(why), file=sys.stderr, flush=True)
+        self._say(apply_report.round_failed(why), sys.stderr)
+
+    def _say(self, text: str, stream: TextIO) -> None:
+        print(apply_report.stamped(text, self._now()), file=stream, flush=True)

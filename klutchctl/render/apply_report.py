@@ -6,7 +6,7 @@ line for each cluster. Of the document, a new minor version adds fields, a major
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
@@ -40,7 +40,8 @@ _STYLES: Final[Mapping[Status, Style]] = {
     Status.UNCONFIRMED: Style.YELLOW,
     Status.INTERRUPTED: Style.YELLOW,
 }
-_SHOWN: Final = 20  # clusters at once; a terminal has so many lines
+_OF_A_CAUSE: Final = 3  # lines
+_SHOWN: Final = 20  # clusters, or lines of a sort, at once; a terminal has so many
 _SHOWN_DIGITS: Final = 12  # of a commit
 _BECAUSE: Final = {
     Trigger.SOURCE: "the files have changed",
@@ -52,25 +53,29 @@ _BECAUSE: Final = {
 def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
     """Return what failed, what waits, and one line of sums, as text that ends in a newline.
 
-    Not `whole`: without the lines that were done, and those that a guard holds, which it tells.
+    `whole`: every line by cluster, also those that went well. Else what was not done stands by its
+    cause, so that one cause in many clusters is said once; what a guard holds back is told by it.
     """
-    outcomes = [one for one in report.outcomes if whole or one.status not in _SHOWN_BEFORE]
     plan = report.plan
-    blocked = [plan_rows.row(one) for one in plan.changes if one.action is Action.BLOCKED]
-    remarks = (
+    blocked = [one for one in plan.changes if one.action is Action.BLOCKED]
+    undone = [one for one in report.outcomes if one.status not in _SHOWN_BEFORE]
+
+    def shown(lines: list[str]) -> list[str]:
+        more = 0 if whole else len(lines) - _SHOWN
+        return [*lines[:_SHOWN], f"and {more} more: -v lists all"] if more > 0 else lines
+
+    remarks: tuple[tuple[str, list[str]], ...] = (
+        ("Not done", [] if whole else list(_by_cause(undone, color=color))),
         ("Held back", [visible(one.message) for one in plan.held]),
-        ("Blocked", [f"{row.subject}   {row.what}   {row.origin}" for row in blocked]),
+        ("Blocked", _blocked(blocked)),
         ("Not read", [f"{visible(o.name)}: {visible(o.reason)}" for o in plan.unseen]),
         ("Not Ready", [f"{visible(o.unit)}: {visible(o.reason)}" for o in report.not_ready]),
     )
     return terminal.paragraphs(
         [
+            *(_by_cluster(report.outcomes, color=color) if whole else ()),
             *(
-                terminal.block(f"Cluster {visible(name)}", _lines(some, color=color), color=color)
-                for name, some in groupby(outcomes, key=lambda one: one.change.cluster)
-            ),
-            *(
-                terminal.block(title, [f"  {line}" for line in lines], color=color)
+                terminal.block(title, [f"  {line}" for line in shown(lines)], color=color)
                 for title, lines in remarks
                 if lines
             ),
@@ -80,23 +85,72 @@ def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return the last sentence: what was done, and what was not."""
+    """Return the last sentence: what was done, what was not, and what nothing could be done of."""
     counted = Counter(one.status for one in report.outcomes)
     parts = [f"{counted[status]} {status.value}" for status in Status if counted[status]]
     if report.ready or report.not_ready:
         parts.append(f"{report.ready} of {report.ready + len(report.not_ready)} units Ready")
+    actions = Counter(one.action for one in report.plan.changes)
+    unseen = report.plan.unseen
+    left = [f"{actions[Action.BLOCKED]} blocked"] if actions[Action.BLOCKED] else []
+    left += [f"{terminal.plural(len(unseen), 'cluster')} not read"] if unseen else []
+    done = "; ".join(filter(None, [", ".join(parts) or "nothing to do", ", ".join(left)]))
     ended = f" The run was stopped: {visible(report.ended)}." if report.ended else ""
-    return f"Applied: {', '.join(parts) or 'nothing to do'}.{ended}"
+    return f"Applied: {done}.{ended}"
 
 
-def _lines(outcomes: Iterator[Outcome], *, color: bool) -> Iterator[str]:
-    for outcome in outcomes:
-        row = plan_rows.row(outcome.change)
-        word = f"{outcome.status.value:<{_WIDTH}}"
-        shown = terminal.styled(word, _STYLES.get(outcome.status), color=color)
-        yield f"  {shown}  {row.action.value:<7}  {row.subject}   {row.what}"
-        if outcome.message:
-            yield f"  {'':<{_WIDTH}}  {visible(outcome.message)}"
+def _by_cluster(outcomes: Sequence[Outcome], *, color: bool) -> Iterator[list[str]]:
+    """Yield a block for each cluster, columns lined up over all of them."""
+    rows = [plan_rows.row(one.change) for one in outcomes]
+    wide = max((len(row.subject) for row in rows), default=0)
+    lines = zip(outcomes, rows, strict=True)
+    for name, some in groupby(lines, key=lambda line: line[0].change.cluster):
+        shown: list[str] = []
+        for one, row in some:
+            shown.append(f"  {_word(one.status, color=color)}  {_columns(row, wide)}")
+            shown += [f"  {'':<{_WIDTH}}  {visible(one.message)}"] if one.message else []
+        yield terminal.block(f"Cluster {visible(name)}", shown, color=color)
+
+
+def _by_cause(outcomes: Sequence[Outcome], *, color: bool) -> Iterator[str]:
+    """Yield each cause of what was not done, and below it the first lines that it is about."""
+    causes: dict[tuple[Status, str], list[Change]] = {}
+    for one in outcomes:
+        causes.setdefault((one.status, one.message), []).append(one.change)
+    listed = {cause: changes[:_OF_A_CAUSE] for cause, changes in causes.items()}
+    shown = [change for changes in listed.values() for change in changes]
+    clusters = max((len(visible(one.cluster)) for one in shown), default=0)
+    subjects = max((len(visible(one.subject)) for one in shown), default=0)
+    for (status, message), changes in causes.items():
+        yield f"{_word(status, color=color)}  {visible(message)}".rstrip()
+        for change in listed[status, message]:
+            row = plan_rows.row(change)
+            cluster = f"{visible(change.cluster):<{clusters}}"
+            yield f"{'':<{_WIDTH}}  {cluster}   {_columns(row, subjects)}"
+        if more := changes[_OF_A_CAUSE:]:
+            places = terminal.plural(len({one.cluster for one in more}), "cluster")
+            count = terminal.plural(len(more), "line")
+            yield f"{'':<{_WIDTH}}  and {count} more in {places}: -v lists all"
+
+
+def _blocked(changes: Sequence[Change]) -> list[str]:
+    """Return a line for each blocked unit, columns lined up."""
+    rows = [plan_rows.row(one) for one in changes]
+    clusters = max((len(visible(one.cluster)) for one in changes), default=0)
+    subjects = max((len(row.subject) for row in rows), default=0)
+    return [
+        f"{visible(one.cluster):<{clusters}}   {row.subject:<{subjects}}   {row.what}"
+        + (f"   {row.origin}" if row.origin else "")
+        for one, row in zip(changes, rows, strict=True)
+    ]
+
+
+def _word(status: Status, *, color: bool) -> str:
+    return terminal.styled(f"{status.value:<{_WIDTH}}", _STYLES.get(status), color=color)
+
+
+def _columns(row: plan_rows.Row, wide: int) -> str:
+    return f"{row.action.value:<7}  {row.subject:<{wide}}   {row.what}"
 
 
 def as_json(report: Report) -> str:
@@ -191,10 +245,14 @@ def _failed(outcome: Outcome) -> bool:
 
 
 class Lines:
-    """A line for each outcome, for logs. That nobody reads them any more stops nothing."""
+    """A line for each outcome, for logs. That nobody reads them any more stops nothing.
 
-    def __init__(self, stream: TextIO) -> None:
+    `now`: puts the time before each line, for a log that goes on for ever.
+    """
+
+    def __init__(self, stream: TextIO, now: Callable[[], datetime] | None = None) -> None:
         self._stream: TextIO | None = stream
+        self._now = now
 
     def stage(self, text: str) -> None:
         """Print it."""
@@ -204,11 +262,16 @@ class Lines:
         """Print it."""
         self._print(_line(outcome))
 
+    def note(self, text: str) -> None:
+        """Print it."""
+        self._print(text)
+
     def _print(self, line: str) -> None:
         if self._stream is None:
             return
+        shown = line if self._now is None else stamped(line, self._now())
         try:
-            print(line, file=self._stream, flush=True)
+            print(shown, file=self._stream, flush=True)
         except OSError:
             self._stream = None
 
@@ -243,6 +306,10 @@ class _Board:
         counts[outcome.status.value] += 1
         self._counts[name] = counts
 
+    def note(self, text: str) -> None:
+        """Print it above the clusters."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def text(self) -> str:
         """Return what is shown now."""
         lines = [f"{self._stage} ..."]
@@ -267,10 +334,27 @@ def progress(stream: TextIO) -> Iterator[Lines | _Board]:
         yield board
 
 
-def fleet_read(fleet: Fleet, warnings: Sequence[Problem]) -> str:
-    """Return that the files are of use, and what is odd about them."""
+def stamped(text: str, now: datetime) -> str:
+    """Return the text with the time before each of its lines."""
+    time = now.isoformat(timespec="seconds")
+    return "\n".join(f"{time} {line}" for line in text.split("\n"))
+
+
+def ends(why: str, sent: int) -> str:
+    """Return that a run ends, and what it waits for. `sent`: writes without an answer so far."""
+    writes = f"{terminal.plural(sent, 'write')} on the way" if sent else "no write"
+    verb = "are" if sent > 1 else "is"
+    return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for"
+
+
+def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False) -> str:
+    """Return that the files are of use, and what is odd about them.
+
+    `same`: they ask for just what those before them did.
+    """
     at = f" @ {fleet.revision[:_SHOWN_DIGITS]}" if fleet.revision else ""
-    lines = [f"Fleet {visible(fleet.name)}{at}: {len(fleet.units)} units"]
+    news = ", as before: nothing to apply" if same else ""
+    lines = [f"Fleet {visible(fleet.name)}{at}: {len(fleet.units)} units{news}"]
     return "\n".join([*lines, *(f"Warning: {visible(str(one))}" for one in warnings)])
 
 
@@ -284,18 +368,22 @@ def round_failed(sentence: str) -> str:
     return f"{visible_lines(sentence)}\nThis is tried again."
 
 
-def round_ended(task: Task, result: Report, seconds: float, *, now: datetime) -> str:
-    """Return what a round did, and what it left undone."""
-    time = now.isoformat(timespec="seconds")
-    head = f"{time} {_BECAUSE[task.trigger]} ({seconds:.1f} s). {summary(result)}"
+def round_ended(task: Task, result: Report, seconds: float, *, first: bool = False) -> str:
+    """Return what a round did, and what it left undone. `first`: of this process."""
+    because = "start" if first else _BECAUSE[task.trigger]
+    head = f"{because} ({seconds:.1f} s). {summary(result)}"
     return "\n".join([head, *(f"  {one}" for one in trouble(result))])
 
 
 def trouble(result: Report) -> tuple[str, ...]:
     """Return what is not as the files say after a round, a line each."""
-    held = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in result.plan.held)
-    unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in result.plan.unseen)
+    plan = result.plan
+    held = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
+    unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in plan.unseen)
     bad = (one for one in result.outcomes if one.status not in GOOD)
     counted = Counter((one.change.cluster, one.status.value) for one in bad)
+    counted.update(
+        (one.cluster, one.action.value) for one in plan.changes if one.action is Action.BLOCKED
+    )
     undone = (f"{visible(name)}: {n} {status}" for (name, status), n in sorted(counted.items()))
     return (*held, *unseen, *undone)

@@ -38,6 +38,11 @@ class WriteFence:
         """Whether no write may start any more."""
         return self._closed.is_set()
 
+    @property
+    def sent(self) -> int:
+        """How many writes were sent that have no answer yet."""
+        return len(self._sent)
+
     def close(self, reason: str) -> None:
         """Let no further write start; the first reason counts."""
         self.reason = self.reason or reason

@@ -54,18 +54,18 @@ async def bound_with(scene, number):
 async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):
     async with scene.peers(), watching(scene.kubeconfig, str(files), *QUICK) as watch:
         await bound_with(scene, 1)
-        await watch.says("the files have changed")
+        await watch.says(" start (")
         marks = scene.marks()
         scene.fleet.claims = ", claims: []"
         scene.fleet.write()
         await bound_with(scene, 0)
-        await watch.says("the files have changed", times=2)
+        await watch.says("the files have changed")
         assert scene.writes(marks)
         marks = scene.marks()
         # A comment makes other files, and no other state.
         scene.fleet.extra = "# nothing\n"
         scene.fleet.write()
-        await watch.says(f"Fleet {scene.fleet.name}", times=3)
+        await watch.says("as before: nothing to apply")
         assert await watch.end() == 143
         assert scene.writes(marks) == []
     assert await scene.lines() == []
@@ -110,6 +110,7 @@ async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):
     async with watching(scene.kubeconfig, str(files), "--wait-timeout", "600") as watch:
         await watch.says("create orders-db APIServiceExportRequest")
         assert await watch.end() == 143
+        await watch.says("ended by SIGTERM: no write starts any more")
         await watch.says("interrupted")
     async with scene.peers():
         await scene.apply("--wait")

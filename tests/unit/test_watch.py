@@ -1,6 +1,8 @@
 """`apply --watch`: what it tells people."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 
 import pygit2
 import pytest
@@ -45,6 +47,7 @@ async def test_a_ref_is_followed_in_place_of_the_work_tree(ref, text, tmp_path):
 
 
 ALL = Task(Trigger.DRIFT, None)
+CHANGED = Task(Trigger.SOURCE, None)
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
@@ -59,8 +62,9 @@ def test_a_round_in_words():
         held=[TRIPPED],
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
-    assert apply_report.round_ended(ALL, output, 1.24, now=NOW).splitlines() == [
-        "2026-11-20T09:30:00+00:00 a look at everything (1.2 s). Applied: 1 done, 2 failed.",
+    said = "a look at everything (1.2 s). Applied: 1 done, 2 failed; 1 cluster not read."
+    assert apply_report.round_ended(ALL, output, 1.24).splitlines() == [
+        said,
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",
         "  shop: 2 failed",
@@ -68,33 +72,39 @@ def test_a_round_in_words():
 
 
 SILENT = report()
+LATER = "the files have changed"
+TIME = "2026-11-20T09:30:00+00:00 "
 STORIES = {
-    "the first round is told": ([SILENT], 1),
-    "silence is not told again": ([SILENT, SILENT, SILENT], 1),
-    "what is done is always told": ([report(Status.DONE), report(Status.DONE)], 2),
-    "a guard is told once": ([report(held=[TRIPPED]), report(held=[TRIPPED])], 1),
-    "and when it lets go": ([report(held=[TRIPPED]), SILENT], 2),
-    "what fails again is told once": ([report(Status.FAILED), report(Status.FAILED)], 1),
+    "the first round is told": ([SILENT], ["start"]),
+    "silence is not told again": ([SILENT, SILENT, SILENT], ["start"]),
+    "what is done is always told": ([report(Status.DONE)] * 2, ["start", LATER]),
+    "a guard is told once": ([report(held=[TRIPPED]), report(held=[TRIPPED])], ["start"]),
+    "and when it lets go": ([report(held=[TRIPPED]), SILENT], ["start", LATER]),
+    "what fails again is told once": ([report(Status.FAILED), report(Status.FAILED)], ["start"]),
 }
 
 
 @pytest.mark.parametrize(("rounds", "want"), STORIES.values(), ids=STORIES.keys())
 def test_what_is_reported_of_rounds(rounds, want, capsys):
-    speaker = Speaker()
+    speaker = Speaker(lambda: NOW)
     for one in rounds:
-        speaker.ended(ALL, one, 1.0)
-    assert capsys.readouterr().out.count("a look at everything") == want
+        speaker.ended(CHANGED, one, 1.0)
+    said = [line.removeprefix(TIME) for line in capsys.readouterr().out.splitlines()]
+    assert [line.partition(" (1.0 s)")[0] for line in said if "1.0 s" in line] == want
 
 
 def test_a_source_is_reported_when_it_is_another_one(capsys):
-    speaker, fleet = Speaker(), fleets.fleet()
+    speaker, fleet = Speaker(lambda: NOW), fleets.fleet()
     speaker.read(fleet, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
     speaker.read(fleet, None)
     for _ in range(3):
         speaker.unreadable(ConfigError("there is nothing"))
     speaker.unreadable(KeyError("hunter2canary"))
     speaker.read(fleet, None)
-    assert capsys.readouterr().err.splitlines() == [
+    speaker.read(replace(fleet, revision="4c1e9d2", digest="another"), ())
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith(TIME) for line in lines)
+    assert [line.removeprefix(TIME) for line in lines] == [
         "Fleet acme: 1 units",
         "Warning: a.yaml:1:1: is odd [odd]",
         "there is nothing",
@@ -103,6 +113,18 @@ def test_a_source_is_reported_when_it_is_another_one(capsys):
         " again as `klutchctl -v ...` for the details that a report needs",
         "Nothing is changed until the files can be used again.",
         "Fleet acme: 1 units",
+        "Fleet acme @ 4c1e9d2: 1 units, as before: nothing to apply",
+    ]
+
+
+def test_the_end_is_reported_at_once_with_what_it_waits_for():
+    stream = StringIO()
+    lines = apply_report.Lines(stream, lambda: NOW)
+    for sent in (0, 2):
+        lines.note(apply_report.ends("ended by SIGTERM", sent))
+    assert stream.getvalue().splitlines() == [
+        f"{TIME}ended by SIGTERM: no write starts any more, and no write is waited for",
+        f"{TIME}ended by SIGTERM: no write starts any more, and 2 writes on the way are waited for",
     ]
 
 
