@@ -15,7 +15,7 @@ from klutchctl.sandbox.state import Role
 from klutchctl.settings import Settings
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.controller import lease
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.source.following import GitRef, git_url
@@ -28,9 +28,11 @@ from tests.support.eventually import eventually
 
 __all__ = ["mode", "scene"]
 
-INTERVAL = 300  # seconds
+HOUR, INTERVAL = 3600, 300  # seconds
 HOME = "default"  # the namespace of Lease and FleetStatus
 OURS = "klutchctl"  # the User-Agent
+ROUNDS = "klutchctl_watch_rounds_total"
+IDLE = {"result": "nothing", "trigger": "drift"}
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +90,27 @@ def is_bound(scene):
     async def probe():
         return await scene.at(scene.binding)
 
-    return eventually(probe, within=10 * INTERVAL)
+    return eventually(probe, within=HOUR)
+
+
+async def test_an_hour_at_rest_is_renewals_of_one_lease_and_nothing_else(scene):
+    home = Home("control-plane", HOME, HOME)
+    async with scene.peers() as at_rest, controller(scene, home) as parts:
+
+        def rounds_of(labels):
+            return parts.meters.registry.get_sample_value(ROUNDS, labels) or 0
+
+        await is_bound(scene)
+        await eventually(lambda: rounds_of(IDLE) >= 2, within=HOUR)
+        await at_rest()
+        marks, before = scene.marks(), rounds_of(IDLE)
+        await asyncio.sleep(HOUR)
+        assert rounds_of(IDLE) - before >= HOUR // INTERVAL - 1
+        found = written(marks)
+        assert {(one.verb, one.resource, one.namespace, one.name) for one in found} == {
+            ("patch", "leases", HOME, names.controller_lease(scene.fleet.name))
+        }
+        assert len(found) == pytest.approx(HOUR / lease.TIMES.period, rel=0.01)
 
 
 async def test_until_its_status_was_read_a_fleet_counts_as_suspended(scene, wires):

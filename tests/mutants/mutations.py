@@ -688,6 +688,22 @@ WATCH: Final = (
         ("tests/unit/test_watch.py",),
     ),
     Mutation(
+        "status-without-rest",
+        "reconciler/watch",
+        r"before != status and not written",
+        "True",
+        "a fleet at rest costs a write every ten seconds",
+        ("tests/model/test_controller.py",),
+    ),
+    Mutation(
+        "unread-suspends-nothing",
+        "reconciler/watch",
+        r"UNREAD if self\._suspended is None else self\._suspended",
+        'self._suspended or ""',
+        "a controller that cannot see that its fleet is suspended writes to all clusters",
+        ("tests/model/test_controller.py",),
+    ),
+    Mutation(
         "ref-is-a-folder",
         "klutchctl/controller",
         r"if options\.ref is not None:",
