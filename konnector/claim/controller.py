@@ -13,6 +13,7 @@ from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
 from konnector.metrics import UP, directions
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
+from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing.trips import Trips, Write
 from reconciler.core import conditions, manifest
@@ -250,6 +251,8 @@ class Claims(PairedSync):
             return HELD
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
+        if seen.claim is not None and is_deleting(seen.claim) and seen.copy is not None:
+            return claim_status.deletion_noted_in(decide.waited(seen, seen.claim))
         return None
 
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:

@@ -8,8 +8,8 @@ to know how objects are read and written; what must be read first is said as a `
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -17,11 +17,13 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies, orphans
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
+from reconciler.api import claim_status
 from reconciler.core import decision, field_set, keys, manifest, server_side_apply
 from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import ObjectKey
+from reconciler.core.times import moment
 
 NAME_TAKEN: Final = "NameTaken"
 
@@ -84,6 +86,12 @@ def decide(pair: Pair, seen: Seen) -> Decision | Read:
     return _joined(pair, seen, seen.claim, seen.copy)
 
 
+def waited(seen: Seen, claim: Manifest) -> timedelta:
+    """Return for how long a claim has been going."""
+    since = moment(manifest.get_text(claim, "metadata", "deletionTimestamp"))
+    return timedelta() if since is None else seen.now - since
+
+
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     """Return the fields of the copy that the claim decides about, without identity."""
     metadata: dict[str, JSON] = {
@@ -129,7 +137,9 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if copy is None or _is_let_go(claim, copy):
         return writes(freed)
     if manifest.is_deleting(copy):
-        return _decision(_status_down(pair, claim, copy))
+        note = claim_status.deletion_note(copy, waited(seen, claim))
+        carried = _decision(_status_down(pair, claim, copy))
+        return carried if note is None else replace(carried, notes=(note,))
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
         return Decision(notes=(note,))

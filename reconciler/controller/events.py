@@ -20,6 +20,7 @@ from reconciler.controller.queue import WorkQueue
 from reconciler.controller.tasks import Clock
 from reconciler.core import names
 from reconciler.core.decision import Note
+from reconciler.core.documents import one_line
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
 from reconciler.core.refs import EVENT, Ref
@@ -52,7 +53,7 @@ def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime)
     prefix = about.name[:_LONGEST_PREFIX].rstrip(".-")
     if names.subdomain_problem(prefix):  # RBAC objects may be called as they like
         prefix = about.kind.kind.lower()
-    text = note.message.encode()[:_LONGEST_NOTE].decode(errors="ignore")
+    text = one_line(note.message).encode()[:_LONGEST_NOTE].decode(errors="ignore")
     regarding = {
         "apiVersion": about.kind.api_version,
         "kind": about.kind.kind,

@@ -1,4 +1,4 @@
-"""JSON documents of strangers: bounded before they are read, and either an object or none.
+"""Documents and texts of strangers: bounded, and an object or none; on one line.
 
 Of a key that stands twice the last value counts, as for nearly every reader of JSON. Refuses to
 know what a document is about.
@@ -70,3 +70,8 @@ def is_within(value: Manifest, depth: int) -> bool:
             return True
     values = (outer.values() if isinstance(outer, dict) else outer for outer in level)
     return not any(type(inner) in _NESTED for inners in values for inner in inners)
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without what would steer a terminal or turn the line around."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())

@@ -15,6 +15,7 @@ from tests.support.konnector_scenes import (
     Story,
     equals,
     event,
+    events,
     redefine,
     refusal,
     story,
@@ -211,9 +212,20 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
         await account.begin()
         await account.here.delete()
         await until(account.there.goes)
-        leaving = {"phase": "Deleting"}
+        silent = await until(lambda: event(scene, "orders", "DeletionPending"))
+        assert "provider.example/cleanup" in silent["note"]
+        why = "the database stays until \x1b[31mgrain\nis deleted"
+        said = {"type": "Ready", "status": "False", "reason": "StillBound", "message": why}
+        leaving: Any = {"phase": "Deleting", "conditions": [said]}
         await account.there.patch({"status": leaving}, subresource="status")
         await until(lambda: equals(account.here.status(), leaving))
+
+        async def is_noted() -> bool:
+            found = await events(scene, "orders", "DeletionPending")
+            words = "StillBound: the database stays until [31mgrain is deleted"
+            return [one["note"].endswith(words) for one in found] == [False, True]
+
+        await until(is_noted)
         assert finalizers_of(await account.here.read()) == [keys.SYNCER]
         expected = ["patch/status here orders", "delete there orders"]
         assert await account.writes() == expected

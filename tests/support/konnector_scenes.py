@@ -241,15 +241,21 @@ async def _is_mutated(side: Side, value: str) -> bool:
 
 async def event(scene: Scene, name: str, reason: str) -> Any:
     """Return the Event about an instance, if there is one."""
+    return next(iter(await events(scene, name, reason)), None)
+
+
+async def events(scene: Scene, name: str, reason: str) -> list[Any]:
+    """Return the Events about an instance, the oldest first."""
     namespace = scene.app_namespace if scene.offer.kind.namespaced else "default"
     found = (await scene.app.cluster.list(EVENT, namespace=namespace)).items
-    mine = (
+    mine = [
         one
         for one in found
         if get_text(one, "regarding", "name") == name
         and get_text(one, "regarding", "kind") == scene.offer.kind.kind
-    )
-    return next((one for one in mine if one["reason"] == reason), None)
+    ]
+    told = [one for one in mine if one["reason"] == reason]
+    return sorted(told, key=lambda one: get_text(one, "eventTime"))
 
 
 async def refusal(scene: Scene) -> str:

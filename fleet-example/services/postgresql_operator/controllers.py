@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypeAlias, assert_never
@@ -12,10 +13,12 @@ from postgresql_operator.outcome import Discard, Dump, Load, Outcome, Work, hold
 from postgresql_operator.wire import (
     BACKUP,
     BINDING,
+    CLAIM,
     POSTGRESQL,
     RESTORE,
     database_of,
     instance_key_of,
+    is_part,
     key_of,
     login_of,
     secret_of,
@@ -27,6 +30,7 @@ from postgresql_server.works import Deprovision, LetIn, Provision, ShutOut
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core.conditions import ERROR, Cause, false
 from reconciler.core.decision import Decision
+from reconciler.core.errors import Forbidden, NotServed
 from reconciler.core.manifest import (
     Manifest,
     get_text,
@@ -148,8 +152,17 @@ async def _instance(context: Context, live: Manifest) -> Outcome:
             instance=now,
             holders=[name_of(one) for one in bindings],
             dumping=[name_of(one) for one in backups if not job.has_ended(one)],
+            claim=await _claim(context, now) if is_part(now) else None,
         )
-    return instance.decide(seen)
+    return instance.decide(seen, now=context.executor.now())
+
+
+async def _claim(context: Context, live: Manifest) -> Manifest | None:
+    """Return what a Postgresql is a part of; None where that may not be read."""
+    cluster = context.world.cluster
+    with suppress(Forbidden, NotServed):
+        return await cluster.get(ref_of(cluster.name, CLAIM, live))
+    return None
 
 
 async def _held(context: Context, live: Manifest, kind: Kind) -> list[Manifest]:

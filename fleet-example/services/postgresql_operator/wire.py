@@ -7,7 +7,15 @@ another namespace or made anew, never finds what was another's.
 from typing import Final
 
 from postgresql_server.works import database_name
-from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, uid_of
+from reconciler.core import keys
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from reconciler.core.refs import Kind, ObjectKey
 
 POSTGRESQL: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
@@ -16,6 +24,8 @@ BINDING: Final = Kind(
 )
 BACKUP: Final = Kind("backups.anynines.com", "v1beta3", "Backup", "backups")
 RESTORE: Final = Kind("backups.anynines.com", "v1beta3", "Restore", "restores")
+# By way of Crossplane a Postgresql is a part of such a claim, with its name and namespace.
+CLAIM: Final = Kind("anynines.com", "v1", "PostgresqlInstance", "postgresqlinstances")
 
 MANAGER: Final = "postgresql-operator"
 FINALIZER: Final = "postgresql.anynines.com/operator"
@@ -56,6 +66,11 @@ def key_of(live: Manifest) -> ObjectKey:
 def instance_key_of(live: Manifest) -> ObjectKey:
     """Return the key of the Postgresql that an object is about."""
     return ObjectKey(namespace_of(live), get_text(live, "spec", "instanceRef"))
+
+
+def is_part(instance: Manifest) -> bool:
+    """Tell whether a Postgresql is a part of a claim, as its composition notes."""
+    return annotations_of(instance).get(keys.ADOPT) == keys.NOT_ADOPTED
 
 
 def _hex(live: Manifest) -> str:

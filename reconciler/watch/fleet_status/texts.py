@@ -3,6 +3,8 @@
 import json
 from typing import Final
 
+from reconciler.core.documents import one_line
+
 _HTML: Final = frozenset("<>&")  # the API server stores each as six characters
 _ESCAPED: Final = 6
 _ELLIPSIS: Final = "..."
@@ -13,7 +15,7 @@ def cut(text: str, most: int) -> str:
 
     What cannot be printed becomes a blank: it may be half a character, or turn the line around.
     """
-    clean = " ".join("".join(one if one.isprintable() else " " for one in text[:most]).split())
+    clean = one_line(text[:most])
     if len(text) <= most and _size(clean) <= most:
         return clean
     room, kept = most - len(_ELLIPSIS), 0

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from reconciler.apply import Status
+from reconciler.core.documents import one_line
 from reconciler.fleet.wording import few
 from reconciler.planning.changes import Action
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Waiting
@@ -114,15 +115,10 @@ def messages(before: FleetState, after: FleetState) -> tuple[Message, ...]:
             _context(after),
             commit,
             standing.reason,
-            _one_line(standing.detail)[:_LONGEST],
+            one_line(standing.detail)[:_LONGEST],
         )
         for commit, standing in found.items()
     )
-
-
-def _one_line(text: str) -> str:
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(printable.split())
 
 
 def _context(state: FleetState) -> str:

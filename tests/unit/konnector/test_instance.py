@@ -1,5 +1,6 @@
 """What follows from one look at a claim and its copy (protocol-konnector.md D, F.3, G, H)."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
 from konnector.claim.decide import NAME_TAKEN, Read, decide
 from konnector.claim.orphans import Confirmation, Terms
+from reconciler.api.claim_status import deletion_noted_in
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
+from reconciler.core.times import format_time
 from tests.support.instance_objects import (
     BOUND,
     GONE,
@@ -29,6 +32,7 @@ from tests.support.instance_objects import (
     seen,
     told,
 )
+from tests.support.space_objects import NOW
 
 FRESH = {"finalizers": ["somebody.example/x"]}
 UNMARKED = {"labels": {"made-by": "provider"}}
@@ -145,6 +149,33 @@ def test_what_a_guard_holds_is_told_at_the_claim():
         assert isinstance(found, Decision)
         assert (found.tasks, [note.message for note in found.notes]) == ((), ["Why."])
         assert [note.type for note in found.notes] == ["Warning"]
+
+
+def goes_on(since, **status):
+    """Return the Event about a claim that waits for its copy, as (type, message)."""
+    going = leaving(claim(), SYNCER)
+    going["metadata"]["deletionTimestamp"] = format_time(NOW - timedelta(seconds=since))
+    found = look(going, leaving(copy(status=status), "provider.example/x"))
+    assert isinstance(found, Decision)
+    return [(note.type, note.message) for note in found.notes]
+
+
+def test_a_claim_that_waits_for_its_copy_repeats_what_that_says():
+    ready = {"type": "Ready", "status": "False", "reason": "Deleting"}
+    done = {"type": "Synced", "status": "True", "message": "all is well"}
+    why = {"type": "Released", "status": "False", "reason": "StillBound", "message": "by grain"}
+    words = "The control plane is still deleting it: StillBound: by grain"
+    assert goes_on(0, conditions=[done, ready, why]) == [("Warning", words)]
+    assert goes_on(0, conditions=[done, ready]) == []
+    (silent,) = goes_on(10, conditions=[done, ready])
+    assert silent[0] == "Normal"
+    assert "provider.example/x" in silent[1]
+
+
+def test_a_claim_that_waits_is_looked_at_again():
+    ages = (-5, 0, 4, 10, 3600)
+    again = [deletion_noted_in(timedelta(seconds=age)).total_seconds() for age in ages]
+    assert again == [10, 10, 6, 1800, 1800]
 
 
 def test_a_guard_against_recreation_lets_new_claims_through():
