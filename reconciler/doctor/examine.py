@@ -5,7 +5,7 @@ Stores nothing: a review is answered and forgotten. No failure of one cluster ho
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,15 +14,16 @@ from reconciler.core import keys, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, name_of
-from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, Kind, Ref
-from reconciler.doctor import diagnosis, policies
+from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, LEASE, Kind, Ref
+from reconciler.doctor import agents, diagnosis, policies
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
 from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.fleet.compile import units_by_cluster
-from reconciler.fleet.values import Access, Fleet
+from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace
+from reconciler.observe.agents import Look, Looks, konnector_in
 from reconciler.observe.visits import Visit, Visits, together
 
 ACCESS_REVIEW: Final = Kind(
@@ -50,6 +51,11 @@ class _Target:
     scope: Scope
     control_plane: str
 
+    @property
+    def has_konnector(self) -> bool:
+        """Whether it is an app cluster in which its konnector works."""
+        return self.side is Side.APP_CLUSTER and Mode.DIRECT in self.scope.modes
+
     async def visit(
         self, visits: Visits, read: Callable[[Visit], Awaitable[Examination]]
     ) -> Examination | Unavailable:
@@ -74,18 +80,55 @@ async def examine(
     A suspended cluster is left alone. `now` gives our own time in UTC.
     """
     visits = Visits(clusters, pace)
+    konnectors: dict[str, Look] = {}
 
-    async def look(target: _Target) -> Examination:
+    async def look(target: _Target) -> Examination | Unavailable:
         async def read(visit: Visit) -> Examination:
             # Also shows whether the cluster answers at all, before it takes a slot.
             who = await _who(visit.reached.cluster, now)
             async with visit.turn.slot():
+                if target.has_konnector:
+                    konnectors[target.name] = await konnector_in(visit.reached.cluster)
                 return await _look(target, visit.reached, task, *who)
 
-        outcome = await target.visit(visits, read)
-        return _unreached(target, outcome) if isinstance(outcome, Unavailable) else outcome
+        return await target.visit(visits, read)
 
-    return tuple(await asyncio.gather(*map(look, _targets(fleet, only))))
+    targets = tuple(_targets(fleet, only))
+    outcomes = await asyncio.gather(*map(look, targets))
+    reached = _reached(fleet, targets, outcomes, konnectors)
+    found = await agents.findings(fleet, reached, visits, task=task, now=now)
+    return tuple(
+        _unreached(target, outcome)
+        if isinstance(outcome, Unavailable)
+        else _with(outcome, found.get((target.side, target.name)))
+        for target, outcome in zip(targets, outcomes, strict=True)
+    )
+
+
+def _with(examination: Examination, finding: Finding | None) -> Examination:
+    more = () if finding is None else (finding,)
+    return replace(examination, findings=(*examination.findings, *more))
+
+
+def _reached(
+    fleet: Fleet,
+    targets: Sequence[_Target],
+    outcomes: Sequence[Examination | Unavailable],
+    in_app: Looks,
+) -> agents.Reached:
+    there = [
+        target
+        for target, outcome in zip(targets, outcomes, strict=True)
+        if not isinstance(outcome, Unavailable)
+    ]
+    planes = [one for one in there if one.side is Side.CONTROL_PLANE]
+    apps = [one.name for one in there if one.side is Side.APP_CLUSTER]
+    return agents.Reached(
+        clusters=[fleet.clusters[name] for name in apps],
+        planes=[one.name for one in planes],
+        served=[one.name for one in planes if one.scope.services],
+        in_app={name: in_app[name] for name in apps if name in in_app},
+    )
 
 
 def _targets(fleet: Fleet, only: Collection[str] | None) -> Iterator[_Target]:
@@ -110,7 +153,9 @@ async def _look(
 ) -> Examination:
     cluster = reached.cluster
     refused, asked = await _rights(cluster, needed(task, target.side, target.scope))
-    to_plan = {*diagnosis.questions(needed(Task.PLAN, target.side, target.scope))}
+    to_plan = diagnosis.questions(needed(Task.PLAN, target.side, target.scope))
+    # Nothing that a plan has to know is in a Lease.
+    missed = {one for one in refused if one in to_plan and one.resource != LEASE.plural}
     findings = [
         Finding(Check.CONNECTION, Level.OK, f"reached at {reached.address.server}"),
         clock,
@@ -133,7 +178,7 @@ async def _look(
         tuple(findings),
         user=user,
         server=reached.address.server,
-        readable=not to_plan & {*refused},
+        readable=not missed,
     )
 
 

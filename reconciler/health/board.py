@@ -6,11 +6,12 @@ blocked is Degraded here, and what it calls unseen is Unknown.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
+from reconciler.api.leases import Stops
 from reconciler.core import keys, names, times
 from reconciler.core.errors import Origin
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
@@ -162,14 +163,6 @@ def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     }
     blocked = {name: one for name, one in preflights.items() if isinstance(one, Blocked)}
     return FleetView(fleet, live, asked, planes, clusters | removed, blocked)
-
-
-@dataclass(frozen=True, slots=True)
-class Stops:
-    """When agents stopped: konnectors by app cluster, backends by control plane."""
-
-    konnectors: Mapping[str, datetime] = field(default_factory=dict)
-    backends: Mapping[str, datetime] = field(default_factory=dict)
 
 
 _NO_STOPS: Final = Stops()

@@ -5,6 +5,7 @@ No failure of one cluster holds back another. Writes nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -16,7 +17,7 @@ from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
-from reconciler.health import agents, verdict
+from reconciler.health import verdict
 from reconciler.health.board import (
     Board,
     ClusterUnits,
@@ -26,10 +27,10 @@ from reconciler.health.board import (
     view_of,
 )
 from reconciler.health.kept_definitions import KeptDefinitions
-from reconciler.health.leases import LeaseLook
 from reconciler.health.live_units import LiveUnits, Location
 from reconciler.kube.cluster import Reader
-from reconciler.observe import Clusters, Pace, observe
+from reconciler.observe import Clusters, Pace, agents, observe
+from reconciler.observe.agents import KonnectorPlace, Look
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Incomplete, Visit, Visits, together
 
@@ -76,32 +77,39 @@ async def judged(
         access, plane = ways[name]
         return await visits.app_cluster(name, access, read, control_plane=plane)
 
-    async def again(name: str) -> LeaseLook | None:
-        found = await visit(name, lambda one: agents.konnector_in(one.reached.cluster))
-        return None if isinstance(found, Unavailable) else found
+    async def again(name: str) -> Look:
+        return await visit(name, lambda one: agents.konnector_in(one.reached.cluster))
 
-    named = [name for name, units in view.clusters.items() if _asks_in_app(view, name, units)]
-    (hosted, backends), found = await asyncio.gather(
-        agents.on_planes(view, visits),
+    places = {name: _konnector_of(units) for name, units in view.clusters.items()}
+    named = [name for name, units in view.clusters.items() if _asks_in_app(units)]
+    hosted, found = await asyncio.gather(
+        agents.on_planes(view.fleet, view.planes, places, visits),
         asyncio.gather(*(visit(name, partial(_in_app, view, name, kept)) for name in named)),
     )
     answers = dict(zip(named, found, strict=True))
     crds = {name: one if isinstance(one, Unavailable) else one[0] for name, one in answers.items()}
     in_app = {name: one[1] for name, one in answers.items() if not isinstance(one, Unavailable)}
-    konnectors = {**in_app, **hosted}  # what works on a control plane has no Lease in the app
-    stops = await agents.stops(view, visits, konnectors, backends, again=again, now=now)
+    # What works on a control plane has no Lease in the app cluster.
+    looked = replace(hosted, konnectors={**in_app, **hosted.konnectors})
+    stops = await agents.stops(view.fleet, places, visits, looked, again=again, now=now)
     return board(view, crds, stops=stops, now=now())
 
 
-def _asks_in_app(view: FleetView, name: str, units: ClusterUnits) -> bool:
+def _konnector_of(units: ClusterUnits) -> KonnectorPlace:
+    location = units.live.location
+    space = "" if location.mode is Mode.DIRECT else location.space
+    return KonnectorPlace(units.control_plane, space, units.live.beat)
+
+
+def _asks_in_app(units: ClusterUnits) -> bool:
     """Tell whether something of a cluster's units has to be read in it."""
     some = bool(units.wanted or units.leaving)
-    return bool(units.awaited()) or (some and agents.works_in_app(view, name))
+    return bool(units.awaited()) or (some and units.live.location.mode is Mode.DIRECT)
 
 
 async def _in_app(
     view: FleetView, name: str, kept: KeptDefinitions, visit: Visit
-) -> tuple[Definitions, LeaseLook | None]:
+) -> tuple[Definitions, Look]:
     """Read the CRDs that units wait for, and the Lease of a konnector that works there."""
     known = kept.of(name, view.live)
     awaited = view.clusters[name].awaited() - known.keys()
@@ -111,7 +119,7 @@ async def _in_app(
         read = await definitions(cluster, awaited)
         kept.keep(name, read)
         crds = {**known, **read}
-        works = agents.works_in_app(view, name)
+        works = view.clusters[name].live.location.mode is Mode.DIRECT
         return crds, await agents.konnector_in(cluster) if works else None
 
 

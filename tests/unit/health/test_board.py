@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from reconciler import api
+from reconciler.api.leases import Stops
 from reconciler.core import keys, names
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
-from reconciler.health.board import Stops, board, view_of
+from reconciler.health.board import board, view_of
 from reconciler.health.memory import remembering
 from reconciler.health.verdict import State
 from tests.support.scenes import (

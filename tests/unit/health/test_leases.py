@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api import Heartbeat
+from reconciler.api import Heartbeat, leases
+from reconciler.api.leases import LeaseLook
 from reconciler.core.times import moment
-from reconciler.health import leases
-from reconciler.health.leases import LeaseLook
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 

@@ -5,7 +5,8 @@ looks old may be that of a clock which goes wrong, so the Lease is read again: w
 renewed it meanwhile. No Lease, or one that may not be read, says nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,6 +24,7 @@ class LeaseLook:
 
     holder: str
     renewed: str
+    namespace: str = ""
 
     @property
     def renewed_at(self) -> datetime | None:
@@ -35,7 +37,16 @@ def look_of(lease: Manifest | None) -> LeaseLook | None:
     renewed = get_text(lease, "spec", "renewTime")
     if moment(renewed) is None:
         return None
-    return LeaseLook(get_text(lease, "spec", "holderIdentity"), renewed)
+    holder = get_text(lease, "spec", "holderIdentity")
+    return LeaseLook(holder, renewed, get_text(lease, "metadata", "namespace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """When agents stopped: konnectors by app cluster, backends by control plane."""
+
+    konnectors: Mapping[str, datetime] = field(default_factory=dict)
+    backends: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def is_doubtful(look: LeaseLook | None, now: datetime) -> bool:

@@ -1,0 +1,172 @@
+"""Looks at the Leases of konnectors and backends, and once more at those that are doubtful.
+
+What cannot be read says nothing: a role of before has no right on Leases, and a konnector may hold
+its Lease elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeAlias
+
+from reconciler.api import Heartbeat, leases
+from reconciler.api.leases import LeaseLook, Stops
+from reconciler.core import names
+from reconciler.core.errors import ClusterError
+from reconciler.core.live import Unavailable
+from reconciler.core.refs import LEASE, Ref
+from reconciler.fleet.values import Fleet
+from reconciler.kube.cluster import Reader
+from reconciler.observe.visits import Visit, Visits
+
+# Of a Pod, and of a process that was started by hand. In no others: who may write Leases in a
+# space could hide that a backend has stopped.
+_IN_APP: Final = (names.KLUTCH_NAMESPACE, "kube-system")
+ON_PLANE: Final = (names.KLUTCH_NAMESPACE, "default")
+_WIDTH: Final = 8  # Leases of a control plane read at once
+
+Look: TypeAlias = LeaseLook | Unavailable | None  # None: there is no Lease
+Looks: TypeAlias = Mapping[str, Look]  # by app cluster, or control plane
+Again: TypeAlias = Callable[[str], Awaitable[Look]]  # by app cluster
+
+
+@dataclass(frozen=True, slots=True)
+class KonnectorPlace:
+    """Where the konnector of an app cluster holds its Lease: "" is in the app cluster itself.
+
+    Else it is in this space. `beat` is its last heartbeat.
+    """
+
+    control_plane: str
+    space: str = ""
+    beat: Heartbeat | None = None
+
+
+Places: TypeAlias = Mapping[str, KonnectorPlace]  # by app cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Leases as they were read: of konnectors by app cluster, of backends by control plane."""
+
+    konnectors: Looks
+    backends: Looks
+
+
+async def konnector_in(app: Reader) -> Look:
+    """Return the Lease of a konnector that works in its own app cluster."""
+    return await _newest(app, names.KONNECTOR_LEASE, _IN_APP)
+
+
+async def backend_on(plane: Reader) -> Look:
+    """Return the Lease of the backend of a control plane."""
+    return await _newest(plane, names.BACKEND_LEASE, ON_PLANE)
+
+
+async def on_planes(
+    fleet: Fleet, planes: Collection[str], places: Places, visits: Visits
+) -> Looked:
+    """Return the Leases on these control planes: of konnectors that work there, and of backends."""
+    chosen = sorted(planes)
+    found = await asyncio.gather(
+        *(
+            visits.control_plane(
+                plane, fleet.control_planes[plane].access, partial(_read, _spaces(plane, places))
+            )
+            for plane in chosen
+        )
+    )
+    read = {plane: one for plane, one in zip(chosen, found, strict=True) if isinstance(one, tuple)}
+    konnectors = {name: look for looks, _ in read.values() for name, look in looks.items()}
+    return Looked(konnectors, {plane: backend for plane, (_, backend) in read.items()})
+
+
+def _spaces(plane: str, places: Places) -> Mapping[str, str]:
+    return {
+        name: one.space for name, one in places.items() if one.space and one.control_plane == plane
+    }
+
+
+async def stops(
+    fleet: Fleet,
+    places: Places,
+    visits: Visits,
+    first: Looked,
+    *,
+    again: Again,
+    now: Callable[[], datetime],
+) -> Stops:
+    """Return which agents stopped, and when.
+
+    Doubtful Leases are read once more, `leases.APART` later: those in app clusters by `again`.
+    """
+    time = now()
+    doubtful, backends = _doubtful(first.konnectors, time), _doubtful(first.backends, time)
+    if not doubtful and not backends:
+        return Stops()
+    await asyncio.sleep(leases.APART)
+    hosted = {name: places[name] for name in doubtful if places[name].space}
+    in_app = [name for name in doubtful if name not in hosted]
+    planes = {*backends, *(one.control_plane for one in hosted.values())}
+    second, answers = await asyncio.gather(
+        on_planes(fleet, planes, hosted, visits), asyncio.gather(*map(again, in_app))
+    )
+    looks = {**second.konnectors, **dict(zip(in_app, answers, strict=True))}
+    return Stops(
+        {
+            name: at
+            for name, look in doubtful.items()
+            if (at := leases.stopped_at(look, _read_again(looks, name), places[name].beat))
+        },
+        {
+            name: at
+            for name, look in backends.items()
+            if (at := leases.stopped_at(look, _read_again(second.backends, name)))
+        },
+    )
+
+
+def _doubtful(looks: Looks, now: datetime) -> dict[str, LeaseLook]:
+    return {
+        name: look
+        for name, look in looks.items()
+        if isinstance(look, LeaseLook) and leases.is_doubtful(look, now)
+    }
+
+
+def _read_again(looks: Looks, name: str) -> LeaseLook | None:
+    look = looks.get(name)
+    return look if isinstance(look, LeaseLook) else None
+
+
+async def _read(spaces: Mapping[str, str], visit: Visit) -> tuple[Looks, Look]:
+    width = asyncio.Semaphore(_WIDTH)
+    cluster = visit.reached.cluster
+
+    async def konnector(space: str) -> Look:
+        async with width:
+            return await _newest(cluster, names.KONNECTOR_LEASE, (space,))
+
+    async with visit.turn.slot():
+        backend, *found = await asyncio.gather(
+            backend_on(cluster), *(konnector(space) for space in spaces.values())
+        )
+    return dict(zip(spaces, found, strict=True)), backend
+
+
+async def _newest(cluster: Reader, name: str, namespaces: Collection[str]) -> Look:
+    """Return the Lease that was renewed last: one of an agent that was moved stays behind."""
+    looks = [await _look(cluster, namespace, name) for namespace in namespaces]
+    held = [look for look in looks if isinstance(look, LeaseLook)]
+    if held:
+        return max(held, key=lambda look: look.renewed)
+    return next((look for look in looks if look is not None), None)
+
+
+async def _look(cluster: Reader, namespace: str, name: str) -> Look:
+    try:
+        return leases.look_of(await cluster.get(Ref(cluster.name, LEASE, namespace, name)))
+    except ClusterError as error:
+        return Unavailable(error.message)

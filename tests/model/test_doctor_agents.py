@@ -1,0 +1,185 @@
+"""What `klutchctl doctor` says of konnectors and backends, by their Leases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from reconciler import api
+from reconciler.controller.lease import micro
+from reconciler.controller.tasks import SystemClock
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import LEASE, NAMESPACE
+from reconciler.core.times import format_time
+from reconciler.doctor.diagnosis import Check, Level
+from reconciler.doctor.examine import ACCESS_REVIEW, examine
+from reconciler.doctor.rights import Task
+from reconciler.fleet.values import Fleet, Konnector, Mode
+from reconciler.kube import registry
+from reconciler.kube.registry import Reached
+from reconciler.kube.requests import Request
+from reconciler.observe import Pace
+from tests.support import fleets
+from tests.support.faults import Faults, FaultyCluster, FaultyClusters, forbidden, on
+from tests.support.observing import BIND, Hand, around
+from tests.support.wire_objects import WireObjects
+
+LONG, NEVER, RECENT = timedelta(minutes=5), None, timedelta(seconds=3)
+OK, WARNING, PROBLEM = Level
+NOTHING: Mapping[str, tuple[Level, str]] = {}
+
+
+class Reviewing(FaultyCluster):
+    """A model that answers reviews of access, too: everything is allowed."""
+
+    async def send(self, request: Request) -> Manifest:
+        if request.ref.kind == ACCESS_REVIEW:
+            return {"metadata": {}, "status": {"allowed": True}}
+        return await super().send(request)
+
+
+class ReviewingClusters(FaultyClusters):
+    def _faulty(self, reached: Reached) -> Reached:
+        return replace(reached, cluster=Reviewing(reached.cluster, self._faults))
+
+
+@dataclass
+class Scene:
+    """A fleet with one unit, and its clusters, on which nothing was applied yet."""
+
+    fleet: Fleet
+    plane: Hand
+    app: Hand
+    faults: Faults = field(default_factory=Faults)
+
+    @property
+    def space(self) -> str:
+        return names.direct_space(self.fleet.name, "shop")
+
+    async def lease(self, hand: Hand, name: str, ago: timedelta, at: str = BIND) -> str:
+        """Make a Lease that was renewed that long ago, and return when."""
+        time = SystemClock().now() - ago
+        spec = {"holderIdentity": "x", "leaseDurationSeconds": 15, "renewTime": micro(time)}
+        await hand.create(LEASE, name, namespace=at, spec=spec)
+        return format_time(time)
+
+    async def bound(self, beat: timedelta | None = None, space: str = "") -> None:
+        """Make an export, and a konnector's heartbeat."""
+        space = space or self.space
+        labels = {keys.FLEET: self.fleet.name, keys.CLUSTER: "shop"}
+        await self.plane.create(NAMESPACE, space, metadata={"labels": labels})
+        wire = WireObjects(self.plane.live.name, self.plane.live.cluster, space)
+        await wire.create(api.API_SERVICE_EXPORT)
+        await wire.create(api.CLUSTER_BINDING)
+        if beat is not None:
+            status = {"lastHeartbeatTime": format_time(SystemClock().now() - beat)}
+            await wire.patch(api.CLUSTER_BINDING, {"status": status}, subresource="status")
+
+    async def examined(self, task: Task = Task.APPLY) -> Mapping[str, tuple[Level, str]]:
+        """Return what is said of agents, by cluster."""
+        async with registry.of(self.fleet, around(self.plane.live.kubeconfig)) as real:
+            found = await examine(
+                self.fleet,
+                ReviewingClusters(real, self.faults),
+                task=task,
+                now=SystemClock().now,
+                pace=Pace(),
+            )
+        return {
+            one.name: (finding.level, f"{finding.message}. {finding.remedy}")
+            for one in found
+            for finding in one.findings
+            if finding.check is Check.AGENTS
+        }
+
+
+@pytest.fixture
+async def scene(fleet: Fleet, on_plane: Hand, in_app: Hand) -> Scene:
+    made = fleets.fleet(
+        control_planes=fleet.control_planes.values(), clusters=fleet.clusters.values()
+    )
+    await on_plane.create(NAMESPACE, BIND)
+    return Scene(replace(made, name=fleet.name), on_plane, in_app)
+
+
+async def test_agents_that_run(scene: Scene) -> None:
+    await scene.lease(scene.plane, names.BACKEND_LEASE, RECENT)
+    await scene.lease(scene.app, names.KONNECTOR_LEASE, RECENT)
+    found = await scene.examined()
+    assert {name: level for name, (level, _) in found.items()} == {"eu": OK, "shop": OK}
+
+
+async def test_a_backend_that_stopped(scene: Scene) -> None:
+    since = await scene.lease(scene.plane, names.BACKEND_LEASE, timedelta(seconds=21))
+    level, said = (await scene.examined())["eu"]
+    assert level is PROBLEM
+    assert f"klutch-bind has stopped: Lease {BIND}/klutch-bind-backend" in said
+    assert f"was last renewed at {since}" in said
+    assert (await scene.examined(Task.PLAN))["eu"][0] is WARNING
+
+
+async def test_a_konnector_that_stopped(scene: Scene) -> None:
+    since = await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG, at="kube-system")
+    await scene.bound(beat=LONG)
+    level, said = (await scene.examined())["shop"]
+    assert level is PROBLEM
+    assert "konnector has stopped: Lease kube-system/klutch-bind" in said
+    assert since in said
+
+
+async def test_the_originals_konnector_works_on_without_its_lease(scene: Scene) -> None:
+    await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)
+    await scene.bound(beat=RECENT)
+    assert "shop" not in await scene.examined()
+
+
+async def test_a_konnector_that_was_never_there_is_no_finding(scene: Scene) -> None:
+    await scene.bound()
+    assert await scene.examined() == NOTHING
+
+
+async def test_no_backend_before_the_first_apply(scene: Scene) -> None:
+    level, said = (await scene.examined())["eu"]
+    assert level is WARNING
+    assert "no Lease klutch-bind-backend in klutch-bind or default, and no APIServiceExport" in said
+
+
+async def test_a_backend_without_a_lease_that_has_exported_something(scene: Scene) -> None:
+    """Klutch's own has none."""
+    await scene.bound()
+    assert "eu" not in await scene.examined()
+
+
+async def test_nothing_that_is_bound_needs_no_backend(scene: Scene) -> None:
+    scene.fleet = replace(scene.fleet, units={})
+    assert await scene.examined() == NOTHING
+
+
+async def test_a_konnector_on_the_control_plane(scene: Scene) -> None:
+    (plane,), (cluster,) = scene.fleet.control_planes.values(), scene.fleet.clusters.values()
+    hosted = fleets.fleet(
+        control_planes=[replace(plane, mode=Mode.APP_CLUSTER_BINDING)],
+        clusters=[replace(cluster, konnector=Konnector(deploy=True))],
+    )
+    scene.fleet = replace(hosted, name=scene.fleet.name)
+    space = names.app_cluster_binding_space("klutch-fleet", "shop")
+    await scene.bound(beat=LONG, space=space)
+    since = await scene.lease(scene.plane, names.KONNECTOR_LEASE, LONG, at=space)
+    await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)  # of another time
+    level, said = (await scene.examined())["shop"]
+    assert level is PROBLEM
+    assert f"Lease {space}/klutch-bind on control plane eu" in said
+    assert since in said
+
+
+@pytest.mark.parametrize("kind", [LEASE, api.CLUSTER_BINDING])
+async def test_what_may_not_be_read_is_no_finding_and_no_crash(scene: Scene, kind: Any) -> None:
+    """That a right is missing, the check of rights says."""
+    await scene.lease(scene.app, names.KONNECTOR_LEASE, LONG)
+    scene.faults.add(on(kind=kind), forbidden())
+    found = await scene.examined()
+    assert "shop" not in found
+    assert ("eu" in found) is (kind is not LEASE)
