@@ -91,6 +91,12 @@ _GLOBAL: Final[Mapping[str, bool]] = {
 }
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
 def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
@@ -145,6 +151,12 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     allow_unreachable: Annotated[
         bool,
         typer.Option("--allow-unreachable", help="Succeed although some clusters are not read."),
+    ] = False,
+    show_version: Annotated[  # its callback ends the run
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     import logging

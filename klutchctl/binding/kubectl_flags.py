@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 
 from klutchctl.binding.consent import Claims
 from klutchctl.binding.konnector import Rights
+from reconciler.controller.flags import Version
 from reconciler.core.errors import ConfigError
 
 _CLIENT: Final = (
@@ -79,6 +80,7 @@ def _common(command: str, description: str) -> _Parser:
         _add(parser, flag, argparse.SUPPRESS)
     _add(parser, "--show-managed-fields", argparse.SUPPRESS)
     parser.add_argument("-v", "--v", default="", help="above 0: details of errors")
+    parser.add_argument("--version", nargs=0, action=Version, help="show the version and exit")
     parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
     _add(parser, "--skip-konnector", "install no konnector")
     parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")

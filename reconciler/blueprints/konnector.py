@@ -27,11 +27,19 @@ _ENVIRONMENT: Final[tuple[Manifest, ...]] = (
 )
 # As konnector/deploy/minimal has it.
 _CONFINED: Final[Manifest] = {
-    "startupProbe": {**_PROBE, "failureThreshold": 30, "periodSeconds": 2},
+    "startupProbe": {
+        **_PROBE,
+        "initialDelaySeconds": 2,
+        "failureThreshold": 30,
+        "periodSeconds": 2,
+    },
     "livenessProbe": {**_PROBE, "periodSeconds": 10, "timeoutSeconds": 5},
     "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
     "securityContext": {
         "runAsNonRoot": True,
+        # Both: a kubelet takes the user of the image and not its group, which would be root's.
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

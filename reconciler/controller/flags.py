@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
             flag(f"--{name}", type=type(value), default=value, help=help_)
         flag("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
         flag("--logging-format", choices=("text", "json"), default="text")
-        flag("--version", nargs=0, action=_Version, help="show the version and exit")
+        flag("--version", nargs=0, action=Version, help="show the version and exit")
         self.ignore(LOGGING)
 
     def ignore(self, names: Iterable[str]) -> None:
@@ -106,7 +106,9 @@ class Parser(argparse.ArgumentParser):
             )
 
 
-class _Version(argparse.Action):
+class Version(argparse.Action):
+    """Prints the version of the program and ends it."""
+
     def __call__(
         self,
         parser: argparse.ArgumentParser,
@@ -114,6 +116,7 @@ class _Version(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
+        """Print the version of the distribution, and raise SystemExit(0)."""
         from importlib import metadata  # it takes as long as all the rest
 
         print(f"{parser.prog} {metadata.version('klutchctl')}")

@@ -5,13 +5,17 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
-from klutchctl import main
+from bind import settings as backend_settings
+from bind.osb import settings as osb_settings
+from klutchctl import kubectl_bind, main
 from klutchctl.main import clashes
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
+from konnector import settings as konnector_settings
 from reconciler.core.errors import ConfigError, HostError
 
 HEAVY = {
@@ -60,9 +64,27 @@ def test_down_without_a_sandbox_is_fine(capsys, home):
     assert "no process to stop" in capsys.readouterr().out
 
 
-def test_version(capsys):
+PROGRAMS = {
+    "klutchctl": main.run,
+    "kubectl bind": kubectl_bind.run,
+    "klutch-bind": backend_settings.parse,
+    "klutch-osb": osb_settings.parse,
+    "konnector": lambda arguments: konnector_settings.parse(arguments, {}),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_tells_its_version(name, capsys):
+    try:
+        code = PROGRAMS[name](["--version"])
+    except SystemExit as ended:
+        code = ended.code
+    assert (code, capsys.readouterr()) == (0, (f"{name} {metadata.version('klutchctl')}\n", ""))
+
+
+def test_version_is_a_command_too(capsys):
     assert main.run(["version"]) == 0
-    assert capsys.readouterr().out.startswith("klutchctl 0.")
+    assert capsys.readouterr().out == f"klutchctl {metadata.version('klutchctl')}\n"
 
 
 def test_version_names_packages_that_another_distribution_overwrites():

@@ -102,6 +102,8 @@ async def test_a_konnector_is_confined_and_its_space_restricted(managed: Managed
     made = await container(managed)
     assert get_map(made, "securityContext") == {
         "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
