@@ -29,8 +29,8 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         str,
         typer.Option(
             metavar="NAME",
-            help="The name that the fleet has to have. Without it, nothing is shown of files that "
-            "cannot be read at the start.",
+            help="The name that the fleet has to have; --verify history needs it. Without it, "
+            "nothing is shown of files that cannot be read at the start.",
         ),
     ] = "",
     poll: Annotated[
@@ -145,7 +145,7 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter(f"{log_format!r} is not text or json", param_hint="--log-format")
     options = parsed.Options(
         source=Followed(path=path, url=git_url(git), ref=ref, poll=poll),
-        trust=parsed.trust(verify, allowed_signers, gpg_keys),
+        trust=parsed.trust(verify, allowed_signers, gpg_keys, fleet=fleet),
         home=parsed.home(
             settings.environ,
             home_context,

@@ -95,13 +95,24 @@ def checked(parse: Callable[[S], T], text: S) -> T:
         raise typer.BadParameter(str(error)) from None
 
 
-def trust(verify: str, allowed_signers: Path | None, gpg_keys: Path | None) -> Trust:
-    """Return what --verify and its files say. Raises typer.BadParameter."""
+def trust(verify: str, allowed_signers: Path | None, gpg_keys: Path | None, *, fleet: str) -> Trust:
+    """Return what --verify and its files say. Raises typer.BadParameter.
+
+    A history goes on from what the FleetStatus of `fleet` keeps. By a name of the files, an old
+    commit that has another one would have no history to be held against.
+    """
     known = [mode.value for mode in VerificationMode]
     if verify not in known:
         message = f"{verify!r} is not one of {', '.join(known)}"
         raise typer.BadParameter(message, param_hint="'--verify'")
-    return Trust(VerificationMode(verify), allowed_signers, gpg_keys)
+    mode = VerificationMode(verify)
+    if mode is VerificationMode.HISTORY and not fleet:
+        message = (
+            "the last accepted commit is kept by the name of the fleet, which the repository must "
+            "not choose. Give --fleet NAME"
+        )
+        raise typer.BadParameter(message, param_hint="'--verify history'")
+    return Trust(mode, allowed_signers, gpg_keys)
 
 
 def home(

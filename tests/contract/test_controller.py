@@ -191,7 +191,8 @@ def committed(files, signer, *, parents=None, seconds=0):
 async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, files, tmp_path):
     key = ed25519()
     (tmp_path / "signers").write_text(f"{ALICE} {key.line}\n")
-    trust = ("--verify", "history", "--allowed-signers", str(tmp_path / "signers"))
+    signers = ("--allowed-signers", str(tmp_path / "signers"))
+    trust = ("--verify", "history", "--fleet", scene.fleet.name, *signers)
     first = committed(files, key)
     async with scene.peers():
         async with controller(scene, files, *OFTEN, *trust) as running:

@@ -147,7 +147,11 @@ REFUSED = {
     "hooks without an address": lambda: options.hooks(None, ["a=github:f"], None, None),
     "an address without hooks": lambda: options.hooks(":9443", (), None, None),
     "webhooks in the clear": lambda: options.hooks(":9443", ["a=github:f"], None, None),
-    "an unknown trust": lambda: options.trust("some", None, None),
+    "an unknown trust": lambda: options.trust("some", None, None, fleet="acme"),
+    # A commit that names the fleet otherwise would have no FleetStatus, and so no history.
+    "a history of whatever fleet is there": lambda: options.trust(
+        "history", Path("f"), None, fleet=""
+    ),
     "no address": lambda: options.address("x", "--listen"),
 }
 
@@ -161,7 +165,9 @@ def test_options_that_make_no_sense(refused):
 def test_options_that_do():
     assert options.board("", (), behind_proxy=False) is None
     assert options.hooks(None, (), None, None) is None
-    assert options.trust("tag", Path("f"), None).mode is VerificationMode.TAG
+    assert options.trust("tag", Path("f"), None, fleet="").mode is VerificationMode.TAG
+    history = options.trust("history", Path("f"), None, fleet="acme")
+    assert history.mode is VerificationMode.HISTORY
     behind = options.board(":8080", ["fleet.example.com"], behind_proxy=True)
     assert behind is not None
     assert behind.address == ("", 8080)
