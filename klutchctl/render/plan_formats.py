@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from klutchctl.render import plan_rows, problems, terminal
-from klutchctl.render.plan_rows import DETAIL_INDENT, SYMBOLS, WIDEST, Row
+from klutchctl.render.plan_rows import DETAIL_INDENT, SYMBOLS, WIDEST, Row, Section
 from klutchctl.render.terminal import Style
 from reconciler.core.manifest import JSON, indented
 from reconciler.planning.changes import Action, Plan
@@ -57,7 +57,11 @@ def text(
             )
         )
     blocks += (
-        terminal.block(one.title, section_lines(one.rows, widths, color=color), color=color)
+        terminal.block(
+            one.title,
+            [*indented_example(one), *section_lines(one.rows, widths, color=color)],
+            color=color,
+        )
         for one in sections
     )
     blocks += (
@@ -88,6 +92,11 @@ def section_lines(
             yield f"{DETAIL_INDENT}{detail}"
 
 
+def indented_example(section: Section) -> list[str]:
+    """Return the line between the title and the rows of clusters that are alike."""
+    return [f"    {section.example}"] if section.example else []
+
+
 def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:
     """Return one row without its details."""
     subject, what = widths
@@ -106,7 +115,7 @@ def named_lines(pairs: Sequence[tuple[str, str]]) -> list[str]:
 def _remarks(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     yield "Claims widened", named_lines(plan_rows.widened(plan))
     yield "Held back", named_lines(plan_rows.held(plan))
-    yield "Clusters not read", named_lines(plan_rows.unread(plan.unseen))
+    yield "Clusters not read", named_lines(plan_rows.unread(plan.unseen, plan.sections))
     yield "Notes", [f"    {note}" for note in plan_rows.notes(plan)]
 
 

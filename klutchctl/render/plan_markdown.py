@@ -5,7 +5,7 @@ nor HTML nor a mention works. The size is bounded; what is left out is counted.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -34,6 +34,10 @@ _ROOM_PROBLEMS: Final = 25_000
 
 _LONGEST_LINE: Final = 400
 _LONGEST_NAME: Final = 80
+_LONGEST_TITLE: Final = 500
+_RANGES: Final = 12  # of the names of clusters that are alike
+_ROWS: Final = 40
+_UNBOUNDED: Final = 1 << 40
 _TAKING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.RELEASE})
 _BACKTICKS: Final = re.compile("`+")
 _MARKS: Final = re.compile(r"[^A-Za-z0-9 +,-]")
@@ -68,7 +72,7 @@ def comment(plan: Plan, *, against: Against | None = None) -> str:
 
     What takes away or widens comes first. `against` is what the pull request changes.
     """
-    sections = plan_rows.sections(plan)
+    sections = plan_rows.sections(plan, most=_RANGES)
     blocks = [_markdown_head(plan)]
     if against is not None:
         blocks += _block(DENIED, named_lines(problems.rows(against.denied)), _ROOM_DENIED)
@@ -78,10 +82,15 @@ def comment(plan: Plan, *, against: Against | None = None) -> str:
     blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
     blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)
     blocks += _block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK)
-    blocks += _block("Clusters not read", named_lines(plan_rows.unread(plan.unseen)), _ROOM_REMARK)
+    unread = named_lines(plan_rows.unread(plan.unseen, plan.sections))
+    blocks += _block("Clusters not read", unread, _ROOM_REMARK)
     notes = _block("Notes", plan_rows.notes(plan), _ROOM_NOTES)
     room = MAX_BYTES - _ROOM_TAIL - sum(map(_size, (*blocks, *notes)))
-    return "\n".join([*blocks, *_clusters(sections, room), *notes])
+    shown = list(_clusters(sections, room))
+    if shown != list(_clusters(sections, _UNBOUNDED)):
+        table = _table(plan)
+        shown = [table, *_clusters(sections, room - _size(table))]
+    return "\n".join([*blocks, *shown, *notes])
 
 
 def _markdown_head(plan: Plan) -> str:
@@ -109,15 +118,35 @@ def _only(sections: Iterable[Section], actions: frozenset[Action]) -> list[str]:
     return lines
 
 
+def _table(plan: Plan) -> str:
+    """Return what would happen to each binding, and to what clusters need beside them."""
+    counts: dict[str, Counter[Action]] = defaultdict(Counter)
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for change in plan.changes:
+        if change.action is not Action.NOOP:
+            counts[change.subject][change.action] += 1
+            clusters[change.subject].add(change.cluster)
+    used = [action for action in Action if any(one[action] for one in counts.values())]
+    head = ["", *(action.value for action in used), "clusters"]
+    rows = [
+        [_code(name), *(str(counts[name][action] or "") for action in used), str(len(where))]
+        for name, where in sorted(clusters.items())
+    ]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    more = len(lines) - _ROWS
+    left = [f"| {plural(more, 'more row')} |"] if more > 0 else []
+    return "\n".join([*lines[:_ROWS], *left, ""])
+
+
 def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
-    """Yield a block per cluster while there is room, then what is left out."""
+    """Yield a block per cluster, or several that are alike, while there is room; then the rest."""
     for index, section in enumerate(sections):
         fair = max(_ROOM_CLUSTER, room // (len(sections) - index))
         if room < _ROOM_CLUSTER:
             left = sections[index:]
-            lines = sum(len(one.rows) for one in left)
+            lines = sum(len(one.rows) * len(one.clusters) for one in left)
             yield (
-                f"{plural(len(left), 'more cluster')} with "
+                f"{plural(sum(len(one.clusters) for one in left), 'more cluster')} with "
                 f"{plural(lines, 'line')} left out here: "
                 "`klutchctl plan` prints the whole plan.\n"
             )
@@ -128,9 +157,8 @@ def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
 
 
 def _cluster(section: Section, room: int) -> str:
-    counts = Counter(row.action for row in section.rows)
-    words = ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
-    head = f"<details><summary>{_code(section.title)}: {words}</summary>\n\n"
+    said = section.example or section.counts
+    head = f"<details><summary>{_code(section.title, _LONGEST_TITLE)}: {_text(said)}</summary>\n\n"
     tail = "\n\n</details>\n"
     widths = column_widths(section.rows)
     lines = list(section_lines(section.rows, widths))
@@ -160,11 +188,14 @@ def _clipped(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 
-def _code(text: str) -> str:
+def _code(text: str, longest: int = _LONGEST_NAME) -> str:
     """Return a short text as inline code in which nothing is markdown, HTML or a mention."""
-    clipped = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
-    entities = _MARKS.sub(lambda found: f"&#{ord(found[0])};", visible(clipped))
-    return f"<code>{entities}</code>"
+    clipped = text if len(text) <= longest else f"{text[:longest]}..."
+    return f"<code>{_text(clipped)}</code>"
+
+
+def _text(text: str) -> str:
+    return _MARKS.sub(lambda found: f"&#{ord(found[0])};", visible(text))
 
 
 def _size(text: str) -> int:

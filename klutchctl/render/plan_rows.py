@@ -16,6 +16,7 @@ from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
 from reconciler.planning.changes import Action, Change, Plan, Step, UnseenCluster
+from reconciler.reports import alike
 from reconciler.reports.pr_diff import Against, Edit, Effect
 
 SYMBOLS: Final[Mapping[Action, str]] = {
@@ -72,29 +73,71 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What would happen for one app cluster. `title` is for people, `name` bare."""
+    """What would happen in an app cluster, or in several that are alike: `rows` are of the first.
 
-    name: str
+    `counts` are the words for what happens in each of them.
+    """
+
+    clusters: tuple[str, ...]
     title: str
     rows: tuple[Row, ...]
+    counts: str
+
+    @property
+    def example(self) -> str:
+        """The sentence above the rows, or "" where they are all there is."""
+        several = len(self.clusters) > 1
+        return f"{self.counts} in each; this is {visible(self.clusters[0])}" if several else ""
 
 
-def sections(plan: Plan) -> tuple[Section, ...]:
-    """Return the clusters in which something would happen, in the order of the plan."""
-    changes: dict[str, list[Change]] = defaultdict(list)
-    for change in plan.changes:
-        if change.action is not Action.NOOP:
-            changes[change.cluster].append(change)
+def sections(plan: Plan, *, most: int | None = None) -> tuple[Section, ...]:
+    """Return the clusters in which something would happen, in the order of the plan.
+
+    A title names `most` ranges of clusters that are alike, and counts the others.
+    """
+    known = sorted({*plan.sections, *(change.cluster for change in plan.changes)})
     return tuple(
-        Section(visible(name), _title(plan, name), tuple(map(row, rows)))
-        for name, rows in changes.items()
+        Section(
+            some.clusters,
+            _title(plan, ranges(some.clusters, known, most=most), some),
+            tuple(map(row, some.changes)),
+            counted(change.action for change in some.changes),
+        )
+        for some in alike.groups(plan)
     )
 
 
-def _title(plan: Plan, cluster: str) -> str:
-    control_plane = plan.sections.get(cluster)
+def _title(plan: Plan, named: str, some: alike.Alike) -> str:
+    control_plane = plan.sections.get(some.clusters[0])
     behind = f"  (control plane {visible(control_plane)})" if control_plane else ""
-    return f"Cluster {visible(cluster)}{behind}"
+    if len(some.clusters) == 1:
+        return f"Cluster {named}{behind}"
+    return f"The same in {len(some.clusters)} clusters: {named}{behind}"
+
+
+def counted(actions: Iterable[Action]) -> str:
+    """Return the number of each action, such as `2 create, 1 delete`."""
+    counts = Counter(actions)
+    return ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
+
+
+def ranges(names: Iterable[str], known: Sequence[str], *, most: int | None = None) -> str:
+    """Return names in order; `a ... f` are all of `known`, which is sorted, from `a` to `f`."""
+    at = {name: index for index, name in enumerate(known)}
+    runs: list[list[str]] = []
+    for name in sorted(names):
+        if runs and at[name] == at[runs[-1][-1]] + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    shown = [
+        part
+        for run in runs
+        for part in ([f"{run[0]} ... {run[-1]}"] if len(run) > _NAMES_SHOWN else run)
+    ]
+    more = len(shown) - (most or len(shown))
+    listed = ", ".join(shown[:most])
+    return visible(f"{listed} and {more} more" if more > 0 else listed)
 
 
 def row(change: Change) -> Row:
@@ -164,27 +207,45 @@ def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def held(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return (guard, sentence) of each guard that tripped."""
+    """Return (guard, sentence) of each guard that tripped; clusters with the same share one."""
+    clusters: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in plan.held:
+        clusters[one.guard, one.message] += one.clusters
     return tuple(
-        (
-            visible(one.guard),
-            visible(one.message + (f"{_GAP}in {few(one.clusters)}" if one.clusters else "")),
-        )
-        for one in plan.held
+        (visible(guard), visible(message + (f"{_GAP}in {few(names)}" if names else "")))
+        for (guard, message), names in clusters.items()
     )
 
 
-def unread(unseen: Sequence[UnseenCluster]) -> tuple[tuple[str, str], ...]:
-    """Return (cluster, why and what to do) of each cluster that could not be read."""
+def unread(
+    unseen: Sequence[UnseenCluster], known: Iterable[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return (cluster, why and what to do) of each cluster that could not be read.
+
+    With all that are `known`, those share a line that say the same.
+    """
+    names: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for one in unseen:
+        names[one.reason, one.remedy, *(() if known else (one.name,))].append(one.name)
+    among = sorted({*known, *(one.name for one in unseen)})
     return tuple(
-        (visible(one.name), visible(". ".join(part for part in (one.reason, one.remedy) if part)))
-        for one in unseen
+        (ranges(some, among), visible(". ".join(filter(None, said[:2]))))
+        for said, some in names.items()
     )
 
 
 def notes(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings and notes of the plan."""
-    return tuple(map(visible, plan.warnings))
+    """Return the warnings and notes of the plan; those that differ in their cluster share one."""
+    clusters: dict[str, list[str]] = defaultdict(list)
+    for warning in plan.warnings:
+        name, _, rest = warning.partition("/")
+        key = f"/{rest}" if name in plan.sections else warning
+        clusters[key] += [name] if key != warning else []
+    known = sorted(plan.sections)
+    return tuple(
+        visible(said) if not names else f"{ranges(names, known)}{visible(said)}"
+        for said, names in clusters.items()
+    )
 
 
 def heading(plan: Plan) -> str:

@@ -169,7 +169,7 @@ def _content(plan: Plan) -> dict[str, JSON]:
         "files": plan.digest,
         "clusters": plan.clusters_total,
         "sections": dict(plan.sections),
-        "changes": [_change(change) for change in plan.changes],
+        "changes": [whole_line(change) for change in plan.changes],
         "widened": [
             {
                 "unit": _unit(claim.unit),
@@ -195,11 +195,11 @@ def _content(plan: Plan) -> dict[str, JSON]:
 
 def line(change: Change) -> dict[str, JSON]:
     """Return a change without what it would write. Raises ValueError as `plan_id` does."""
-    return _change(replace(change, after=None, fields=()))
+    return whole_line(replace(change, after=None, fields=()))
 
 
-def _change(change: Change) -> dict[str, JSON]:
-    """Return a change; what it does not have is left out."""
+def whole_line(change: Change) -> dict[str, JSON]:
+    """Return a change; what it does not have is left out. Raises ValueError as `plan_id` does."""
     _refuse_secret_values(change)
     stated: dict[str, JSON] = {
         "action": change.action.value,

@@ -1,0 +1,125 @@
+"""Groups the clusters of a plan in which the same would happen. Pure.
+
+The same is equal but for what each cluster has of its own: its name, uid and way, its binding space
+with what is named after that, the digests of its Secrets, and the places of its document. Lines are
+only equal as a whole, with all that they would write: no example stands for another thing.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.core import keys, manifest, names
+from reconciler.core.decision import pointer
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.planning.changes import Action, Change, Plan
+from reconciler.planning.planfile import whole_line
+
+_MOST_APART: Final = 2  # so many clusters are shown one by one
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
+_NAMED: Final = frozenset({"subject", "action", "unit"})  # is compared as it is
+# Where a line stands in the files, and what it found in the cluster.
+_ELSEWHERE: Final = frozenset({"origin", "before", "uid"})
+_NOTES: Final = (keys.CLUSTER, keys.APP_CLUSTER_UID, keys.ACCESS, keys.IDENTITY)
+# Only here a word is what a cluster calls its own: a claim on `secrets` in a cluster that is called
+# so is another one than a claim on `configmaps` in a cluster of that name.
+_OWN_KEYS: Final = ("cluster", "namespace", "name", *_NOTES)
+_OWN_PATHS: Final = frozenset(
+    pointer("metadata", place, key) for place in ("labels", "annotations") for key in _NOTES
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Clusters, in the order of the plan, and what would happen in the first of them."""
+
+    clusters: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+def groups(plan: Plan) -> tuple[Alike, ...]:
+    """Return the clusters in which something would happen, those that are alike together."""
+    changes: dict[str, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        if change.action is not Action.NOOP:
+            changes[change.cluster].append(change)
+    found: dict[bytes, list[str]] = defaultdict(list)
+    for name, lines in changes.items():
+        found[_likeness(plan, name, lines)].append(name)
+    sized = [
+        some
+        for alike in found.values()
+        for some in ([alike] if len(alike) > _MOST_APART else [[name] for name in alike])
+    ]
+    order = {name: index for index, name in enumerate(changes)}
+    return tuple(
+        Alike(tuple(some), tuple(changes[some[0]]))
+        for some in sorted(sized, key=lambda some: order[some[0]])
+    )
+
+
+def _likeness(plan: Plan, cluster: str, lines: Sequence[Change]) -> bytes:
+    """Return what is equal for clusters that are alike."""
+    words = list(_own_words(plan, cluster, lines))
+    stated = manifest.canonical([_stated(line, words) for line in lines])
+    # Whole strings of JSON: inside of one, a quote has a backslash before it.
+    for number, word in enumerate(words):
+        if word.startswith(
+            names.KUBECONFIG_GENERATE_NAME
+        ):  # stands in rules, too, and means nothing else
+            stated = stated.replace(manifest.canonical(word), b"%d" % number)
+        for key in _OWN_KEYS:
+            own = manifest.canonical({key: word})[1:-1]
+            stated = stated.replace(own, b'"%s":%d' % (key.encode(), number))
+    named: JSON = [
+        [line.subject, line.action.value, None if line.unit is None else line.unit.name]
+        for line in lines
+    ]
+    return manifest.canonical([plan.sections.get(cluster, ""), named]) + stated
+
+
+def _stated(line: Change, words: Sequence[str]) -> Manifest:
+    said = {
+        key: value
+        for key, value in whole_line(line).items()
+        if key not in _NAMED and key not in _ELSEWHERE
+    }
+    fields: list[JSON] = [
+        [
+            field.path,
+            *(_common(line, field.path, one, words) for one in (field.before, field.after)),
+        ]
+        for field in line.fields
+    ]
+    return {**said, "fields": fields}
+
+
+def _common(line: Change, path: str, value: JSON, words: Sequence[str]) -> JSON:
+    """Return a value that differs, without what a cluster has of its own."""
+    if path in _OWN_PATHS and value in words:
+        return words.index(str(value))
+    of_secret = line.ref.kind == SECRET and isinstance(value, str)
+    return 0 if of_secret and _DIGEST.fullmatch(str(value)) else value
+
+
+def _own_words(plan: Plan, cluster: str, lines: Sequence[Change]) -> Iterator[str]:
+    """Yield what only this cluster is called, in an order that is the same for all."""
+    yield cluster
+    spaces = dict.fromkeys(
+        space
+        for line in lines
+        if line.ref.cluster != cluster
+        and (space := line.ref.name if line.ref.kind == NAMESPACE else line.ref.namespace)
+    )
+    yield names.direct_identity(plan.fleet, cluster)
+    if not spaces and f"{plan.fleet}{cluster}".isprintable():  # a saved plan may hold any text
+        spaces = {names.direct_space(plan.fleet, cluster): None}
+    for space in spaces:
+        yield space
+        yield names.kubeconfig_secret(space)
+    for key in (keys.APP_CLUSTER_UID, keys.ACCESS):
+        noted = (manifest.annotations_of(line.after or {}).get(key) for line in lines)
+        yield from dict.fromkeys(filter(None, noted))
