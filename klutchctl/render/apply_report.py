@@ -256,7 +256,7 @@ class Lines:
 
     def stage(self, text: str) -> None:
         """Print it."""
-        self._print(f"{text} ...")
+        self._print(f"{visible(text)} ...")
 
     def outcome(self, outcome: Outcome) -> None:
         """Print it."""
@@ -312,7 +312,7 @@ class _Board:
 
     def text(self) -> str:
         """Return what is shown now."""
-        lines = [f"{self._stage} ..."]
+        lines = [f"{visible(self._stage)} ..."]
         for name in list(self._counts)[-_SHOWN:]:
             counts = ", ".join(f"{n} {word}" for word, n in sorted(self._counts[name].items()))
             lines.append(f"  {visible(name)}: {counts}")
@@ -327,10 +327,17 @@ def progress(stream: TextIO) -> Iterator[Lines | _Board]:
         return
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     console = Console(file=stream)
     board = _Board(console)
-    with Live(get_renderable=board.text, console=console, refresh_per_second=8, transient=True):
+    # A plain string would be read as markup, and names and messages of others are in it.
+    with Live(
+        get_renderable=lambda: Text(board.text()),
+        console=console,
+        refresh_per_second=8,
+        transient=True,
+    ):
         yield board
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from reconciler import run
@@ -12,7 +13,7 @@ from reconciler.apply import NotReady, Observer, Options, Outcome, Report, Statu
 from reconciler.apply.cluster import Job
 from reconciler.apply.lock import Lock
 from reconciler.apply.object_writer import ClusterWriter
-from reconciler.apply.waits import Readiness, SharedListReader
+from reconciler.apply.waits import Readiness, SharedListReader, WaitStages
 from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
@@ -192,8 +193,10 @@ class _Run:
             if name in live.clusters and self.fleet.clusters[name].suspended is None
         }
         self.behind.update(self.approved.sections[name] for name in awake)
+        stages = WaitStages(self.observer.stage)
         found = await gather_or_cancel(
-            self._ready(live, locations.get(name), name, units) for name, units in awake.items()
+            self._ready(live, locations.get(name), name, units, partial(stages.looked, name))
+            for name, units in awake.items()
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
         asked = sum(len(units) for name, units in self.units.items() if name in live.clusters)
@@ -207,7 +210,12 @@ class _Run:
         return self.shared_readers.setdefault(section, SharedListReader(plane.cluster))
 
     async def _ready(
-        self, live: Live, location: Location | None, name: str, units: Sequence[UnitKey]
+        self,
+        live: Live,
+        location: Location | None,
+        name: str,
+        units: Sequence[UnitKey],
+        looked: Callable[[Sequence[NotReady]], None],
     ) -> Sequence[NotReady]:
         if location is None:
             return [
@@ -217,7 +225,8 @@ class _Run:
         try:
             async with self.slots, self._reached(live, name) as (plane, app):
                 readiness = self._readiness(location, plane, app, self._shared_reader(name, plane))
-                return await readiness.wait(units, seconds=self.options.wait_seconds)
+                seconds = self.options.wait_seconds
+                return await readiness.wait(units, seconds=seconds, looked=looked)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(unit), str(error)) for unit in units]
 

@@ -1,6 +1,7 @@
 """Waits for exports and bindings of a backend, and for units that become Ready."""
 
 import asyncio
+import textwrap
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -24,6 +25,8 @@ _ByPlace: TypeAlias = Mapping[str, Mapping[str, Manifest]]  # namespace, name
 
 _FAILED: Final = "Failed"
 _PERIOD: Final = 0.25  # seconds from one list of a kind to the next
+_SHOWN: Final = 200  # characters of a reason
+_STAGE_PERIOD: Final = 10.0  # seconds from one stage of a wait to the next
 
 
 class Unconfirmed(Exception):
@@ -93,6 +96,40 @@ class BackendWait:
         return {name_of(item): item for item in found.items}
 
 
+class WaitStages:
+    """Names what is waited for, once that takes longer, and again when it has changed.
+
+    `stage` gets the sentences: for all clusters together, one in `_STAGE_PERIOD` at most.
+    """
+
+    def __init__(self, stage: Callable[[str], None]) -> None:
+        self._stage, self._last = stage, ""
+        self._late: dict[str, Sequence[NotReady]] = {}
+        self._next = asyncio.get_running_loop().time() + _STAGE_PERIOD
+
+    def looked(self, cluster: str, late: Sequence[NotReady]) -> None:
+        """Note which units of a cluster are not Ready yet."""
+        self._late[cluster] = late
+        now = asyncio.get_running_loop().time()
+        if now < self._next:
+            return
+        self._next = now + _STAGE_PERIOD
+        text = _waiting_for([unit for some in self._late.values() for unit in some])
+        if text and text != self._last:
+            self._stage(text)
+            self._last = text
+
+
+def _waiting_for(late: Sequence[NotReady]) -> str:
+    """Return how many units are waited for, and the reason of the first; "" for none."""
+    if not late:
+        return ""
+    first = min(late, key=lambda one: one.unit)
+    count = "1 unit," if len(late) == 1 else f"{len(late)} units, such as"
+    reason = textwrap.shorten(first.reason, _SHOWN, placeholder="...")  # of others, of any length
+    return f"waiting for {count} {first.unit}: {reason}"
+
+
 class Readiness:
     """Waits until units of one app cluster are Ready (mapping.md 11). `now` is the time in UTC.
 
@@ -114,16 +151,23 @@ class Readiness:
         self._shared_reader = shared_reader
         self._ready: set[UnitKey] = set()
 
-    async def wait(self, units: Collection[UnitKey], *, seconds: float) -> Sequence[NotReady]:
+    async def wait(
+        self,
+        units: Collection[UnitKey],
+        *,
+        seconds: float,
+        looked: Callable[[Sequence[NotReady]], None] = lambda _late: None,
+    ) -> Sequence[NotReady]:
         """Wait for all of the units; return those that were not Ready in time, and why.
 
-        Raises Stopped.
+        `looked` gets those that are not Ready yet, after each look. Raises Stopped.
         """
         late: Sequence[NotReady] = ()
 
         async def look() -> bool | None:
             nonlocal late
             late = await self._not_ready(units)
+            looked(late)
             return None if late else True
 
         await self.fence.until(look, seconds=seconds)

@@ -13,7 +13,7 @@ from typing import Final
 from reconciler import api
 from reconciler.core import conditions, times
 from reconciler.core.conditions import FALSE, TRUE, Condition
-from reconciler.core.manifest import Manifest, get_text, is_deleting
+from reconciler.core.manifest import Manifest, get, get_text, is_deleting
 from reconciler.core.times import moment
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import placement
@@ -108,8 +108,8 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     beat = api.heartbeat_of(facts.cluster_binding)
     stopped = _stopped(facts)
     if beat is None:
-        silent = "no konnector has sent a heartbeat yet: see that one runs"
-        return _troubled(unit, stopped or _Fault("NoHeartbeat", silent, changed), changed, now)
+        silent = _Fault("NoHeartbeat", _without_heartbeat(facts), changed)
+        return _troubled(unit, stopped or silent, changed, now)
     fault = _reported_fault(facts) or _definition_fault(unit, facts.definition)
     stale = stopped or _stale(beat, now)
     if stale is not None:
@@ -194,6 +194,17 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
             return _fault_of(one)
     waiting = f"the backend has not made APIServiceExport {unit.name} yet; see that one runs"
     return _Fault("ExportPending", waiting)
+
+
+def _without_heartbeat(facts: UnitFacts) -> str:
+    """Say that no konnector has come; an AppClusterBinding names whether one is deployed."""
+    silent = "no konnector has sent a heartbeat yet"
+    if get(facts.asked, "spec", "konnector", "deploy") is False:
+        return (
+            f"{silent}, and none is deployed for its space: set `konnector.deploy` in the Cluster,"
+            " or run one"
+        )
+    return f"{silent}: see that one runs"
 
 
 def _reported_fault(facts: UnitFacts) -> _Fault | None:

@@ -14,6 +14,7 @@ from reconciler.fleet.values import Mode
 from reconciler.fleet.wanted import Placement
 from tests.support import removal
 from tests.support.apply_runs import inhabit, runs, scene
+from tests.support.backend import backend
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds
 from tests.support.offers import offered
@@ -55,6 +56,18 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene,
         second = await runs.run(faults, wait=True)
         assert (second.outcomes, second.ready) == ((), 1)
         assert [call for call in faults.calls if deeds().matches(call)] == []
+
+
+async def test_a_wait_names_what_it_is_for_before_it_ends(scene, runs):
+    """In both modes no konnector runs here; in one, the fleet could have had it deployed."""
+    async with backend(scene.plane.connection):
+        await runs.run(wait=True)
+    stages = [one for one in runs.heard if isinstance(one, str)]
+    waited = stages[stages.index("waiting until all is ready") + 1 :]
+    assert len(waited) == len({*waited}) > 0
+    assert waited[-1].startswith(f"waiting for 1 unit, shop/{scene.offer.name}: ")
+    if scene.fleet.mode is Mode.APP_CLUSTER_BINDING:
+        assert "konnector.deploy" in waited[-1]
 
 
 async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene, runs):

@@ -199,6 +199,14 @@ def test_the_state_of_a_unit(facts, state, reason):
     assert bool(found.message) is (state is not READY)
 
 
+def test_a_space_for_which_no_konnector_is_deployed_names_the_field():
+    for deploy, named in ((False, True), (True, False)):
+        asked = {"metadata": metadata(), "spec": {"konnector": {"deploy": deploy}}}
+        found = judge(UNIT, having(cluster_binding={}, asked=asked), now=NOW)
+        assert found.reason == "NoHeartbeat"
+        assert ("konnector.deploy" in found.message) is named
+
+
 INVALID = ("Connected", "False", "APIServiceExportInvalid")
 FOREIGN = ("Connected", "False", "ForeignCustomResourceDefinition")
 NOT_FOUND = ("Connected", "False", "APIServiceExportNotFound")

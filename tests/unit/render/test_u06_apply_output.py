@@ -3,6 +3,8 @@
 import io
 from dataclasses import replace
 
+import pytest
+
 from klutchctl.commands import apply
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings, parse_outputs
@@ -93,3 +95,12 @@ def test_each_step_is_a_line_of_a_log():
             shown.outcome(one)
     assert stream.getvalue().splitlines()[0] == "shop: done: create orders Secret went-well"
     assert len(stream.getvalue().splitlines()) == len(REPORT.outcomes)
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_what_a_wait_is_for_is_shown_as_it_is_and_acts_on_nothing(stream):
+    """It is the message of a condition, which an app cluster may have written."""
+    shown = stream()
+    with apply_report.progress(shown) as progress:
+        progress.stage("waiting for shop/x: [/bold]\x1b[2J ##[error]")
+    assert "waiting for shop/x: [/bold]\\x1b[2J ## [error] ..." in shown.getvalue()
