@@ -1,14 +1,14 @@
 """From a path to a checked fleet, for every command that needs one."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from klutchctl.render.terminal import visible
 from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
-from reconciler.fleet import reference_index
+from reconciler.fleet import reference_index, wording
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import (
     Base,
@@ -24,8 +24,6 @@ from reconciler.fleet.values import Fleet
 from reconciler.source import gather
 
 T = TypeVar("T")
-
-_LABELS_SHOWN: Final = 20
 
 
 def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
@@ -114,14 +112,6 @@ def chosen(fleet: Fleet, settings: Settings) -> frozenset[str] | None:
         raise ConfigError(
             f"matches no cluster of {len(labels)}",
             where="--selector",
-            hint=_known_labels({pair for one in labels.values() for pair in one.items()}),
+            hint=wording.labels(pair for one in labels.values() for pair in one.items()),
         )
     return names
-
-
-def _known_labels(pairs: Iterable[tuple[str, str]]) -> str:
-    known = [f"{key}={value}" for key, value in sorted(pairs)]
-    if not known:
-        return "They have no labels"
-    more = f" and {len(known) - _LABELS_SHOWN} more" if len(known) > _LABELS_SHOWN else ""
-    return f"Their labels: {', '.join(known[:_LABELS_SHOWN])}{more}"

@@ -1,18 +1,21 @@
 """Says what a person most likely meant where text is not YAML. Pure.
 
-libyaml tells where it gave up, which is often a line after the mistake. No hint quotes the text:
-it may hold a credential. A guess that does not fit is worse than none, so there are few.
+libyaml tells where it gave up, which is often a line after the mistake. Of the text a hint quotes
+just keys that are made of letters: anything else may be a credential. A guess that does not fit is
+worse than none, so there are few.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 _TAB: Final = re.compile(r" *\t")
+_KEY: Final = re.compile(r" *(?P<key>[A-Za-z]{1,40}):( |$)")
+_WHOLE: Final = re.compile(r"[^#]*: +[^|>#\s]")  # a key with its value in the same line
 _TEMPLATE: Final = re.compile(r"\{\{")
 _VARIABLE: Final = re.compile(r"\$\{")
-_OPEN: Final = "{["
-_CLOSE: Final = "}]"
+_PAIRS: Final = {"{": "}", "[": "]"}
 _OF_DOCUMENTS: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 
@@ -23,17 +26,16 @@ def of_syntax(text: str, line: int) -> str:
     if _TAB.match(here):
         return "It begins with a tab: indent with spaces"
     opened = _unclosed(lines[: line - 1])
-    around = [here, *(lines[one - 1] for one in opened)]
+    around = [here, *(lines[one.line - 1] for one in opened)]
     if any(map(_TEMPLATE.search, around)):
         return of_template()
     if any(map(_is_bare_variable, around)):
         return "Put a value with ${...} in quotes"
     if opened:
-        return f"Line {opened[-1]} opens a bracket that is not closed there"
-    indent = _indent(here)
-    if here.strip() and _is_off(lines[: line - 1], indent):
-        return "No line above begins in that column: keys of one mapping begin in the same one"
-    return ""
+        last = opened[-1]
+        place = f"Line {last.line} opens {last.mark} in column {last.column}"
+        return f"{place}, and does not close it: add {_PAIRS[last.mark]}"
+    return _of_indent(lines[: line - 1], here)
 
 
 def of_template() -> str:
@@ -45,7 +47,7 @@ def of_twice(key: str, column: int, first: int) -> str:
     """Return what to do about a key that is there twice, first in line `first`."""
     if column == 1 and key in _OF_DOCUMENTS:
         return f"It is in line {first} too: a line with --- goes between two documents"
-    return f"It is in line {first} too"
+    return f"It is in line {first} too: keep one of them"
 
 
 def _is_bare_variable(line: str) -> bool:
@@ -53,19 +55,26 @@ def _is_bare_variable(line: str) -> bool:
     return any(_VARIABLE.match(line, at) is not None for at in _bare(line))
 
 
-def _unclosed(lines: list[str]) -> list[int]:
-    """Return the numbers of lines whose brackets are open at the end of these, the outermost first.
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    line: int  # from 1
+    column: int  # from 1
+    mark: str
+
+
+def _unclosed(lines: list[str]) -> list[_Bracket]:
+    """Return the brackets that are open at the end of these lines, the outermost first.
 
     Quotes that go on over several lines are not followed: then it may be none.
     """
-    opened: list[int] = []
+    opened: list[_Bracket] = []
     for number, line in enumerate(lines, 1):
         if line.startswith("---"):
             opened.clear()
         for at in _bare(line):
-            if line[at] in _OPEN:
-                opened.append(number)
-            elif line[at] in _CLOSE and opened:
+            if line[at] in _PAIRS:
+                opened.append(_Bracket(number, at + 1, line[at]))
+            elif line[at] in _PAIRS.values() and opened:
                 opened.pop()
     return opened
 
@@ -84,6 +93,26 @@ def _bare(line: str) -> Iterator[int]:
             yield at
 
 
+def _of_indent(above: list[str], here: str) -> str:
+    """Return that a line begins in a column of its own, "" where it does not."""
+    found = _KEY.match(here)
+    named = f"'{found['key']}'" if found else "It"
+    indent, column = _indent(here), f"begins in column {_indent(here) + 1}"
+    number, before = next(
+        ((n, one) for n, one in reversed([*enumerate(above, 1)]) if _says_something(one)), (0, "")
+    )
+    if found and _indent(before) < indent and _WHOLE.match(before):
+        other = f"line {number} in column {_indent(before) + 1}"
+        return f"{named} {column}, and {other}: keys of one mapping begin in the same one"
+    if here.strip() and _is_off(above, indent):
+        return f"{named} {column}, where no line above does: keys of one mapping share theirs"
+    return ""
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
@@ -92,7 +121,7 @@ def _is_off(above: list[str], indent: int) -> bool:
     """Tell whether a line with this indent belongs to none of the mappings that are open above."""
     smallest: int | None = None
     for line in reversed(above):
-        if not line.strip() or line.lstrip().startswith("#"):
+        if not _says_something(line):
             continue
         there = _indent(line)
         if there == indent:

@@ -26,7 +26,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
-from reconciler.core.errors import Problem
+from reconciler.core.errors import Origin, Problem
 from reconciler.core.yaml_text import (
     Fields,
     Items,
@@ -48,21 +48,28 @@ _QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _UID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-def refused(message: str, *, code: str = "bad-value", key: str = "") -> PydanticCustomError:
+def refused(
+    message: str, *, code: str = "bad-value", key: str = "", meant: str = ""
+) -> PydanticCustomError:
     """Return the error of a validator. `message` goes on from the name of the field.
 
-    `key` says which key of a mapping is meant.
+    `key` says which key of a mapping is meant, `meant` what most likely was to be there.
     """
-    return PydanticCustomError("refused", "refused", {"code": code, "text": message, "key": key})
+    details = {"code": code, "text": message, "key": key, "meant": meant}
+    return PydanticCustomError("refused", "refused", details)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Text that matches a regular expression as a whole, with at most `most` characters."""
+    """Text that matches a regular expression as a whole, with at most `most` characters.
+
+    `nearest` makes of other text what may have been meant.
+    """
 
     pattern: str
     what: str
     most: int = 253
+    nearest: Callable[[str], str] = str
 
     def problem_of(self, text: str) -> str:
         """Return why `text` has not this form, or ""."""
@@ -83,11 +90,12 @@ class Form:
 
     def _check(self, text: str) -> str:
         if REFERENCE_MARK not in text and (problem := self.problem_of(text)):
-            raise refused(problem)
+            meant = self.nearest(text)
+            raise refused(problem, meant="" if self.problem_of(meant) else meant)
         return text
 
 
-NAME: Final = Form(_LABEL, "made of a-z, 0-9 and inner dashes", most=40)
+NAME: Final = Form(_LABEL, "made of a-z, 0-9 and inner dashes", most=40, nearest=wording.as_label)
 OBJECT: Final = Form(rf"\*|{_SUBDOMAIN}", 'the name of an object, or "*"')
 LABEL_KEY: Final = Form(rf"({_SUBDOMAIN}/)?{_QUALIFIED}", "a label key", most=317)
 LABEL_VALUE: Final = Form(f"({_QUALIFIED})?", "a label value", most=63)
@@ -166,7 +174,13 @@ SecretKey: TypeAlias = Annotated[StrictStr, Form("[-._a-zA-Z0-9]+", "a key of a 
 Group: TypeAlias = Annotated[StrictStr, Form(_SUBDOMAIN, "an API group")]
 GroupOrCore: TypeAlias = Annotated[StrictStr, Form(f"({_SUBDOMAIN})?", "an API group")]
 Plural: TypeAlias = Annotated[
-    StrictStr, Form("[a-z][-a-z0-9]*[a-z0-9]", "the plural name of a resource", most=63)
+    StrictStr,
+    Form(
+        "[a-z][-a-z0-9]*[a-z0-9]",
+        "the plural name of a resource",
+        most=63,
+        nearest=wording.as_plural,
+    ),
 ]
 Version: TypeAlias = Annotated[StrictStr, Form(_LABEL, "an API version", most=63)]
 Uid: TypeAlias = Annotated[
@@ -249,6 +263,8 @@ _WANTED: Final = {
 }
 # A word like those that are allowed; a credential is none.
 _WORD: Final = re.compile("[A-Za-z]{1,20}")
+_SELECTING: Final = frozenset({"names", "exclude"})  # keys that only selectors have both
+_NAMES_SHOWN: Final = 3
 _NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
 
 
@@ -268,21 +284,51 @@ def _problem(error: ErrorDetails, node: Node, model: type[BaseModel]) -> Problem
         origin = holder.key_origins.get(key, origin) if isinstance(holder, Fields) else origin
         place = path_text(node, steps[:-1])
         message = f"{place or 'a document'} has no key {wording.quoted(key)}"
-        return Problem(origin, "unknown-key", message, wording.nearest(key, _keys_at(model, steps)))
+        return Problem(origin, "unknown-key", message, _key_hint(key, _model_at(model, steps[:-1])))
     if kind == "missing":
         return Problem(origin, "missing-field", f"{name} is required")
     if kind in _WANTED:
         quotable = isinstance(found, Scalar) and found.shape in (Shape.NUMBER, Shape.FLAG)
         hint = "Put it in quotes" if quotable and kind == "string_type" else ""
+        if kind == "model_type" and _model_at(model, steps).model_fields.keys() >= _SELECTING:
+            hint = _names_hint(found, steps)
         message = f"{name} must be {_WANTED[kind]}, and is {kind_of(found)}"
         return Problem(origin, "wrong-type", message, hint)
     if kind == "refused":
         if context["key"] and isinstance(found, Fields):
             name = f"{name}: key {wording.quoted(context['key'])}"
             origin = found.key_origins.get(context["key"], origin)
-        hint = _NO_VALUE if isinstance(found, Scalar) and found.shape is Shape.NULL else ""
-        return Problem(origin, context["code"], f"{name} {context['text']}", hint)
+        return _refused_problem(origin, context, found, (name, _keys(steps)))
     return _value_problem(kind, context, found, name)
+
+
+def _refused_problem(
+    origin: Origin, context: dict[str, Any], found: Node, place: tuple[str, Sequence[str]]
+) -> Problem:
+    """Return the problem of a validator; it quotes a text that names something."""
+    name, keys = place
+    hint = ""
+    if isinstance(found, Scalar) and found.shape is Shape.NULL:
+        hint = _NO_VALUE
+    elif isinstance(found, Scalar) and wording.is_name(keys, found.text):
+        name = f"{name} {wording.quoted(found.text)}"
+        hint = f"Did you mean {context['meant']}?" if context["meant"] else ""
+    return Problem(origin, context["code"], f"{name} {context['text']}", hint)
+
+
+def _keys(steps: Sequence[str | int]) -> list[str]:
+    return [step for step in steps if isinstance(step, str)]
+
+
+def _names_hint(found: Node, steps: Sequence[str | int]) -> str:
+    """Return how names that stand alone are written, and which they are if they may be shown."""
+    items = found.nodes if isinstance(found, Items) else (found,)
+    texts = [one.text for one in items if isinstance(one, Scalar)]
+    keys = [*_keys(steps), "names"]
+    if not texts or len(texts) < len(items) or not all(wording.is_name(keys, one) for one in texts):
+        return "Write {names: [...]}"
+    more = ", ..." if len(texts) > _NAMES_SHOWN else ""
+    return f"Write {{names: [{', '.join(texts[:_NAMES_SHOWN])}{more}]}}"
 
 
 def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -> Problem:
@@ -317,13 +363,30 @@ def path_text(node: Node, steps: Sequence[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def _keys_at(model: type[BaseModel], steps: Sequence[str | int]) -> list[str]:
-    """Return the keys that are known where the last of `steps` is not."""
-    for step in steps[:-1]:
-        for name, field in model.model_fields.items():
-            if step == (field.alias or name):
-                model = _model_in(field.annotation) or model
-    return [field.alias or name for name, field in model.model_fields.items()]
+def keys_of(model: type[BaseModel], *steps: str | int) -> frozenset[str]:
+    """Return the keys that are known in the mapping at `steps`."""
+    return frozenset(_models_in(_model_at(model, steps)))
+
+
+def _key_hint(key: str, model: type[BaseModel]) -> str:
+    """Return what may be meant by a key that the mapping of `model` does not have."""
+    inner = _models_in(model)
+    below = [name for name, one in inner.items() if one is not None and key in _models_in(one)]
+    if below:
+        return f"It belongs below {below[0]}: indent it there"
+    return wording.nearest(key, inner)
+
+
+def _model_at(model: type[BaseModel], steps: Sequence[str | int]) -> type[BaseModel]:
+    for step in steps:
+        model = _models_in(model).get(str(step)) or model
+    return model
+
+
+def _models_in(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
+    """Return the keys of a mapping, and the mapping that stands at each, if it is one."""
+    fields = model.model_fields.items()
+    return {field.alias or name: _model_in(field.annotation) for name, field in fields}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

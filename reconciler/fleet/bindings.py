@@ -221,7 +221,9 @@ def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, ResolvedBinding])
     index = document.model.spec.depends_on.index(awaited)
     origin = document.at("spec", "dependsOn", index)
     way = " -> ".join([*cycle, cycle[0]])
-    return Problem(origin, "dependency-cycle", f"these Bindings wait for each other: {way}")
+    other = f"Take {awaited} out here" + ("" if len(cycle) == 1 else ", or break it elsewhere")
+    message = f"these Bindings wait for each other: {way}"
+    return Problem(origin, "dependency-cycle", message, other)
 
 
 class _Claims:

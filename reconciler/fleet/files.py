@@ -210,13 +210,16 @@ class LoadCache:
 class Repository:
     """All documents, in the order of their places. `paths` are the files they stand in.
 
-    `complete`: every file that belongs to the fleet could be read.
+    `complete`: every file that belongs to the fleet could be read. `refused` are the names of
+    documents that are not among them, and "" for one whose name is not known: what is not found
+    may be in these.
     """
 
     fleet: Document[FleetDocument]
     documents: Sequence[RawDocument]
     paths: frozenset[str]
     complete: bool
+    refused: frozenset[str] = frozenset()
 
     def of(self, kind: str) -> Iterable[RawDocument]:
         """Return the documents of a kind."""
@@ -253,8 +256,11 @@ def read(snapshot: Snapshot, problems: list[Problem], cache: LoadCache) -> Repos
     problems.extend(map(_second_fleet, others))
     documents = [document for document in documents if document not in others]
     paths = (matched | {entry}) & snapshot.files.keys()
-    named = parsing.without_duplicates(documents, problems)
-    return Repository(fleet, named, paths, complete)
+    refused = {one.name for one in documents if not one.kind or (one.kind, one.name) == _NAMELESS}
+    known = [one for one in documents if one.kind]
+    named = parsing.without_duplicates(known, problems)
+    refused |= {""} if len(named) < len(known) else set()
+    return Repository(fleet, named, paths, complete, frozenset(refused))
 
 
 def _documents(
@@ -317,6 +323,7 @@ def _second_fleet(document: RawDocument) -> Problem:
     return Problem(document.origin, "second-fleet", message, hint)
 
 
+_NAMELESS: Final = ("Cluster", "")
 ENTRY_NAMES: Final = ("fleet.yaml", "klutch-fleet.yaml")
 
 

@@ -134,6 +134,7 @@ class _Loader:
             },
             variables=self.repository.fleet.model.spec.vars,
             complete=self.repository.complete,
+            refused=self.repository.refused,
         )
         homes = self._of("ControlPlane", models.ControlPlaneDocument, references)
         planes = [clusters.control_plane(document, ca_files, self.problems) for document in homes]
@@ -166,7 +167,12 @@ class _Loader:
         self, templates: Iterable[Document[models.TemplateDocument]], references: ReferenceIndex
     ) -> list[ResolvedBinding]:
         by_name = {template.name: template for template in templates}
-        known = references.names("Cluster"), references.names("Template"), references.complete
+        known = (
+            references.names("Cluster"),
+            references.names("Template"),
+            references.complete,
+            references.refused,
+        )
 
         def resolved(binding: Document[models.BindingDocument]) -> ResolvedBinding:
             template = by_name.get(binding.model.spec.template or "")

@@ -155,7 +155,7 @@ _LITERAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as it is written. `name` is "" where it has no usable one."""
+    """A document as it is written. `kind` and `name` are "" where it has no usable one."""
 
     kind: str
     name: str
@@ -187,7 +187,10 @@ class Document(RawDocument, Generic[M]):
 
 
 def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[RawDocument] | None:
-    """Return the documents of a file, without those that cannot be one; None if it is no YAML."""
+    """Return the documents of a file; None if it is no YAML.
+
+    The kind of those that are refused by their first lines is "".
+    """
     try:
         nodes = yaml_text.read_all(content, path)
     except UnreadableText as error:
@@ -212,11 +215,10 @@ def _raw(node: Node, problems: list[Problem]) -> RawDocument | None:
     problem = _header_problem(node)
     if problem is not None:
         problems.append(problem)
-        return None
     name = child(child(node, "metadata"), "name")
     origin = node.origin if name is None else name.origin
     text = "" if base_model.NAME.problem_of(_text(name)) else _text(name)
-    return RawDocument(_text(node.nodes["kind"]), text, origin, node)
+    return RawDocument("" if problem else _text(node.nodes["kind"]), text, origin, node)
 
 
 def _header_problem(node: Fields) -> Problem | None:
@@ -227,18 +229,30 @@ def _header_problem(node: Fields) -> Problem | None:
             "this is a fleet.yaml of Rancher Fleet, not of klutchctl",
             "Put the documents of klutchctl into klutch-fleet.yaml",
         )
-    for key in ("apiVersion", "kind"):
+    for key, hint in (("apiVersion", f"Write {API_VERSION}"), ("kind", _kind_hint(node))):
         if key not in node.nodes:
-            return Problem(node.origin, "missing-field", f"{key} is required")
-    if _text(node.nodes["apiVersion"]) != API_VERSION:
-        origin, message = node.at("apiVersion"), f"apiVersion is not {API_VERSION}"
-        hint = "An include must match documents of klutchctl only"
-        return Problem(origin, "unknown-api-version", message, hint)
+            return Problem(node.origin, "missing-field", f"{key} is required", hint)
+    version = _text(node.nodes["apiVersion"])
+    if version != API_VERSION:
+        said = f"is {version}, and" if wording.is_name(["apiVersion"], version) else "is not text:"
+        hint = f"Write {API_VERSION}"
+        if version.partition("/")[0] != API_VERSION.partition("/")[0]:
+            hint += ", or leave it out: an include must match documents of klutchctl only"
+        message = f"apiVersion {said} must be {API_VERSION}"
+        return Problem(node.at("apiVersion"), "unknown-api-version", message, hint)
     kind = _text(node.nodes["kind"])
     if kind in KINDS:
         return None
     message = f"there is no kind {wording.quoted(kind)}" if kind else "kind must be text"
     return Problem(node.at("kind"), "unknown-kind", message, wording.nearest(kind, KINDS))
+
+
+def _kind_hint(node: Fields) -> str:
+    """Return the kind that the keys of a document speak for, else all that there are."""
+    spec = child(node, "spec")
+    keys = spec.nodes.keys() if isinstance(spec, Fields) else frozenset[str]()
+    fit = [kind for kind, model in KINDS.items() if keys <= base_model.keys_of(model, "spec")]
+    return f"Most likely {fit[0]}" if len(fit) == 1 else wording.nearest("", KINDS)
 
 
 def _text(node: Node | None) -> str:

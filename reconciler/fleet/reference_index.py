@@ -28,7 +28,8 @@ _UNKNOWN: Final = {
 class ReferenceIndex:
     """The names in the documents, and the clusters that are valid.
 
-    `complete`: every file was read, so that a name which is not here exists nowhere.
+    `complete`: every file was read, so that a name which is not here exists nowhere, unless it is
+    one of `refused`, the names of documents with mistakes in their first lines ("" for unknown).
     """
 
     documents: Mapping[tuple[str, str], RawDocument]
@@ -37,6 +38,7 @@ class ReferenceIndex:
     control_planes: Mapping[str, ControlPlane] = field(default_factory=dict)
     clusters: Mapping[str, AppCluster] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of the clusters
+    refused: frozenset[str] = frozenset()
 
     def names(self, kind: str) -> frozenset[str]:
         """Return the names of the documents of a kind, also of those with mistakes."""
@@ -44,7 +46,7 @@ class ReferenceIndex:
 
     def unknown(self, kind: str, name: str, origin: Origin) -> list[Problem]:
         """Return a problem if no document has this kind and name."""
-        if (kind, name) in self.documents or not self.complete:
+        if (kind, name) in self.documents or name in self.refused or not self.complete:
             return []
         hint = wording.nearest(name, self.names(kind))
         return [Problem(origin, _UNKNOWN[kind], f"there is no {kind} {name}", hint)]
@@ -61,10 +63,15 @@ class ReferenceIndex:
             for place, name in enumerate(named):
                 yield from self.unknown("Cluster", name, document.at(*steps, key, place))
         known = self.names("Cluster")
-        # An unread file, or a Cluster with mistakes, might hold the one that is meant.
-        certain = self.complete and self.clusters.keys() == known >= set(selector.names)
+        # An unread file, or a document with mistakes, might hold the one that is meant.
+        certain = self.complete and not self.refused
+        certain = certain and self.clusters.keys() == known >= set(selector.names)
         if certain and not selector.optional and not self.selected(selector):
-            message, hint = "no Cluster is selected", "Or mark it with `optional: true`"
+            path = base_model.path_text(document.node, steps)
+            asked = {*selector.match_labels, *(one.key for one in selector.match_expressions)}
+            pairs = (pair for labels in self.labels.values() for pair in labels.items())
+            hint = f"{wording.labels(pairs, first=asked)}. Or mark it with `optional: true`"
+            message = f"{path} selects no Cluster of {len(known)}"
             yield Problem(document.at(*steps), "selector-matches-nothing", message, hint)
 
 

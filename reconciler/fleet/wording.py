@@ -19,6 +19,7 @@ from reconciler.core.errors import Origin
 _SHOWN: Final = 3
 _MOST_KNOWN: Final = 12
 _LONGEST: Final = 60
+_LABELS_SHOWN: Final = 20
 
 
 def quoted(text: str) -> str:
@@ -39,6 +40,21 @@ def nearest(word: str, known: Collection[str]) -> str:
     return f"Known: {', '.join(names)}" if len(names) <= _MOST_KNOWN else ""
 
 
+def as_label(text: str) -> str:
+    """Return the DNS label that is most like a text, or ""."""
+    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def as_plural(text: str) -> str:
+    """Return the plural of a kind; of what is in small letters, or one already, only the form."""
+    word = as_label(text)
+    if not text[:1].isupper() or re.search("[^s]s$", word):
+        return word
+    if re.search("[^aeiou]y$", word):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("ss", "x", "z", "ch", "sh")) else f"{word}s"
+
+
 def few(names: Iterable[str]) -> str:
     """Return the names in a sentence: the first three in order, and how many there are more."""
     ordered = sorted(set(names))
@@ -46,6 +62,19 @@ def few(names: Iterable[str]) -> str:
     if more > 0:
         return f"{', '.join(shown)} and {more} more"
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+
+
+def labels(pairs: Iterable[tuple[str, str]], first: Collection[str] = ()) -> str:
+    """Return which labels there are, as a sentence: 20 at most, those with the keys `first` first.
+
+    `pairs` are keys and values.
+    """
+    ordered = sorted(set(pairs), key=lambda pair: (pair[0] not in first, pair))
+    if not ordered:
+        return "They have no labels"
+    shown = ", ".join(f"{key}={value}" for key, value in ordered[:_LABELS_SHOWN])
+    more = len(ordered) - _LABELS_SHOWN
+    return f"Their labels: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 CODES: Final[Mapping[str, str]] = {
@@ -128,7 +157,7 @@ _NAMING: Final = frozenset(
 # Anything may stand below these.
 _FREE: Final = frozenset({"annotations", "args", "env", "overrides", "parameters", "vars"})
 _CREDENTIAL: Final = re.compile(
-    "pass|pwd|secret|token|cred|auth|cert|data|key$|kubeconfig|private", re.IGNORECASE
+    "pass|pwd|secret|token|cred|auth|cert|(?<!meta)data|key$|kubeconfig|private", re.IGNORECASE
 )
 _WORD: Final = re.compile(r"[-A-Za-z0-9._/*?\[\]${}]{1,80}")
 _KEY: Final = re.compile(r"[-A-Za-z0-9._/]{1,60}")
@@ -220,17 +249,28 @@ def _on_line(text: str, line: int) -> Iterator[_Scalar]:
             yield _Scalar(0, end.column if end.line == line else 1 << 30, shown=False)
 
 
+def is_name(keys: Sequence[str], text: str) -> bool:
+    """Tell whether the text at these keys names something, so that a message may quote it."""
+    return (
+        not _may_be_secret(keys)
+        and bool(keys)
+        and keys[-1] in _NAMING
+        and _WORD.fullmatch(text) is not None
+    )
+
+
+def _may_be_secret(keys: Iterable[str]) -> bool:
+    return any(key in _FREE or _CREDENTIAL.search(key) for key in keys)
+
+
 def _may_be_shown(event: yaml.ScalarEvent, path: Sequence[str], *, is_key: bool) -> bool:
-    above, own = (path, "") if is_key else (path[:-1], path[-1] if path else "")
-    if any(key in _FREE or _CREDENTIAL.search(key) for key in above):
+    if _may_be_secret(path):
         return False
     if is_key:
         return _KEY.fullmatch(event.value) is not None
-    if own in _FREE or _CREDENTIAL.search(own):
-        return False
     if event.implicit[0] and _NUMBER.fullmatch(event.value):
         return True
-    return own in _NAMING and _WORD.fullmatch(event.value) is not None
+    return is_name(path, event.value)
 
 
 def _scalars(text: str) -> Iterator[tuple[yaml.ScalarEvent, tuple[str, ...], bool]]:

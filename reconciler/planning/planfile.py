@@ -77,12 +77,12 @@ def parse(content: bytes, path: str) -> Plan:
     try:
         return _parse(content, path)
     except RecursionError:
-        problem = ConfigError("nested too deeply", where=path)
+        problem = _no_plan(path, "it is nested too deeply")
     except json.JSONDecodeError as error:
         place = f"{path}:{error.lineno}:{error.colno}"
-        problem = ConfigError(f"not JSON: {error.msg}", where=place)
+        problem = _no_plan(place, f"it is not JSON: {error.msg}")
     except UnicodeDecodeError:
-        problem = ConfigError("not UTF-8 text", where=path)
+        problem = _no_plan(path, "it is not UTF-8 text")
     # Raised out here: as the context of the new error, the old one would carry the content along.
     raise problem
 
@@ -95,7 +95,7 @@ def _parse(content: bytes, path: str) -> Plan:
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
     except ValueError as error:  # a number that JSON does not have, or of thousands of digits
-        raise ConfigError("not JSON: a number that cannot be read", where=path) from error
+        raise _no_plan(path, "it has a number that cannot be read") from error
     _check_version(found, path)
     if manifest.get_maps(found, "summary", "against", "denied"):
         raise ConfigError(
@@ -113,6 +113,11 @@ def _parse(content: bytes, path: str) -> Plan:
     return plan
 
 
+def _no_plan(where: str, why: str) -> ConfigError:
+    hint = "`klutchctl plan --out FILE` makes one"
+    return ConfigError(f"is not a saved plan: {why}", where=where, hint=hint)
+
+
 def _read(found: JSON, path: str) -> Plan:
     """Return the plan in a document of our major version; keys that are unknown are ignored."""
     try:
@@ -128,7 +133,7 @@ def _reader() -> typed_json.Reader[Plan]:
 
 def _check_version(found: JSON, path: str) -> None:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ConfigError("not a plan", where=path, hint="`klutchctl plan --out FILE` writes one")
+        raise _no_plan(path, "it is another document")
     version = found.get("version")
     match = (
         re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", version, re.ASCII)
