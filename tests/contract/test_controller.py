@@ -70,6 +70,17 @@ async def shows(running, *path, value):
     await eventually(probe)
 
 
+async def explains(running, *texts):
+    """Wait until `kubectl get fst -o wide` says why a commit is not used."""
+
+    async def probe():
+        found = await running.condition("Ready")
+        refused = (found.get("status"), found.get("reason")) == ("False", "SourceUnverified")
+        return refused and all(one in found["message"] for one in texts)
+
+    await eventually(probe)
+
+
 async def test_a_push_is_in_place_within_seconds_and_silence_writes_nothing(scene, files, tmp_path):
     files.push()
     (tmp_path / "secret").write_text(webhooks.KEY)
@@ -189,8 +200,10 @@ def committed(files, signer, *, parents=None, seconds=0):
 
 
 async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, files, tmp_path):
-    key = ed25519()
-    (tmp_path / "signers").write_text(f"{ALICE} {key.line}\n")
+    key, ended, early = ed25519(1), ed25519(2), ed25519(3)
+    listed = [key.line, f'valid-before="20240101Z" {ended.line}']
+    listed.append(f'valid-after="20990101Z" {early.line}')
+    (tmp_path / "signers").write_text("".join(f"{ALICE} {one}\n" for one in listed))
     signers = ("--allowed-signers", str(tmp_path / "signers"))
     trust = ("--verify", "history", "--fleet", scene.fleet.name, *signers)
     first = committed(files, key)
@@ -203,21 +216,24 @@ async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, 
                 return any(sentence in one["why"] for one in found)
 
             scene.fleet.claims = ", claims: []"
-            unsigned = committed(files, None)
-            await eventually(lambda: refused("it has no signature"))
+            late = committed(files, ended)  # dated to when the key was good
+            over = f"was valid before 2024-01-01T00:00:00+00:00: {ended.fingerprint}"
+            await eventually(lambda: refused(over))
             marks = scene.marks()
             await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="someone")
+            await explains(running, late[:12], ALICE, over)
+            committed(files, early, parents=[first])
+            to_come = f"is valid only after 2099-01-01T00:00:00+00:00: {early.fingerprint}"
+            await eventually(lambda: refused(to_come))
+            unsigned = committed(files, None, parents=[first])
+            await eventually(lambda: refused("it has no signature"))
             committed(files, key)
             await eventually(lambda: refused(f"{unsigned[:12]}, which leads to it, is not"))
             # A signed commit that does not descend from the last accepted one is a roll-back.
             other = committed(files, key, parents=[], seconds=1)
             await eventually(lambda: refused(other[:12]))
 
-            async def shown():
-                found = await running.condition("SourceVerified")
-                return found.get("status") == "False" and other[:12] in found["message"]
-
-            await eventually(shown)
+            await explains(running, other[:12], "history was rewritten or rolled back")
             await shows(running, "status", "source", "revision", value=first)
             assert deeds(scene, marks) == []
         # What was accepted is known to the next process, too.

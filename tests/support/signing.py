@@ -59,6 +59,12 @@ class Signer:
         """The type and key, as a file of public keys holds them."""
         return f"{self.kind} {base64.b64encode(self.blob).decode()}"
 
+    @property
+    def fingerprint(self) -> str:
+        """The name of the key, as OpenSSH prints it."""
+        digest = base64.b64encode(hashlib.sha256(self.blob).digest()).decode()
+        return f"SHA256:{digest.rstrip('=')}"
+
     def raw(self, message: bytes) -> bytes:
         """Return the signature blob of a message."""
         if self.kind.startswith("sk-"):

@@ -43,9 +43,11 @@ class AllowedSigner:
         if self.namespaces is not None and not matches(namespace, self.namespaces):
             return f"is by a key that may not sign in namespace {shown(namespace)}"
         if self.valid_after is not None and min(times) < self.valid_after:
-            return f"is by a key that is valid only after {self.valid_after.isoformat()}"
+            after = self.valid_after.isoformat()
+            return f"is by a key of {shown(principal)} that is valid only after {after}"
         if self.valid_before is not None and max(times) > self.valid_before:
-            return f"is by a key that was valid before {self.valid_before.isoformat()}"
+            before = self.valid_before.isoformat()
+            return f"is by a key of {shown(principal)} that was valid before {before}"
         return ""
 
 

@@ -4,6 +4,7 @@ Not accepted: DSA, RSA below 2048 bits, RSA with SHA-1, keys in certificates, an
 security key that nobody touched.
 """
 
+import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,6 +52,12 @@ def public_key(blob: bytes) -> PublicKey:
     key = _TYPES[name](reader)
     reader.end()
     return key
+
+
+def fingerprint(blob: bytes) -> str:
+    """Return the name of the key in a blob, as `ssh-keygen -l` prints it."""
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode()
+    return f"SHA256:{digest.rstrip('=')}"
 
 
 @dataclass(frozen=True, slots=True)

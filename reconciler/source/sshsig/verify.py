@@ -6,6 +6,7 @@ from datetime import datetime
 from reconciler.source.signature import Refused, shown
 from reconciler.source.sshsig.allowed_signers import AllowedSigner
 from reconciler.source.sshsig.envelope import opened
+from reconciler.source.sshsig.keys import fingerprint
 
 NAMESPACE = "git"
 
@@ -29,8 +30,8 @@ def verify(
         raise Refused(f"is for namespace {shown(envelope.namespace)}, not for {namespace!r}")
     listed = [one for one in signers if one.blob == envelope.key]
     if not listed:
-        raise Refused("is by a key that is not listed")
+        raise Refused(f"is by a key that is not listed: {fingerprint(envelope.key)}")
     refusals = [one.refusal(principal, namespace, times) for one in listed]
     if all(refusals):
-        raise Refused(refusals[-1])
+        raise Refused(f"{refusals[-1]}: {fingerprint(envelope.key)}")
     listed[0].key.check(envelope.signature, envelope.message(content))

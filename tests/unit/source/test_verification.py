@@ -80,10 +80,13 @@ def test_a_head_that_is_signed(verified, commit):
 
 HEADS = {
     "unsigned": ({}, "it has no signature"),
-    "by a stranger": ({"signer": BAD}, "its signature is by a key that is not listed"),
+    "by a stranger": (
+        {"signer": BAD},
+        f"its signature is by a key that is not listed: {BAD.fingerprint}",
+    ),
     "in the name of another": (
         {"signer": GOOD, "email": "mallory@x"},
-        "its signature is by a key that is not one of 'mallory@x'",
+        f"its signature is by a key that is not one of 'mallory@x': {GOOD.fingerprint}",
     ),
 }
 
@@ -229,7 +232,7 @@ def test_tags(repository, verified, refusal, commit):
     unsigned = signed_tag(repository, found)
     assert refusal(TAG, found, tag=unsigned) == "the signature of its tag is absent"
     other = signed_tag(repository, found, BAD)
-    why = "the signature of its tag is by a key that is not listed"
+    why = f"the signature of its tag is by a key that is not listed: {BAD.fingerprint}"
     assert refusal(TAG, found, tag=other) == why
     assert "is no tag" in refusal(TAG, found, tag=found)
     chain = signed_tag(repository, tag, GOOD, kind="tag")

@@ -1,5 +1,6 @@
 """The real OpenSSH: its signatures are accepted, ours are by it, and both decide alike."""
 
+import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -64,6 +65,16 @@ SIGNERS = {
 @pytest.mark.parametrize("signer", SIGNERS.values(), ids=SIGNERS.keys())
 def test_what_is_signed_by_hand_here_is_accepted_by_openssh(signer, openssh):
     assert openssh(signer.sign(CONTENT), f"{ALICE} {signer.line}\n".encode())
+
+
+@pytest.mark.parametrize("signer", SIGNERS.values(), ids=SIGNERS.keys())
+def test_a_refusal_names_the_key_as_openssh_does(signer, tmp_path):
+    (tmp_path / "key.pub").write_text(signer.line)
+    show = ["ssh-keygen", "-l", "-f", "key.pub"]
+    named = subprocess.run(show, cwd=tmp_path, capture_output=True, check=True, text=True).stdout
+    allowed = f"{ALICE} {signing.ecdsa(ec.SECP256R1()).line}".encode()
+    with pytest.raises(Refused, match=re.escape(named.split()[1])):
+        verify(signer.sign(CONTENT), CONTENT, parse(allowed), principal=ALICE, times=(NOW,))
 
 
 KEY, OTHER = ed25519().line, ed25519(2).line

@@ -89,7 +89,9 @@ def test_a_signature_that_is_refused(signer, parts, why):
 
 
 def test_a_key_that_is_not_listed():
-    assert refusal(ed25519(2).sign(CONTENT), listed(ed25519())) == "is by a key that is not listed"
+    stranger = ed25519(2)
+    found = refusal(stranger.sign(CONTENT), listed(ed25519()))
+    assert found == f"is by a key that is not listed: {stranger.fingerprint}"
 
 
 def test_an_rsa_signature_that_begins_with_zeros_that_were_left_out():
@@ -164,9 +166,17 @@ DAY = timedelta(days=1)
 LINES = {
     "in time": ('valid-after="20261126Z",valid-before="20261127Z"', (NOW,), ""),
     "to the second": ('valid-before="202611261200Z"', (NOW,), ""),
-    "after the end, now": ('valid-before="20261125Z"', (NOW - 9 * DAY, NOW), "was valid before"),
+    "after the end, now": (
+        'valid-before="20261125Z"',
+        (NOW - 9 * DAY, NOW),
+        f"is by a key of '{ALICE}' that was valid before 2026-11-25T00:00:00+00:00: SHA256:",
+    ),
     "after the end, then": ('valid-before="20261127Z"', (NOW + 9 * DAY, NOW), "was valid before"),
-    "before the start": ('valid-after="20261120Z"', (NOW - 9 * DAY, NOW), "valid only after"),
+    "before the start": (
+        'valid-after="20261120Z"',
+        (NOW - 9 * DAY, NOW),
+        f"is by a key of '{ALICE}' that is valid only after 2026-11-20T00:00:00+00:00: SHA256:",
+    ),
     "seconds": ('valid-before="20261126115959Z"', (NOW,), "before 2026-11-26T11:59:59+00:00"),
     "namespaces": ('namespaces="file,git"', (NOW,), ""),
     "namespaces by pattern": ('NAMESPACES="g?t"', (NOW,), ""),
@@ -186,9 +196,10 @@ def test_options_of_a_key(options, times, why):
 
 def test_a_stranger_may_not_use_the_key_of_another():
     found = refusal(ed25519().sign(CONTENT), listed(ed25519()), principal="mallory@x\x1b[2J")
-    assert found == "is by a key that is not one of 'mallory@x\\x1b[2J'"
+    key = ed25519().fingerprint
+    assert found == f"is by a key that is not one of 'mallory@x\\x1b[2J': {key}"
     found = refusal(ed25519().sign(CONTENT), listed(ed25519()), principal="m" * 254)
-    assert found == f"is by a key that is not one of '{'m' * 80}...'"
+    assert found == f"is by a key that is not one of '{'m' * 80}...': {key}"
 
 
 def test_one_line_of_several_that_lets_the_key_sign_is_enough():
