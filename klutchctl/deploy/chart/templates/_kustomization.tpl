@@ -1,0 +1,1 @@
+../../../../bind/deploy/chart/templates/_kustomization.tpl
