@@ -1,5 +1,6 @@
 """Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -30,6 +31,7 @@ from reconciler.kube.informer import Informer, ReadYourWrites
 
 NAME: Final = "name"
 _SOON: Final = timedelta(seconds=1)
+_WITHDRAWN: Final = 30.0  # seconds for which an export may be away before instances say so
 _KEPT: Final = 60.0  # seconds for which a binding that is gone keeps its provider
 _RELEASE_TIMEOUT: Final = 600.0  # and for which a control plane is waited for to release copies
 # What views cannot read is told by no event, and neither is that they can again.
@@ -59,6 +61,7 @@ class Bindings:
         self._providers: AnyProviders  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None
         self._gone_since: dict[ObjectKey, float] = {}
+        self._withdrawn: dict[ObjectKey, float] = {}  # since when; infinite once it is reported
         self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
         # The uids of a binding, and of the CRD that it owned.
         self._held: dict[ObjectKey, tuple[str, str]] = {}
@@ -123,6 +126,7 @@ class Bindings:
         if seen.crd is not None and seen.plan is not None and seen.plan.standing == "ours":
             self._held[key] = manifest.uid_of(live), manifest.uid_of(seen.crd)
         await self._sync(provider, live, seen)
+        await self._report_withdrawal(key, seen)
         marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._context.clock.now())
         said = decide.decide(seen)
@@ -130,6 +134,16 @@ class Bindings:
         await self._write(live, replace(said, tasks=tasks), provider)
         well = provider is not None and provider.serving is not None and not seen.claim_problems
         return _LOOK if well else _WAIT
+
+    async def _report_withdrawal(self, key: ObjectKey, seen: Seen) -> None:
+        """Have instances say that their kind is exported no more; once, and not at each flicker."""
+        if (body := seen.withdrawn) is None:
+            self._withdrawn.pop(key, None)
+            return
+        now = self._context.clock.monotonic()
+        if now - self._withdrawn.setdefault(key, now) >= _WITHDRAWN:
+            self._withdrawn[key] = math.inf
+            await release.report_withdrawal(self._context, body)
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""
@@ -149,6 +163,9 @@ class Bindings:
             follows = decide.decide(look) if look.crd is not None else NOTHING
         said = drain.decide(seen, now=self._context.clock.now())
         decision = replace(said, tasks=(*follows.tasks, *said.tasks))
+        release.report(self._context, said, seen.instances)
+        if drain.is_over(seen, said):
+            await release.warn(self._context, drain.unserved(seen.crd))
         await self._write(live, decision, provider)
         return decision.again
 
@@ -173,8 +190,8 @@ class Bindings:
             ended = self._has_namesake(key, provider) or provider.has_told_the_end(key.name)
             if not ended and self._is_patient(key):
                 return _SOON
-        self._gone_since.pop(key, None)
-        self._last.pop(key, None)
+        for one in (self._gone_since, self._withdrawn, self._last):
+            one.pop(key, None)
         self._held.pop(key, None)
         await self._providers.leave(key)
         self.secrets.need(key, ())
@@ -196,9 +213,11 @@ class Bindings:
         seen = replace(await self._left(ghost, provider), told=True)
         decision = drain.decide(seen, now=self._context.clock.now())
         if drain.is_over(seen, decision):
+            await release.warn(self._context, drain.unserved(seen.crd))
             return None
         if seen.unsure and not self._is_patient(key, _RELEASE_TIMEOUT):
             return None
+        release.report(self._context, decision, seen.instances)
         await provider.serving.link.executor.execute(decision)
         return decision.again
 

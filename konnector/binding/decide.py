@@ -102,7 +102,18 @@ class Seen:
         """What is to be done about the CRD; None where no CRD follows from what is seen."""
         if self.export is None or _refusal(self.export) is not None:
             return None
-        owner = Owner(
+        return crd.plan(self.export, self.crd, self._owner)
+
+    @property
+    def withdrawn(self) -> Manifest | None:
+        """The CRD of a kind that the provider exports no more, where it is this binding's."""
+        if not self.synced or self.export is not None or self.stranger or self.crd is None:
+            return None
+        return None if crd.is_anothers(self.crd, self._owner) else self.crd
+
+    @property
+    def _owner(self) -> Owner:
+        return Owner(
             self.binding,
             self.live_uids,
             self.space_uid,
@@ -110,7 +121,6 @@ class Seen:
             marks=self.control_plane_mode,
             referenced=not self.unowned,
         )
-        return crd.plan(self.export, self.crd, owner)
 
 
 def decide(seen: Seen) -> Decision:

@@ -5,11 +5,10 @@ is held; others go at once, and are released afterwards. Once it is being delete
 
 Release, and all that is not known: the sync stops; their APIServiceNamespaces are marked, since
 their end would be that of the copies, which nobody may read here once the kind is no longer bound;
-the copies lose `bound` and are marked
-`released`, so that no konnector deletes them; then the instances lose their finalizer, so that they
-can be deleted without one. They keep `bound`: an instance that was bound and has no copy is one
-that lost its service, and the guard against new, empty services (guard.recreations) has to tell it
-from a new one.
+the copies lose `bound` and are marked `released`, so that no konnector deletes them; then the
+instances say that their sync has stopped, and lose their finalizer, so that they can be deleted
+without one. They keep `bound`: an instance that was bound and has no copy is one that lost its
+service, and the guard against new, empty services (guard.recreations) knows it from a new one.
 Delete, with nothing left on either side: the CRD in the app cluster goes, then what the provider
 had sent down. No instance is deleted here: klutchctl, or a person, does that beforehand. Where some
 are left, a backend that is about to delete the space (annotation `draining`) waits, and the sync
@@ -28,9 +27,12 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
+from konnector.binding import crd as crd_of
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
 from reconciler import api
+from reconciler.api import claim_status
+from reconciler.api.claim_status import Stop
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
@@ -40,12 +42,13 @@ from reconciler.core.decision import (
     Step,
     deletion,
     modification,
+    preconditions_of,
     unheld,
     writes,
     writes_each,
 )
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import CRD, Kind
+from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
 
 DELETE: Final = "Delete"  # the one policy that is not a release
@@ -152,6 +155,37 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     return modification(APP_CLUSTER, kind, instance, metadata=change)
 
 
+def freed(held: Sequence[Held], crd: Manifest | None, now: datetime) -> Decision:
+    """Free instances, of which each says first that its sync has stopped.
+
+    A schema may allow no such status: that holds nothing up.
+    """
+    reports = stopped(held, crd, claim_status.RELEASED, now)
+    frees = (unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
+    part = writes_each(frees, DRAIN_FAILED)
+    return replace(part, tasks=(*reports.tasks, *part.tasks))
+
+
+def stopped(held: Sequence[Held], crd: Manifest | None, stop: Stop, now: datetime) -> Decision:
+    """Have instances say that their sync has stopped, where they do not and stay."""
+    return writes_each(_report(kind, one, crd, stop, now) for kind, one in held)
+
+
+def unserved(crd: Manifest | None) -> Patch | None:
+    """Return what has an API server warn those who use a kind that is synced no more."""
+    change = None if crd is None else claim_status.unserved(crd)
+    if crd is None or change is None:
+        return None
+    return modification(APP_CLUSTER, CRD, crd, spec=change)
+
+
+def reported(decision: Decision, instances: Sequence[Held]) -> list[tuple[Ref, Manifest]]:
+    """Return the instances that say, by a decision, that their sync has stopped."""
+    refs = {step.ref for step in decision.steps if isinstance(step, Patch)}
+    found = [(manifest.ref_of(APP_CLUSTER, kind, one), one) for kind, one in instances]
+    return [(ref, one) for ref, one in found if ref in refs and not manifest.is_deleting(one)]
+
+
 def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
     """Return a binding that somebody deleted, and nothing held, as if it were being released (U3).
 
@@ -200,24 +234,27 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
 
 def _released(seen: Seen, now: datetime) -> Decision:
     """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
-    bound = _bound(seen)
-    freed = [unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in seen.instances]
-    steps = [step for step in freed if step is not None]
+    bound = bound_copies(seen)
+    held = [
+        (kind, one) for kind, one in seen.instances if keys.SYNCER in manifest.finalizers_of(one)
+    ]
     unmarked = _unmarked(seen, bound)
     if unmarked:
         return _batch(unmarked, "APIServiceNamespaces to mark")
     if bound:
         return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
-    if steps:
-        return _batch(steps, "instances to free")
+    if held:
+        said = conditions.false(DRAINING, f"{len(held)} instances to free")
+        part = freed(held[:BATCH], seen.crd, now)
+        return replace(part, conditions=(said,), again=AT_ONCE)
     return _ends(seen)
 
 
 def _in_use(seen: Seen) -> Decision:
     left = _left(seen)
     message = (
-        f"{len(seen.instances)} instances in the app cluster and {len(_bound(seen))} copies on"
-        f" the control plane are left ({_first(left)}): delete them, or annotate this binding"
+        f"{len(seen.instances)} instances in the app cluster and {len(bound_copies(seen))} copies"
+        f" on the control plane are left ({_first(left)}): delete them, or annotate this binding"
         f" with {keys.DELETION_POLICY}=Release to keep them"
     )
     goes = any(manifest.is_deleting(one) for _, one in left)
@@ -259,7 +296,8 @@ def _is_providers(live: Manifest) -> bool:
     return copies.owner_of(live) == keys.OWNER_PROVIDER
 
 
-def _bound(seen: Seen) -> list[Held]:
+def bound_copies(seen: Seen) -> list[Held]:
+    """Return the copies that a konnector of this space would delete with their claims."""
     return [
         (kind, one)
         for kind, one in seen.copies
@@ -276,7 +314,18 @@ def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
 
 
 def _left(seen: Seen) -> list[Held]:
-    return [*seen.instances, *_bound(seen)]
+    return [*seen.instances, *bound_copies(seen)]
+
+
+def _report(
+    kind: Kind, live: Manifest, crd: Manifest | None, stop: Stop, now: datetime
+) -> Patch | None:
+    status = None if manifest.is_deleting(live) else claim_status.stopped(live, stop, now=now)
+    if crd is None or status is None or not claim_status.takes_conditions(crd, kind.version):
+        return None
+    body: Manifest = {"metadata": preconditions_of(live), "status": status}
+    subresource = "status" if crd_of.has_status(crd, kind.version) else ""
+    return Patch(manifest.ref_of(APP_CLUSTER, kind, live), body, subresource=subresource)
 
 
 def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:

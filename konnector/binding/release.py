@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
@@ -21,9 +20,11 @@ from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
+from reconciler.api import claim_status
+from reconciler.api.claim_status import Stop
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys, manifest
-from reconciler.core.decision import unheld, writes_each
+from reconciler.core.decision import Decision, Step, writes
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
@@ -68,6 +69,38 @@ async def look(
         return replace(seen, unsure=str(error))
 
 
+def report(
+    context: AgentContext,
+    decision: Decision,
+    instances: Sequence[Held],
+    stop: Stop = claim_status.RELEASED,
+) -> None:
+    """Record an Event about each instance of which a decision says that its sync has stopped."""
+    for ref, live in drain.reported(decision, instances):
+        context.runtime.recorder.record(ref, live, stop.note)
+
+
+async def report_withdrawal(context: AgentContext, body: Manifest) -> None:
+    """Have the instances of a kind that is exported no more say so, and its CRD warn.
+
+    `body` is that CRD. Raises ClusterErrors.
+    """
+    await warn(context, drain.unserved(body))
+    found = await _held(context.app, crd.instance_kind(body), whole=True)
+    held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
+    stops = drain.stopped(held, body, claim_status.WITHDRAWN, context.clock.now())
+    report(context, stops, held, claim_status.WITHDRAWN)
+    await context.executor().execute(stops)
+
+
+async def warn(context: AgentContext, step: Step | None) -> None:
+    """Have a CRD warn those who use what is bound no more; that holds no release up."""
+    try:
+        await context.executor().execute(writes(step))
+    except ClusterError as error:
+        log.warning("a CRD does not warn of its end", extra={"error": str(error)})
+
+
 class _Left:
     """What is left of one binding's sync, as it is read now."""
 
@@ -84,14 +117,16 @@ class _Left:
         if body is None:
             return replace(seen, copied=await self._copied())
         kind = crd.instance_kind(body)
-        if crd.is_anothers(body, self._owner()):
-            if has_namesake:  # which goes on with the copies, and tells so
-                return replace(seen, mappings=(), syncing=False, told=True)
-            return replace(seen, copies=await self._copies(kind, seen.service_namespaces))
+        is_anothers = crd.is_anothers(body, self._owner())
+        if is_anothers and has_namesake:  # which goes on with the copies, and tells so
+            return replace(seen, mappings=(), syncing=False, told=True)
+        seen = replace(seen, copies=await self._copies(kind, seen.service_namespaces))
+        if is_anothers:
+            return seen
         return replace(
             seen,
-            copies=await self._copies(kind, seen.service_namespaces),
-            instances=await _held(self._app, kind),
+            # Next are the instances themselves, and what they say.
+            instances=await _held(self._app, kind, whole=not drain.bound_copies(seen)),
             copied=await self._copied(),
             crd=body,
         )
@@ -151,12 +186,14 @@ def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
     return [rule for rule in rules if (rule.group, rule.resource) == (kind.group, kind.plural)]
 
 
-async def _all_in(cluster: Cluster, kind: Kind, namespaces: Sequence[str]) -> list[Held]:
-    """Return the objects of a kind in these namespaces. Raises NotServed."""
+async def _all_in(
+    cluster: Cluster, kind: Kind, namespaces: Sequence[str], *, whole: bool = False
+) -> list[Held]:
+    """Return the objects of a kind in these namespaces, their metadata or all. Raises NotServed."""
     return [
         (kind, one)
         for namespace in namespaces
-        for one in (await cluster.list(kind, namespace=namespace, metadata_only=True)).items
+        for one in (await cluster.list(kind, namespace=namespace, metadata_only=not whole)).items
     ]
 
 
@@ -168,10 +205,10 @@ async def _in_any_version(cluster: Cluster, kind: Kind) -> Kind | None:
     return None
 
 
-async def _held(cluster: Cluster, kind: Kind) -> list[Held]:
+async def _held(cluster: Cluster, kind: Kind, *, whole: bool = False) -> list[Held]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
-        return await _all_in(cluster, kind, [""])
+        return await _all_in(cluster, kind, [""], whole=whole)
     except NotServed:
         return []
 
@@ -256,16 +293,19 @@ class Leftovers(TaskSupervisor):
         if body is None:
             return ""
         kind = crd.instance_kind(body)
-        held = await _held(self._context.app, kind)
-        freed = writes_each(unheld(APP_CLUSTER, kind, one, keys.SYNCER) for kind, one in held)
-        if not freed.tasks:
+        found = await _held(self._context.app, kind, whole=True)
+        held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
+        if not held:
             return ""
         stranger = await self._stranger()
         if not stranger:
             log.warning(
                 "instances of a kind that is bound no more are let go", extra={"kind": name}
             )
+            freed = drain.freed(held, body, self._context.clock.now())
+            report(self._context, freed, held)
             await self._executor.execute(freed)
+            await warn(self._context, drain.unserved(body))
         return stranger
 
     async def _stranger(self) -> str:

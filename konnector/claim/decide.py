@@ -160,9 +160,10 @@ def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
 
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
-        return Decision(notes=(_taken(seen),))
+        return replace(_decision(_resumed(pair, claim)), notes=(_taken(seen),))
     if copies.is_managed(claim) and seen.creates_held:
-        return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
+        note = Note("RecreationHeld", seen.creates_held, "Warning")
+        return replace(_decision(_resumed(pair, claim)), notes=(note,))
     made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
     if owners := pair.owners:
         made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
@@ -294,7 +295,16 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
     the patch states, so only the resourceVersion keeps it from a claim that was made again.
     """
     before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
-    change = decision.merge_diff(before, after)
+    return _patch_status(pair, claim, decision.merge_diff(before, after))
+
+
+def _resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    """Return the patch of a claim without copy that still says that the sync has stopped."""
+    change = claim_status.resumed(claim)
+    return _patch_status(pair, claim, {} if change is None else {"status": change})
+
+
+def _patch_status(pair: Pair, claim: Manifest, change: Manifest) -> tuple[Step, ...]:
     if not change:
         return ()
     body: Manifest = {"metadata": decision.preconditions_of(claim), **change}

@@ -1,15 +1,111 @@
-"""What a claim in an app cluster says of its sync, beside what its provider says."""
+"""What a claim in an app cluster says of its sync, beside what its provider says of it.
 
-from datetime import timedelta
+A status is the provider's (protocol-konnector.md D.3), so what is said beside it is an Event while
+there is a sync, and a condition once there is none: the next sync replaces it by the provider's.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler import api
 from reconciler.core import conditions, manifest
-from reconciler.core.conditions import TRUE
+from reconciler.core.conditions import FALSE, TRUE, Condition
 from reconciler.core.decision import Note
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import JSON, Manifest
+
+SYNCED: Final = "Synced"  # as in Crossplane's, which `kubectl get` shows
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why nothing is synced any more: the reason of a condition, and the message."""
+
+    reason: str
+    message: str
+
+    @property
+    def note(self) -> Note:
+        """The Event about a claim."""
+        return Note("SyncStopped", self.message, "Warning")
+
+
+RELEASED: Final = Stop(
+    "BindingReleased",
+    "The binding of this kind was released: what is changed here reaches no service provider, and"
+    " what the status says is as of then. The service itself stays. The sync goes on once the kind"
+    " is bound again",
+)
+WITHDRAWN: Final = Stop(
+    "ExportWithdrawn",
+    "The control plane exports this kind to this cluster no more: what is changed or deleted here"
+    " waits, and what the status says is as of then. The sync goes on once it is exported again",
+)
+_REASONS: Final = frozenset({RELEASED.reason, WITHDRAWN.reason})
 
 _USUAL: Final = timedelta(seconds=10)  # for a deletion of which nobody says why it takes longer
 _REMINDER: Final = timedelta(minutes=30)  # Events live for an hour
+_LONGEST_WARNING: Final = 256  # characters; the API takes no more
+
+
+def takes_conditions(crd: Manifest, version: str) -> bool:
+    """Tell whether the status of a kind keeps conditions in a version, as its schema says."""
+    schemas = (
+        manifest.get(one, "schema", "openAPIV3Schema")
+        for one in manifest.get_maps(crd, "spec", "versions")
+        if one.get("name") == version
+    )
+    schema = next(schemas, None)
+    for step in ("status", "conditions"):
+        if manifest.get_bool(schema, "x-kubernetes-preserve-unknown-fields"):
+            return True
+        schema = manifest.get(schema, "properties", step)
+    return schema is not None
+
+
+def stopped(claim: Manifest, stop: Stop, *, now: datetime) -> dict[str, JSON] | None:
+    """Return the patch of a status to say that the sync has stopped.
+
+    None where it says so, or has conditions of its own form.
+    """
+    if not isinstance(manifest.get(claim, "status", "conditions") or [], list | tuple):
+        return None
+    if _reason(claim) == stop.reason:
+        return None
+    new = Condition(SYNCED, FALSE, reason=stop.reason, message=stop.message)
+    said = conditions.set_condition(conditions.of(claim), new, now=now)
+    return {"conditions": conditions.dump(said)}
+
+
+def resumed(claim: Manifest) -> dict[str, JSON] | None:
+    """Return the patch of a status that says no more that the sync has stopped; None: it does not.
+
+    For a claim without copy: a copy's status takes the place of all that the claim's says.
+    """
+    if _reason(claim) not in _REASONS:
+        return None
+    rest = (one for one in conditions.of(claim) if one.type != SYNCED)
+    return {"conditions": conditions.dump(rest)}
+
+
+def unserved(crd: Manifest) -> dict[str, JSON] | None:
+    """Return the patch of a CRD's spec after which an API server warns everyone who uses its kind.
+
+    For claims that are made when no konnector looks at them any more. None where it does so, and
+    where no konnector made it.
+    """
+    if manifest.is_deleting(crd) or not api.is_from_konnector(crd):
+        return None
+    served = {manifest.get_text(one, "name") for one in api.served_versions(crd)}
+    name = manifest.name_of(crd)
+    warning = f"{name} is not synced any more: what is written here reaches no service provider"
+    said: Manifest = {"deprecated": True, "deprecationWarning": warning[:_LONGEST_WARNING]}
+    versions: list[JSON] = [*manifest.get_maps(crd, "spec", "versions")]
+    changed: list[JSON] = [
+        {**one, **said} if one.get("name") in served else one
+        for one in manifest.get_maps(crd, "spec", "versions")
+    ]
+    return None if changed == versions else {"versions": changed}
 
 
 def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
@@ -28,6 +124,12 @@ def deletion_note(copy: Manifest, waited: timedelta) -> Note | None:
 def deletion_noted_in(waited: timedelta) -> timedelta:
     """Return when to look again at a claim whose copy is still being deleted."""
     return _REMINDER if waited >= _USUAL else _USUAL - max(waited, timedelta())
+
+
+def _reason(claim: Manifest) -> str:
+    """Return why a claim is not synced, as its status says, or ""."""
+    said = conditions.said(claim, SYNCED)
+    return said.reason if said is not None and said.status == FALSE else ""
 
 
 def _reason_for_waiting(copy: Manifest) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from reconciler import api
+from reconciler.api import claim_status
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
@@ -101,6 +102,12 @@ def own(binding: Manifest) -> Decide:
         return {"metadata": {"ownerReferences": [*others, owner]}}
 
     return decide
+
+
+def unserved(crd: Manifest) -> Manifest | None:
+    """Have a CRD that a konnector made warn those who use what is bound no more."""
+    change = claim_status.unserved(crd)
+    return None if change is None else {"spec": change}
 
 
 def undrained(binding: Manifest) -> Manifest | None:

@@ -106,6 +106,21 @@ async def free_instances(app: ClusterWriter, name: str) -> None:
     await _each(bound, lambda ref: app.change(ref, free))
 
 
+async def warn_of_end(app: ClusterWriter, name: str) -> str:
+    """Have the API server warn those who use a service that is bound no more.
+
+    A konnector that works has seen to that. Returns a sentence where it may not be done, or "".
+    """
+    if any(m.name_of(one) == name for one in await list_bindings(app, "")):
+        return ""  # in another namespace, to another control plane
+    crd = Ref(app.cluster.name, CRD, "", name)
+    try:
+        await app.change(crd, patches.unserved)
+    except Forbidden:
+        return f"no right to change {crd.object}: nobody is warned that it is bound no more"
+    return ""
+
+
 async def delete_instances(app: ClusterWriter, name: str, at_most: int | None) -> None:
     """Ask for the deletion of all instances; the konnector carries it.
 

@@ -155,8 +155,12 @@ class StepRunner:
         now, space = self.options.now(), self._placement.space
         await service_objects.release_copies(self._at(step), self._name, space, now=now)
 
-    async def _free_instances(self, step: Step) -> None:
-        await service_objects.free_instances(self._at(step), self._name)
+    async def _free_instances(self, step: Step) -> str:
+        app = self._at(step)
+        await service_objects.free_instances(app, self._name)
+        if self.change.action is not Action.RELEASE:
+            return ""  # it is bound again at once
+        return await service_objects.warn_of_end(app, self._name)
 
     async def _delete_instances(self, step: Step) -> None:
         await service_objects.delete_instances(self._at(step), self._name, self.change.instances)

@@ -228,7 +228,11 @@ def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
 def let_go(site: Site, key: UnitKey) -> Iterator[Step]:
     """Yield the steps after which no konnector deletes synced objects, on either side."""
     yield Step(Verb.RELEASE_COPIES, all_of(key, site.control_plane.name), "unbound and released")
-    yield Step(Verb.FREE_INSTANCES, all_of(key, site.app.name), "without our finalizer")
+    yield Step(
+        Verb.FREE_INSTANCES,
+        all_of(key, site.app.name),
+        "without our finalizer; their CRD warns of it",
+    )
 
 
 def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]:

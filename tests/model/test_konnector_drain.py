@@ -43,12 +43,6 @@ from tests.support.offers import offered
 from tests.support.settled import settled
 
 
-async def annotated(scene: Scene, policy: str) -> None:
-    ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-    notes: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
-    await scene.app.cluster.merge_patch(ref, notes, manager=MANAGER)
-
-
 async def is_held(scene: Scene) -> bool:
     return keys.DRAIN in finalizers_of(await scene.binding())
 
@@ -91,7 +85,7 @@ async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Sc
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
         before = [uid_of(await one()) for one in (scene.copy, scene.instance)]
-        await annotated(scene, "Release")
+        await scene.set_policy("Release")
         await until(lambda: is_held(scene))
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
@@ -125,7 +119,7 @@ async def test_the_end_of_a_sync_is_told_though_the_last_binding_is_gone(
         await scene.bound(ACCEPTED)
         await until(lambda: says(scene.export(), "Connected"))
         if policy:
-            await annotated(scene, policy)
+            await scene.set_policy(policy)
             await until(lambda: is_held(scene))
         told = on("patch", cluster=CONTROL_PLANE, kind=API_SERVICE_EXPORT)
         faults.add(told.first(4), broken())
@@ -152,7 +146,7 @@ async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_mor
         await second.request()
         await second.bind(ACCEPTED)
         await until(lambda: says(second.export(), "Ready"))
-        await annotated(scene, "Release")
+        await scene.set_policy("Release")
         await until(lambda: is_held(scene))
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
@@ -212,7 +206,7 @@ async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
         await scene.app.cluster.merge_patch(ref, both, manager=MANAGER)
         own = secret("own", scene.app_namespace)
         await scene.app.cluster.create(own, SECRET, manager="developer")
-        await annotated(scene, "Delete")
+        await scene.set_policy("Delete")
         await until(lambda: is_held(scene))
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
         await until(lambda: gone(scene.instance()))
@@ -251,7 +245,7 @@ async def test_copies_are_released_though_their_version_is_served_no_more(
     async with scene.backend():
         async with konnector(scene.app.connection):
             await with_credentials(scene)
-            await annotated(scene, policy)
+            await scene.set_policy(policy)
             await until(lambda: is_held(scene))
         await served_in_another_version(scene)
         if policy == "Delete":  # as a person does who has no konnector
@@ -274,7 +268,7 @@ async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Sce
     async with scene.backend():
         async with konnector(scene.app.connection):
             await with_credentials(scene)
-            await annotated(scene, "Delete")
+            await scene.set_policy("Delete")
             await until(lambda: is_held(scene))
         await scene.app.cluster.merge_patch(ref, goes_with_space, manager=MANAGER)
         await served_in_another_version(scene)
@@ -291,7 +285,7 @@ async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None
     async with scene.backend():
         async with konnector(scene.app.connection):
             await with_credentials(scene)
-            await annotated(scene, "Release")
+            await scene.set_policy("Release")
             await until(lambda: is_held(scene))
         await remove(scene.plane, CRD, "", scene.offer.name)
         await until(lambda: is_unserved(scene))
@@ -305,7 +299,7 @@ async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
     async with scene.backend():
         async with konnector(scene.app.connection):
             await with_credentials(scene)
-            await annotated(scene, "Release")
+            await scene.set_policy("Release")
             await until(lambda: is_held(scene))
         await scene.unbind()
         assert is_deleting(await scene.binding())

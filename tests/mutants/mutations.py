@@ -92,7 +92,7 @@ CLAIMS: Final = (
         r"manifest\.is_deleting\(copy\)",
         "nothing tells a claim how the end of its copy goes",
         f"{_MODEL}instances.py",
-        then=r"return _decision\(_status_down\(pair, claim, copy\)\)",
+        then=r"note = claim_status",
     ),
     Mutation(
         "status-up",

@@ -10,7 +10,15 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core.conditions import INSTANCES_REFUSED
 from reconciler.core.errors import Unreachable
-from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get,
+    get_maps,
+    get_text,
+    is_deleting,
+    labels_of,
+)
 from reconciler.core.refs import CRD, EVENT, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support.backend import USUAL
@@ -256,6 +264,13 @@ async def events(scene: Scene, name: str, reason: str) -> list[Any]:
     ]
     told = [one for one in mine if one["reason"] == reason]
     return sorted(told, key=lambda one: get_text(one, "eventTime"))
+
+
+async def warns(scene: Scene) -> bool:
+    """Tell whether the API server warns everyone who uses the kind."""
+    (version,) = get_maps(await scene.in_app(CRD, scene.offer.name), "spec", "versions")
+    warning = get_text(version, "deprecationWarning")
+    return bool(version.get("deprecated")) and scene.offer.name in warning
 
 
 async def refusal(scene: Scene) -> str:

@@ -5,11 +5,11 @@ from functools import partial
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of
 from reconciler.core.refs import SECRET
-from tests.support.bound_scenes import ACCEPTED, Scene, gone, says, until
+from tests.support.bound_scenes import ACCEPTED, Scene, conditions, gone, says, until
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, data, is_idle
-from tests.support.konnector_scenes import sides
+from tests.support.konnector_scenes import sides, warns
 
 
 async def freed(scene: Scene, name: str = "orders") -> bool:
@@ -31,6 +31,9 @@ async def test_a_plain_deletion_is_a_release(scene: Scene) -> None:
             notes = annotations_of(await scene.copy(name))
             assert keys.RELEASED in notes
             assert keys.BOUND not in notes
+            said = conditions(await scene.instance(name))["Synced"]
+            assert (said["status"], said["reason"]) == ("False", "BindingReleased")
+        await until(lambda: warns(scene))
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
         # A developer can delete what is left; neither data nor credentials go along.
         mine, theirs = sides(scene)
@@ -48,6 +51,8 @@ async def test_a_plain_deletion_is_a_release(scene: Scene) -> None:
         copy = await scene.copy()
         assert copy["metadata"]["uid"] == before["metadata"]["uid"]
         assert keys.RELEASED not in annotations_of(copy)
+        assert "Synced" not in conditions(await scene.instance())
+        assert not await warns(scene)
 
 
 async def test_what_was_deleted_while_nobody_looked_is_freed_at_the_start(scene: Scene) -> None:

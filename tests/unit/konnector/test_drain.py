@@ -17,10 +17,10 @@ from konnector.binding.drain import (
     is_held,
     syncs,
 )
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, claim_status
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch, unheld
-from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of
+from reconciler.core.manifest import annotations_of, finalizers_of, get_map, get_maps, name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time
 from tests.support.space_objects import NOW, SPACE, deleting, live, live_like
@@ -98,8 +98,11 @@ def done(decision):
     found = []
     for task in decision.tasks:
         (step,) = task.steps
-        assert task.failure == drain.DRAIN_FAILED
+        reports = isinstance(step, Patch) and "status" in step.body
+        assert task.failure == (None if reports else drain.DRAIN_FAILED)
         match step:
+            case Patch(ref) if reports:
+                found.append(("report", ref.cluster, ref.kind.kind, ref.name))
             case Patch(ref, body) if get_map(body, "metadata", "annotations"):
                 found.append(("release", ref.cluster, ref.kind.kind, ref.name))
             case Patch(ref, body):
@@ -220,6 +223,110 @@ def test_what_a_release_writes():
     assert step.body == {
         "metadata": {"uid": "uid-of-a", "resourceVersion": "7", "finalizers": [OTHERS]}
     }
+
+
+def schema(**properties):
+    return {"type": "object", "properties": properties}
+
+
+def of(**root):
+    return served(schema={"openAPIV3Schema": root})
+
+
+def served(**version):
+    """Return the CRD of databases, with a version like this."""
+    said: dict[str, Any] = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+    }
+    said["schema"] = {"openAPIV3Schema": schema(status=schema(conditions={"type": "array"}))}
+    return {**crd(), "spec": {"versions": [{**said, **version}]}}
+
+
+def reports(live_claim, definition):
+    """Return the statuses that freeing a claim writes, by subresource."""
+    found = decide(seen(leaving(), instances=[(DATABASE, live_claim)], crd=definition), now=NOW)
+    assert done(found)[-1] == FREE
+    steps = [step for step in found.steps if isinstance(step, Patch) and "status" in step.body]
+    for step in steps:
+        assert get_map(step.body, "metadata") == {"uid": "uid-of-a", "resourceVersion": "7"}
+    return {step.subresource: get_map(step.body, "status") for step in steps}
+
+
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": "x"}
+STOPPED = {
+    "type": "Synced",
+    "status": "False",
+    "reason": "BindingReleased",
+    "message": claim_status.RELEASED.message,
+    "lastTransitionTime": format_time(NOW),
+}
+REPORTS: dict[str, tuple[Any, Any, Any]] = {
+    "one that said nothing": ({}, served(), {"status": {"conditions": [STOPPED]}}),
+    "beside what its provider said": (
+        {"phase": "Ready", "conditions": [{**STOPPED, "status": "True"}, READY]}, served(),
+        {"status": {"conditions": [READY, STOPPED]}},
+    ),
+    "once": ({"conditions": [{**STOPPED, "lastTransitionTime": "y"}]}, served(), {}),
+    "not among conditions of another form": ({"conditions": {"Ready": True}}, served(), {}),
+    "where there is no subresource": (
+        {}, served(subresources={}), {"": {"conditions": [STOPPED]}},
+    ),
+}  # fmt: skip
+
+
+KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
+SCHEMAS: dict[str, tuple[Any, bool]] = {
+    "it knows them": (served(), True),
+    "it keeps what it does not know": (of(**KEEPS), True),
+    "in the status": (of(**schema(status=KEEPS)), True),
+    "it has no status": (of(**schema(spec=KEEPS)), False),
+    "it has no conditions": (of(**schema(status=schema(phase={"type": "string"}))), False),
+    "another version": (served(name="v2"), False),
+}
+
+
+@pytest.mark.parametrize(("definition", "takes"), SCHEMAS.values(), ids=SCHEMAS.keys())
+def test_nothing_is_said_where_the_schema_would_drop_it(definition, takes):
+    assert claim_status.takes_conditions(definition, "v1") is takes
+    assert bool(reports(held()[1], definition)) is takes
+
+
+@pytest.mark.parametrize(("status", "definition", "said"), REPORTS.values(), ids=REPORTS.keys())
+def test_a_claim_says_that_its_sync_has_stopped_before_it_is_free(status, definition, said):
+    assert reports({**held()[1], "status": status}, definition) == said
+
+
+def test_a_claim_that_is_being_deleted_says_nothing_more():
+    going = live_like(held()[1], deletionTimestamp=format_time(NOW))
+    assert reports(going, served()) == {}
+
+
+def warning(definition):
+    """Return what a CRD says to everyone who uses its kind, by version; None for no write."""
+    patch = drain.unserved(definition)
+    if patch is None:
+        return None
+    versions = get_maps(patch.body, "spec", "versions")
+    return {one["name"]: one.get("deprecationWarning", "") for one in versions}
+
+
+def test_a_crd_warns_of_a_kind_that_is_bound_no_more():
+    old = {"name": "v0", "served": False}
+    both = served()
+    both["spec"]["versions"].append(old)
+    said = warning(both)
+    assert said is not None
+    assert NAME in said["v1"]
+    assert said["v0"] == ""
+    assert warning(served(deprecated=True, deprecationWarning=said["v1"])) is None
+    assert warning(served(served=False)) is None
+    assert warning(deleting(served())) is None
+    assert warning(None) is None
+    person = {**served(), "metadata": crd(manager="kubectl")["metadata"]}
+    assert warning(person) is None
 
 
 def mapping(service=HERE, **annotations):

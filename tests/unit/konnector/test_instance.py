@@ -9,6 +9,7 @@ from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
 from konnector.claim.decide import NAME_TAKEN, Read, decide
 from konnector.claim.orphans import Confirmation, Terms
+from reconciler.api import claim_status
 from reconciler.api.claim_status import deletion_noted_in
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
 from reconciler.core.times import format_time
@@ -149,6 +150,17 @@ def test_what_a_guard_holds_is_told_at_the_claim():
         assert isinstance(found, Decision)
         assert (found.tasks, [note.message for note in found.notes]) == ((), ["Why."])
         assert [note.type for note in found.notes] == ["Warning"]
+
+
+def test_what_is_bound_again_without_its_copy_says_no_more_that_it_is_unbound():
+    stop: Any = claim_status.stopped(claim(), claim_status.RELEASED, now=NOW)
+    ready = {"type": "Ready", "status": "True"}
+    said = {"conditions": [ready, *stop["conditions"]]}
+    for held in ({"creates_held": "Why."}, {"taken": True}):
+        found = look(claim(status=said), None, **held)
+        assert one_step(found).body["status"] == {"conditions": [ready]}
+        assert len(found.notes) == 1
+        assert look(claim(status={"conditions": [ready]}), None, **held).tasks == ()
 
 
 def goes_on(since, **status):

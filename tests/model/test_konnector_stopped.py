@@ -1,0 +1,155 @@
+"""What developers learn in their app cluster once nothing is synced any more."""
+
+from typing import Any
+
+import pytest
+
+from konnector import APP_CLUSTER
+from reconciler.api import API_SERVICE_EXPORT
+from reconciler.api.claim_status import RELEASED, WITHDRAWN, Stop
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, finalizers_of
+from reconciler.core.refs import CRD
+from tests.support.bound_scenes import Scene, conditions, gone, new, remove, until
+from tests.support.faults import Faults, forbidden, on
+from tests.support.konnector_faults import mortal
+from tests.support.konnector_scenes import Story, equals, event, warns, working
+
+AT = "2026-06-01T12:00:00Z"
+SERVED: Manifest = {
+    "phase": "Ready",
+    "conditions": [{"type": "Synced", "status": "True", "lastTransitionTime": AT}],
+}
+
+
+async def served(account: Story) -> None:
+    """Make a claim, of which the provider says that it is well."""
+    await account.here.make()
+    await until(account.there.read)
+    await account.there.patch({"status": SERVED}, subresource="status")
+    await until(lambda: equals(account.here.status(), SERVED))
+
+
+async def stopped(account: Story, stop: Stop = RELEASED) -> bool:
+    """Tell whether the claim says so; its provider's other words stay. A released one is free."""
+    live = await account.here.read()
+    said = conditions(live).get("Synced", {})
+    held = [] if stop == RELEASED else [keys.SYNCER]
+    found = (said.get("status"), said.get("reason"), finalizers_of(live), live["status"]["phase"])
+    return found == ("False", stop.reason, held, "Ready")
+
+
+async def has_drain(scene: Scene) -> bool:
+    return keys.DRAIN in finalizers_of(await scene.binding())
+
+
+async def bound_again(scene: Scene) -> None:
+    await scene.own_crd(await scene.bind())
+
+
+@pytest.mark.parametrize("policy", ["", "Release"])
+async def test_a_release_is_reported_at_each_claim_until_it_is_bound_again(
+    scene: Scene, policy: str
+) -> None:
+    async with scene.backend(), working(scene) as account:
+        await scene.bound()
+        await served(account)
+        if policy:
+            await scene.set_policy(policy)
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        await until(lambda: stopped(account))
+        await until(lambda: warns(scene))
+        noted = await until(lambda: event(scene, "orders", "SyncStopped"))
+        assert noted["note"] == RELEASED.message
+        assert await account.there.status() == SERVED
+
+        await bound_again(scene)
+        await until(lambda: equals(account.here.status(), SERVED))
+        assert not await warns(scene)
+
+
+async def test_what_was_released_costs_no_write_when_a_konnector_starts(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as account:
+            await scene.bound()
+            await served(account)
+            await scene.unbind()
+            await until(lambda: stopped(account))
+            await until(lambda: warns(scene))
+        faults, kind = Faults(), scene.offer.kind
+        looks, writes = on("list", cluster=APP_CLUSTER, kind=kind), on("patch", kind=kind)
+
+        async def has_looked() -> bool:
+            return any(looks.matches(call) for call in faults.calls)
+
+        async with mortal(scene.app.connection, faults):
+            await until(has_looked)
+        assert [call for call in faults.calls if writes.matches(call)] == []
+
+
+async def test_what_was_unbound_while_no_konnector_ran_says_so_at_its_start(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as account:
+            await scene.bound()
+            await served(account)
+        await scene.unbind()
+        async with working(scene) as account:
+            await until(lambda: stopped(account))
+            await until(lambda: warns(scene))
+            assert await event(scene, "orders", "SyncStopped")
+
+
+async def test_a_status_or_a_crd_that_is_refused_holds_no_release_up(scene: Scene) -> None:
+    faults = Faults()
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        await scene.bound()
+        await scene.create_instance(size="1Gi")
+        await until(scene.copy)
+        await scene.set_policy("Release")
+        await until(lambda: has_drain(scene))
+        status = on("patch", cluster=APP_CLUSTER, kind=scene.offer.kind, subresource="status")
+        faults.add(status, forbidden())
+        faults.add(on("patch", cluster=APP_CLUSTER, kind=CRD), forbidden())
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        live: Any = await scene.instance()
+        assert finalizers_of(live) == []
+        assert "Synced" not in conditions(live)
+        assert not await warns(scene)
+
+
+async def test_a_claim_that_lost_its_copy_meanwhile_says_no_more_that_it_is_unbound(
+    scene: Scene,
+) -> None:
+    async with scene.backend(), working(scene) as account:
+        await scene.bound()
+        await served(account)
+        await scene.unbind()
+        await until(lambda: stopped(account))
+        await account.there.delete()
+        await until(account.there.gone)
+        await bound_again(scene)
+        await until(lambda: event(scene, "orders", "RecreationHeld"))
+
+        async def is_silent() -> bool:
+            return "Synced" not in conditions(await account.here.read())
+
+        await until(is_silent)
+
+
+async def test_an_export_that_is_withdrawn_is_reported_until_it_is_back(scene: Scene) -> None:
+    async with working(scene) as account:
+        async with scene.backend():
+            await scene.bound()
+            await served(account)
+        export = await scene.export()
+        await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+        await until(lambda: stopped(account, WITHDRAWN))
+        await until(lambda: warns(scene))
+        noted = await until(lambda: event(scene, "orders", "SyncStopped"))
+        assert noted["note"] == WITHDRAWN.message
+        back = {**export, "metadata": {"name": scene.offer.name, "namespace": scene.space}}
+        await new(scene.plane, back, API_SERVICE_EXPORT, manager="backend")
+        await until(lambda: equals(account.here.status(), SERVED))
+        assert not await warns(scene)
