@@ -6,7 +6,7 @@ that knows the numbers. Imports take a good part of a second: heavy ones are whe
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
@@ -36,9 +36,35 @@ class ExitCode(IntEnum):
 
 
 PRECEDENCE: Final = tuple(ExitCode)
+# As in the table of the book, which also says what a pipeline does then.
+MEANINGS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.SUCCESS: "success",
+    ExitCode.FAILED: "unexpected error, every cluster unreachable, or this machine lacks something",
+    ExitCode.CHANGES: "success, and there are changes",
+    ExitCode.INVALID: "what you wrote is invalid",
+    ExitCode.DENIED: "denied by a Policy",
+    ExitCode.PARTIAL: "some clusters could not be read, or not be done",
+    ExitCode.HELD_BACK: "a guard tripped, a unit is blocked, or nobody approved",
+    ExitCode.STALE: "the plan does not match what is there any more",
+    ExitCode.LOCKED: "another run holds the lock",
+    ExitCode.UNHEALTHY: "not healthy, or not in time",
+    ExitCode.USAGE: "usage error",
+}
+_OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID, ExitCode.USAGE)
 # The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+def meanings(*codes: ExitCode) -> dict[ExitCode, str]:
+    """Return the exit codes of every command and these, with their usual meanings, in order."""
+    return {code: MEANINGS[code] for code in sorted({*_OF_EVERY_COMMAND, *codes})}
+
+
+def codes_help(own: Mapping[ExitCode, str]) -> str:
+    """Return what help says of exit codes. `own`: the meanings of those of the command."""
+    said = {**meanings(*own), **own}
+    return f"Exit codes: {'; '.join(f'{int(code)} {text}' for code, text in said.items())}."
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -27,7 +27,7 @@ from klutchctl.commands import (
     status,
     validate,
 )
-from klutchctl.entry import ExitCode, code_of, first, leaves, sentence
+from klutchctl.entry import ExitCode, code_of, codes_help, first, leaves, meanings, sentence
 from klutchctl.settings import OnOff
 from reconciler.kube import host
 
@@ -42,24 +42,34 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init")(init.init)
-app.command("validate")(validate.validate)
-app.command("render")(validate.render)
-app.command("plan")(plan.plan)
-app.command("apply")(apply.apply)
-app.command("controller")(controller.controller)
-app.command("drift")(plan.drift)
-app.command("why")(status.why)
-app.command("bind")(bind.bind)
-app.command("board")(board.board)
-app.command("catalog")(catalog.catalog)
-app.command("import")(init.import_)
-app.command("release")(apply.release)
-app.command("show")(plan.show)
-app.command("snapshot")(status.snapshot)
-app.command("status")(status.status)
-app.command("doctor")(doctor.doctor)
-app.command("schema")(init.schema)
+_READS: Final = meanings(ExitCode.PARTIAL)
+_PLANS: Final = _READS | meanings(ExitCode.HELD_BACK, ExitCode.CHANGES)
+_WRITES: Final = _READS | meanings(
+    ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED, ExitCode.UNHEALTHY
+)
+# Each command, and what its exit codes mean, as its help says.
+_COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]] = (
+    ("init", init.init, _READS),
+    ("validate", validate.validate, meanings(ExitCode.DENIED)),
+    ("render", validate.render, {}),
+    ("plan", plan.plan, _PLANS | meanings(ExitCode.DENIED)),
+    ("apply", apply.apply, _WRITES),
+    ("controller", controller.controller, meanings(ExitCode.LOCKED)),
+    ("drift", plan.drift, _PLANS),
+    ("why", status.why, _READS),
+    ("bind", bind.bind, bind.CODES),
+    ("board", board.board, {}),
+    ("catalog", catalog.catalog, catalog.CODES),
+    ("import", init.import_, _READS),
+    ("release", apply.release, _WRITES),
+    ("show", plan.show, {}),
+    ("snapshot", status.snapshot, _READS),
+    ("status", status.status, _READS | meanings(ExitCode.UNHEALTHY)),
+    ("doctor", doctor.doctor, _READS | doctor.CODES),
+    ("schema", init.schema, {}),
+)
+for _command, _function, _codes in _COMMANDS:
+    app.command(_command, epilog=codes_help(_codes))(_function)
 app.add_typer(sandbox.app, name="sandbox")
 
 

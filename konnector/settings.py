@@ -149,6 +149,8 @@ def _parser() -> flags.Parser:
     parser = flags.Parser(
         "konnector",
         "The agent of Klutch: claims go up to the control plane, status and credentials come down.",
+        epilog="`konnector detach` lets go of an app cluster whose control plane is gone for ever; "
+        "`konnector detach --help` lists its flags.",
     )
     text = parser.add_argument
     text("--kubeconfig", default="", metavar="FILE", help=_KUBECONFIG)

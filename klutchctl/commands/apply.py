@@ -40,6 +40,9 @@ _NOT_RELEASED: Final = (
     "Nothing was released: nobody approved it. Give --auto-approve where there is no terminal."
 )
 _FORMATS: Final = ("text", "json", "junit")
+_TARGETS: Final = (
+    "CLUSTER/BINDING or CLUSTER/plural.group; PATH is the fleet repository, as `.` or `./fleet`."
+)
 
 _AutoApprove: TypeAlias = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
@@ -229,11 +232,10 @@ def _saved(target: Path, where: Path | None, settings: Settings) -> "tuple[Fleet
 def release(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     target: Annotated[
-        list[str], typer.Argument(metavar="CLUSTER/BINDING...", help="Or CLUSTER/plural.group.")
+        list[str],
+        typer.Argument(metavar="TARGET... [PATH]", help=_TARGETS),
     ],
-    fleet: Annotated[
-        Path, typer.Option("--fleet", metavar="PATH", help="The fleet repository.")
-    ] = Path(),
+    fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The same as PATH.")] = None,
     auto_approve: _AutoApprove = False,
     wait_timeout: Annotated[
         float,
@@ -253,8 +255,10 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     from reconciler.reports import partial_plans
 
     settings = of(context)
-    named = [partial_plans.parse_target(one) for one in target]
-    read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
+    named, path = partial_plans.targets_and_path(target)
+    if path and fleet is not None:
+        raise typer.BadParameter(f"{path} and --fleet {fleet}: name the repository once")
+    read = repository.fleet_in(fleet or Path(path), check_owner=settings.git_owner_check)
     partial_plans.check(read, named)
     options = WriteOptions(
         outputs=wanted,

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from klutchctl.binding.job import Job
     from reconciler.core.refs import GroupResource
     from reconciler.kube.connection import Connection
+
+CODES: Final = {
+    ExitCode.DENIED: "the provider, its identity provider or the API server says no",
+    ExitCode.HELD_BACK: "you did not agree, or nobody signed in",
+    ExitCode.UNHEALTHY: "not Ready in time",
+}
 
 
 class ClaimChoice(StrEnum):

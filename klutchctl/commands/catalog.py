@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault
     from reconciler.blueprints.offering.files import Output
 
+CODES: Final = {
+    ExitCode.CHANGES: "the files differ (with --check)",
+    ExitCode.HELD_BACK: "objects that are there would lose something, and nothing was written",
+}
 _HEAD: Final = (
     "# Written by `klutchctl catalog` from a broker's catalogue: run it again, do not edit.\n"
 )
@@ -35,7 +39,7 @@ def catalog(
         typer.Option(metavar="DIR", help="Where the files are; by default, beside BROKER.yaml."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing. Exit code 2: the files differ.")
+        bool, typer.Option("--check", help="Write nothing; say whether the files differ.")
     ] = False,
     allow_narrowing: Annotated[
         bool,
@@ -46,8 +50,7 @@ def catalog(
 ) -> int:
     """Write CRDs, templates, rights and fleet documents for what a service broker offers.
 
-    Warnings name what a CRD cannot say of the broker's schemas. What is no longer offered stays;
-    exit code 6: objects that are there would lose something, and nothing was written.
+    Warnings name what a CRD cannot say of the broker's schemas. What is no longer offered stays.
     """
     if (catalog_file is None) == (credentials is None):
         raise typer.BadParameter("exactly one of --catalog and --credentials is needed")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reconciler.doctor.rights import Side, Task
     from reconciler.fleet.values import Fleet
 
+CODES: Final = {ExitCode.HELD_BACK: "something would stop a plan, an apply or a bind"}
 _FORMATS: Final = ("text", "json")
 _SCHEMES: Final = ("https://", "http://")
 

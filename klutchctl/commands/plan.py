@@ -66,11 +66,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show what would change on all clusters. Nothing is written to any of them.
-
-    Exit code 3: the files are invalid, 4: denied by a policy of --base, 5: not all clusters were
-    read, 6: something is blocked or held back.
-    """
+    """Show what would change on all clusters. Nothing is written to any of them."""
     wanted = parse_outputs(output, known=_FORMATS)
     from klutchctl import files
     from reconciler.core.errors import InvalidRepository

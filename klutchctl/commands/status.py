@@ -61,7 +61,7 @@ def status(
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
+    """Show clusters x bindings: state, age, reason."""
     wanted = parse_outputs(output, known=_WATCHED if watch else _FORMATS)
     if watch and (len(wanted) > 1 or wanted[0].path is not None):
         raise typer.BadParameter("--watch prints one format, to standard output")

@@ -42,7 +42,7 @@ def validate(
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Check a fleet repository. Contacts nothing. Exit code 3: invalid, 4: denied by a policy."""
+    """Check a fleet repository. Contacts nothing."""
     wanted = parse_outputs(output, known=_FORMATS)
     settings = of(context)
     found, in_git = _findings(path, ref, base, check_owner=settings.git_owner_check)

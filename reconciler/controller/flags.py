@@ -57,8 +57,8 @@ class Operation:
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations. Raises ConfigError."""
 
-    def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
+    def __init__(self, prog: str, description: str, *, epilog: str = "") -> None:
+        super().__init__(prog=prog, description=description, epilog=epilog, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Say it as every other error is said."""

@@ -10,6 +10,7 @@ what has to be created although the rest of it is there and ours: the Secret of 
 whose export exists. A unit of which nothing is left looks like a new one, and is no repair.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from reconciler.planning.planfile import identified
 
 _Group: TypeAlias = tuple[str, UnitKey | str]  # an app cluster, and a unit or what comes once
 
+_TARGET: Final = re.compile("[^./][^/]*/[^./][^/]*")
 _REPAIRS: Final = frozenset({Action.UPDATE, Action.REPLACE})
 _LIVES: Final = _REPAIRS | {Action.NOOP}
 
@@ -50,10 +52,22 @@ class Target:
 def parse_target(text: str) -> Target:
     """Return what `text` names. Raises ConfigError where it has another form."""
     cluster, _, name = text.partition("/")
-    if not cluster or not name or "/" in name:
+    if not _TARGET.fullmatch(text):
         hint = "As shop-eu-1/orders-db, or shop-eu-1/postgresqlinstances.anynines.com"
         raise ConfigError(f"{wording.quoted(text)} is not CLUSTER/BINDING", hint=hint)
     return Target(cluster, name)
+
+
+def targets_and_path(arguments: Sequence[str]) -> tuple[list[Target], str]:
+    """Return the targets that a command line names, and the path behind them, "" for none.
+
+    The last of several arguments is a path where it has not the form of a target, as `.`, `fleet`
+    and `./fleets/eu`. Raises ConfigError.
+    """
+    *before, last = arguments
+    if before and not _TARGET.fullmatch(last):
+        return [parse_target(one) for one in before], last
+    return [parse_target(one) for one in arguments], ""
 
 
 def named_units(changes: Iterable[Change], target: Target) -> set[UnitKey]:

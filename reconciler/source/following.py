@@ -180,6 +180,10 @@ class GitRef:
 
 
 _PORTS: Final = {"https": 443, "ssh": 22}
+_ON_A_SERVER: Final = "Write https://host/path or ssh://git@host/path"
+_ON_DISK: Final = (
+    "`klutchctl apply --watch FOLDER --ref BRANCH` follows one in a folder, also a bare one"
+)
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~+@%-]+)+/?")
@@ -219,6 +223,8 @@ def git_url(text: str, *, where: str) -> GitUrl:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise _refused(where, "it is no URL") from None
+    if parts.scheme == "file" or text.startswith(("/", ".")):
+        raise _refused(where, "it is on this machine", _ON_DISK)
     if parts.scheme not in _PORTS:
         raise _refused(where, "it does not begin with https:// or ssh://")
     if parts.password is not None:
@@ -250,6 +256,5 @@ def host_problem(host: str) -> str:
     return "its host is no address of a server" if address.is_unspecified else ""
 
 
-def _refused(where: str, problem: str) -> ConfigError:
-    hint = "Write https://host/path or ssh://git@host/path"
+def _refused(where: str, problem: str, hint: str = _ON_A_SERVER) -> ConfigError:
     return ConfigError(f"this repository cannot be followed: {problem}", where=where, hint=hint)

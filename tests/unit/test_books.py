@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from klutchctl import entry, main
-from klutchctl.entry import ExitCode
+from klutchctl.entry import MEANINGS, ExitCode
 from tests.support import books
 
 KLUTCHCTL = "klutchctl/README.md"
@@ -90,6 +90,8 @@ def test_the_table_of_exit_codes_names_real_ones():
     rows = re.findall(r"^\| ([0-9, ]+) \|", table, re.MULTILINE)
     documented = {int(code) for row in rows for code in row.split(",")}
     assert documented == {code.value for code in ExitCode}
+    for code, meaning in MEANINGS.items():
+        assert f"| {int(code)} | {meaning}" in table
 
 
 def test_the_order_of_exit_codes_is_the_programs():

@@ -48,6 +48,23 @@ def test_help_imports_nothing_heavy():
     assert HEAVY & {module.partition(".")[0] for module in modules} == set()
 
 
+CODES = {
+    "validate": [0, 1, 3, 4, 64],
+    "plan": [0, 1, 2, 3, 4, 5, 6, 64],
+    "apply": [0, 1, 3, 5, 6, 7, 8, 9, 64],
+    "bind": [0, 1, 3, 4, 6, 9, 64],
+    "status": [0, 1, 3, 5, 9, 64],
+    "doctor": [0, 1, 3, 5, 6, 64],
+}
+
+
+@pytest.mark.parametrize(("command", "codes"), CODES.items(), ids=CODES)
+def test_help_gives_the_exit_codes(command, codes, capsys):
+    assert main.run([command, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.partition("Exit codes: ")[2].split())
+    assert [int(one.partition(" ")[0]) for one in said.split("; ")] == codes
+
+
 def test_what_is_reported_of_a_sandbox_is_typed_for_that_one(capsys, home):
     assert main.run(["sandbox", "status", "--name", "tour"]) == 1
     assert "`klutchctl sandbox up --name tour` makes one" in capsys.readouterr().err

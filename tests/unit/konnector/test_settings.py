@@ -197,6 +197,7 @@ def test_help_tells_the_flags_that_have_an_effect(capsys):
     for flag in (*BESIDE, "--lease-name", "--probe-address", "--workers", "--version"):
         assert flag.partition("=")[0] in told
     assert "--vmodule" not in told
+    assert "`konnector detach --help`" in " ".join(told.split())
 
 
 def container_of(deployment):
