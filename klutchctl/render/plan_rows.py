@@ -145,7 +145,7 @@ def row(change: Change) -> Row:
     return Row(
         action=change.action,
         subject=visible(change.subject),
-        what=visible(_what(change) + _held(change)),
+        what=visible(_what(change) + _waits(change) + _held(change)),
         origin=place(change.origin),
         details=(*map(difference, change.fields), *_steps(change.steps)),
     )
@@ -160,6 +160,10 @@ def _what(change: Change) -> str:
         return change.reason if named else f"{change.unit.name}: {change.reason}"
     # Where the place itself is in question, no object has a name, and the reason says it all.
     return f"{thing}: {change.reason}" if change.ref.name else change.reason
+
+
+def _waits(change: Change) -> str:
+    return f"  (waits for {', '.join(change.waits_for)})" if change.waits_for else ""
 
 
 def _held(change: Change) -> str:

@@ -137,6 +137,8 @@ class Change:
     instances: int | None = None
     # A replace of a request alone: export, binding and data stay (mapping.md 5).
     keeps_data: Annotated[bool, pydantic.Field(alias="keepsData")] = False
+    # The Bindings whose units in this cluster have to be Ready before this line is done.
+    waits_for: Annotated[tuple[str, ...], pydantic.Field(alias="waitsFor")] = ()
     # The guards that hold this line back in this run, by their names.
     held: tuple[str, ...] = ()
     # What an apply needs beyond what a plan says. Never saved, and no part of what is said.

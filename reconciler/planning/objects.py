@@ -4,7 +4,7 @@ Objects are compared by the rules of mapping.md 0. Pure, without dry-runs, so th
 snapshot is the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -67,14 +67,14 @@ def owned_changes(
         return (replace(draft, action=Action.BLOCKED, reason=refused),)
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
     if manifest.get_text(live, *_FLEET) or not manifest.labels_of(stated):
-        return (_updated(draft, fields, stated, former=_former(live, wanted)),)
+        return (_updated(draft, fields, live, stated, former=_former(live, wanted)),)
     marks = tuple(one for one in fields if _is_mark(one))
     rest = tuple(one for one in fields if not _is_mark(one))
     reason = "taken over as it is"
     adopted = replace(
         draft, action=Action.ADOPT, reason=reason, fields=marks, after=_marks_of(stated)
     )
-    return (adopted, _updated(draft, rest, stated)) if rest else (adopted,)
+    return (adopted, _updated(draft, rest, live, stated)) if rest else (adopted,)
 
 
 def obstacle(live: Manifest, *, fleet: str) -> str:
@@ -116,17 +116,52 @@ def _former(live: Manifest, wanted: Wanted) -> str:
 
 
 def _updated(
-    draft: Change, fields: tuple[FieldChange, ...], stated: Manifest, *, former: str = ""
+    draft: Change,
+    fields: tuple[FieldChange, ...],
+    live: Manifest,
+    stated: Manifest,
+    *,
+    former: str = "",
 ) -> Change:
     if not fields:
         return draft
     only_labels = all(one.path.startswith(_LABELS) for one in fields)
-    reason = "labels only" if only_labels else "differs from the files"
-    if any(one.path.startswith(_CLAIMS) for one in fields):
+    reason = "labels only" if only_labels else f"differs from the files{_cause(live, fields)}"
+    if any(one.path.startswith(_CLAIMS) for one in fields) and _is_of_the_original(live):
         reason += "; the original konnector heeds claims only when it starts again"
     if former:
         reason += f"; its cluster was called {former}"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=stated)
+
+
+def _is_of_the_original(binding: Manifest) -> bool:
+    """Tell whether the original's konnector, and never ours, has written of a binding."""
+    return field_set.managers_of(binding) & keys.KONNECTORS == {keys.MANAGER_ORIGINAL_KONNECTOR}
+
+
+def _cause(live: Manifest, fields: Iterable[FieldChange]) -> str:
+    """Return why an object differs, as far as its managed fields tell: a write takes them over."""
+    written = field_set.owned(live, keys.MANAGER_CLI)
+    if not written:
+        return ""
+    ours = {_is_written(written, one.path) for one in fields if one.before is not None} - {None}
+    if ours == {True}:
+        return ": it is as it was applied last"
+    return ": it was changed since, not by klutchctl" if ours == {False} else ""
+
+
+def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
+    """Tell whether a field is in a set; None where an item of a list is not told by its place."""
+    for step in path.split("/")[1:]:
+        if not fields:
+            return True  # written as one value
+        name = f"f:{step.replace('~1', '/').replace('~0', '~')}"
+        if name not in fields and any(one[:2] in ("k:", "v:", "i:") for one in fields):
+            return None
+        if name not in fields:
+            return False
+        fields = manifest.get_map(fields, name)
+    return True
 
 
 def _is_mark(change: FieldChange) -> bool:
@@ -146,8 +181,17 @@ def differences(
     dropped = _dropped(live, whole or stated)
     gone = {_pointer(path) for path in dropped}
     known = {change.path for change in changes}
-    extra = tuple(FieldChange(path, "(ours)", None) for path in sorted(gone - known))
+    names = {_pointer(path): [step.removeprefix("f:") for step in path] for path in dropped}
+    extra = tuple(
+        FieldChange(path, _plain(manifest.get(live, *names[path])), None)
+        for path in sorted(gone - known)
+    )
     return tuple(sorted((*changes, *extra)))
+
+
+def _plain(value: JSON) -> JSON:
+    """Return what klutchctl wrote once, where that is a plain value."""
+    return "(ours)" if value is None or isinstance(value, Mapping | list) else value
 
 
 def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | None = None) -> str:

@@ -23,7 +23,7 @@ from reconciler.planning.changes import Action, Change, Plan, Step
 
 FORMAT: Final = "klutchctl.dev/plan"
 MAJOR: Final = 1
-MINOR: Final = 0
+MINOR: Final = 1
 MAX_BYTES: Final = 512 << 20
 ID_LENGTH: Final = 32
 
@@ -221,6 +221,7 @@ def whole_line(change: Change) -> dict[str, JSON]:
         "steps": [_step(step) for step in change.steps] or None,
         "instances": change.instances,
         "keepsData": change.keeps_data or None,
+        "waitsFor": list(change.waits_for) or None,
         "held": list(change.held) or None,
     }
     return {key: value for key, value in stated.items() if value is not None}

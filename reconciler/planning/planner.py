@@ -204,8 +204,14 @@ def _resumed(site: Site, prune: prune_units.Prune) -> Change:
 
 def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
     changes = planned.changes
-    draft.changes += map(_unproved, changes) if site.undecided else changes
-    draft.changes += owner_changes(site, unit, changes)
+    others = tuple(sorted({site.fleet.units[key].binding for key in unit.depends_on}))
+    draft.changes += (
+        replace(change, waits_for=others) if change.acts else change
+        for change in (
+            *(map(_unproved, changes) if site.undecided else changes),
+            *owner_changes(site, unit, changes),
+        )
+    )
     draft.widened += planned.widened
     draft.warnings |= set(planned.warnings)
     draft.bodies |= planned.bodies

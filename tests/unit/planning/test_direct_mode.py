@@ -2,10 +2,13 @@
 
 import pytest
 
+from klutchctl.render import plan_rows
 from reconciler import api
+from reconciler.planning import planfile
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
     PLANE,
+    SEARCH,
     applied,
     binding,
     change,
@@ -177,6 +180,21 @@ def test_a_renamed_binding_is_a_change_of_labels_only():
     plan = applied().plan(shop(binding(name="orders")))
     assert lines(plan) == [("update", "orders", "APIServiceBinding")]
     assert plan.changes[-1].reason == "labels only"
+
+
+def test_what_depends_on_another_waits_for_it():
+    search = binding("searches", name="search", more=f", dependsOn: [{DB}]")
+    here = World(control_plane=offering(POSTGRES, SEARCH), clusters={"shop": []})
+    plan = here.plan(shop(binding(), search))
+    waits = {change.subject: change.waits_for for change in plan.changes}
+    assert waits == {DB: (), "search": (DB,), "space": (), "cluster": ()}
+    assert planfile.parse(planfile.dump(plan), "p") == here.plan(shop(binding(), search))
+    (row,) = {
+        plan_rows.row(one).what for one in plan.changes if one.ref.kind == REQUEST and one.waits_for
+    }
+    assert row == f"APIServiceExportRequest {SEARCH}  (waits for {DB})"
+    here.apply(plan)
+    assert not any(one.waits_for for one in here.plan(shop(binding(), search)).changes)
 
 
 def test_a_moved_file_changes_nothing():
