@@ -14,6 +14,7 @@ from typing import Final
 from klutchctl.render.terminal import plural, visible
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
+from reconciler.core.live import plane_unseen
 from reconciler.core.manifest import JSON
 from reconciler.planning.changes import Action, Change, Plan, Step, UnseenCluster
 from reconciler.reports import alike
@@ -226,11 +227,18 @@ def unread(
 ) -> tuple[tuple[str, str], ...]:
     """Return (cluster, why and what to do) of each cluster that could not be read.
 
-    With all that are `known`, those share a line that say the same.
+    Of those behind a control plane that is among them, its own line says why. With all that are
+    `known`, those share a line that say the same.
     """
+    planes = {
+        plane_unseen(plane, one.reason): (plane_unseen(plane), "")
+        for one in unseen
+        if (plane := one.name.partition("/")[2])  # `control_plane_ref_name`
+    }
     names: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for one in unseen:
-        names[one.reason, one.remedy, *(() if known else (one.name,))].append(one.name)
+        said = planes.get(one.reason, (one.reason, one.remedy))
+        names[*said, *(() if known else (one.name,))].append(one.name)
     among = sorted({*known, *(one.name for one in unseen)})
     return tuple(
         (ranges(some, among), visible(". ".join(filter(None, said[:2]))))

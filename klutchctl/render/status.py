@@ -60,18 +60,30 @@ def _plane(plane: PlaneHealth, now: datetime) -> str:
 
 def _rows(board: Board) -> Iterator[_Row]:
     """Yield a row for every unit, and for every cluster that has none."""
+    reasons = {one.name: one.reason for one in board.unread}
     for cluster in board.clusters:
-        yield from (_unit_row(cluster, unit, board.time) for unit in cluster.units)
+        whole = _beyond(cluster.message, reasons.get(cluster.name, ""))
+        for unit in cluster.units:
+            yield _unit_row(cluster, unit, board.time, whole)
+            whole = ""  # once is enough
         if not cluster.units:
-            why = cluster.message or "nothing is bound here"
+            why = whole or ("" if cluster.message else "nothing is bound here")
             since = age(cluster.since, board.time)
             yield _row(cluster, "", "", cluster.state, since, why)
 
 
-def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime) -> _Row:
+def _beyond(message: str, reason: str) -> str:
+    """Return what a message says beyond why its cluster was not read, which the table is over."""
+    return message.removeprefix(reason).removeprefix("; ") if reason else message
+
+
+def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str) -> _Row:
+    """Return the row of a unit; `whole` in place of a message that holds for its whole cluster."""
     health = unit.health
     before = f"was {health.last_known}" if health.last_known else ""
-    reason = f"{health.reason}: {health.message}" if health.reason else ""
+    of_cluster = cluster.message and health.message == cluster.message
+    message = whole if of_cluster else health.message
+    reason = ": ".join(part for part in (health.reason, message) if part) if health.reason else ""
     leaving = _WHY_LEAVING if unit.leaving else ""
     binding = _LEAVING if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)

@@ -95,6 +95,12 @@ def control_plane_ref_name(name: str) -> str:
     return f"control-plane/{name}"
 
 
+def plane_unseen(control_plane: str, reason: str = "") -> str:
+    """Return why a cluster is unseen whose control plane is, with the reason of that one."""
+    why = f": {reason}" if reason else ""
+    return f"its control plane {control_plane} is unseen{why}"
+
+
 def instances(group: str, resource: str) -> Kind:
     """Return the kind that stands for a service in `Questions.in_use` and `ClusterState.in_use`.
 

@@ -29,8 +29,9 @@ from reconciler.health.board import (
 from reconciler.health.kept_definitions import KeptDefinitions
 from reconciler.health.live_units import LiveUnits, Location
 from reconciler.kube.cluster import Reader
-from reconciler.observe import Clusters, Pace, agents, observe
+from reconciler.observe import Clusters, Pace, agents
 from reconciler.observe.agents import KonnectorPlace, Look
+from reconciler.observe.observer import observed
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Incomplete, Visit, Visits, together
 
@@ -52,8 +53,9 @@ async def survey(
 
     `now` is asked after the reads, and gives UTC. A cluster that cannot be read is Unknown.
     """
-    live = await observe(fleet, clusters, only=only, pace=pace)
-    return await judged(view_of(fleet, live, only=only), clusters, now=now, pace=pace)
+    visits = Visits(clusters, pace)
+    live = await observed(fleet, visits, only=only)
+    return await _judged(view_of(fleet, live, only=only), visits, KeptDefinitions(), now=now)
 
 
 async def judged(
@@ -70,7 +72,12 @@ async def judged(
     CRDs that were read by looks before.
     """
     kept = KeptDefinitions() if kept is None else kept
-    visits = Visits(clusters, pace)
+    return await _judged(view, Visits(clusters, pace), kept, now=now)
+
+
+async def _judged(
+    view: FleetView, visits: Visits, kept: KeptDefinitions, *, now: Callable[[], datetime]
+) -> Board:
     ways = ways_to(view)
 
     async def visit(name: str, read: Callable[[Visit], Awaitable[T]]) -> T | Unavailable:

@@ -14,7 +14,9 @@ from reconciler.tls import system_text
 class NoAnswer(Exception):
     """No complete answer came. `sent`: the request may have reached the server.
 
-    `permanent`: the next try will fail the same way (a certificate, a proxy's refusal).
+    `permanent`: the next try will fail the same way (a certificate, a proxy's refusal), or this
+    one has waited long enough: the system sends a SYN again within a time-out, and a server that
+    has stopped would cost the time of all tries.
     """
 
     def __init__(self, message: str, *, sent: bool, permanent: bool = False) -> None:
@@ -42,7 +44,7 @@ _BEFORE_SENDING: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
     (aiohttp.ClientConnectorDNSError, "the host name cannot be resolved", False),
     (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {said}", False),
     (aiohttp.ClientConnectorError, "no connection: {said}", False),
-    (aiohttp.ConnectionTimeoutError, "no connection in time", False),
+    (aiohttp.ConnectionTimeoutError, "no connection in time", True),
     (aiohttp.InvalidURL, "the server's URL is not valid", True),
 )
 _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Final, TypeAlias
 
-from reconciler.core.live import ClusterState, Live, Questions, Unavailable, control_plane_ref_name
+from reconciler.core.live import (
+    ClusterState,
+    Live,
+    Questions,
+    Unavailable,
+    control_plane_ref_name,
+    plane_unseen,
+)
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.observe import read_scope, reads
@@ -37,7 +44,20 @@ async def observe(
     suspended cluster is left alone, so it is unseen. An app cluster behind an unseen control plane
     is unseen. `credentials`: the Secrets with kubeconfigs are read as well.
     """
-    observer = _Observer(fleet, Visits(clusters, pace), credentials=credentials)
+    visits = Visits(clusters, pace)
+    return await observed(fleet, visits, only=only, in_part=in_part, credentials=credentials)
+
+
+async def observed(
+    fleet: Fleet,
+    visits: Visits,
+    *,
+    only: Collection[str] | None = None,
+    in_part: bool = False,
+    credentials: bool = False,
+) -> Live:
+    """Read as `observe` does, by the visits of a run that reads more."""
+    observer = _Observer(fleet, visits, credentials=credentials)
     chosen = [cluster for name, cluster in fleet.clusters.items() if only is None or name in only]
     awake = [cluster for cluster in chosen if cluster.suspended is None]
     # No document says which control plane knows a cluster that was removed from the files.
@@ -232,4 +252,4 @@ def _asleep(reason: str) -> Unavailable:
 
 def behind(control_plane: str, why: Unavailable) -> Unavailable:
     """Return the verdict on an app cluster whose control plane is unseen."""
-    return Unavailable(f"its control plane {control_plane} is unseen: {why.reason}", why.remedy)
+    return Unavailable(plane_unseen(control_plane, why.reason), why.remedy)

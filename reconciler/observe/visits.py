@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from reconciler.core.errors import ClusterError, ConfigError, Forbidden, Unauthorized, Unreachable
-from reconciler.core.live import Address, Unavailable
+from reconciler.core.live import Address, Unavailable, control_plane_ref_name
 from reconciler.fleet.values import Access
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
@@ -32,7 +32,10 @@ _NAMED: Final = 5  # refused reads in one sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """`parallelism` clusters are read at once, each in `timeout` seconds of its own time."""
+    """`parallelism` clusters are read at once, each in `timeout` seconds of its own time.
+
+    That is for all visits of a run together.
+    """
 
     parallelism: int = 32
     timeout: float = 60.0
@@ -75,10 +78,10 @@ class ReadSlots:
         self._wide = asyncio.Semaphore(max(wide, pace.parallelism))
 
     @asynccontextmanager
-    async def turn(self) -> "AsyncIterator[ReadTurn]":
-        """Start a cluster's turn, with its clock running."""
+    async def turn(self, seconds: float | None = None) -> "AsyncIterator[ReadTurn]":
+        """Start a cluster's turn, with its clock running; None is all that a cluster has."""
         async with self._wide:
-            clock = asyncio.timeout(self._timeout)
+            clock = asyncio.timeout(self._timeout if seconds is None else seconds)
             async with clock:
                 yield ReadTurn(self, clock)
 
@@ -107,16 +110,21 @@ class ReadTurn:
 
     def __init__(self, slots: ReadSlots, clock: asyncio.Timeout) -> None:
         self._all, self._clock = slots, clock
+        self._held = 0.0  # what is left while the clock stands still
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        when = self._clock.when()
+        return self._held if when is None else max(when - asyncio.get_running_loop().time(), 0.0)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Take a slot. The clock stands still while others make this cluster wait."""
-        loop = asyncio.get_running_loop()
-        when = self._clock.when()
-        left = 0.0 if when is None else when - loop.time()
+        self._held = self.left
         self._clock.reschedule(None)
         async with self._all.slot():
-            self._clock.reschedule(loop.time() + left)
+            self._clock.reschedule(asyncio.get_running_loop().time() + self._held)
             yield
 
 
@@ -134,10 +142,14 @@ class Visit:
 
 
 class Visits:
-    """The visits of one run, each with what it came to, or why the cluster is unseen."""
+    """The visits of one run, each with what it came to, or why the cluster is unseen.
+
+    A cluster that hangs costs a run its time once, however often the run comes back to it.
+    """
 
     def __init__(self, clusters: Clusters, pace: Pace) -> None:
         self._clusters, self._timeout = clusters, pace.timeout
+        self._left: dict[str, float] = {}  # seconds, by the name of its `Ref`s
         self._slots = ReadSlots(pace)
 
     async def control_plane(
@@ -145,7 +157,11 @@ class Visits:
     ) -> T | Unavailable:
         """Let `read` read a control plane."""
         return await self._visit(
-            access, read, reach=lambda: self._clusters.control_plane(name), width=_PLANE_WIDTH
+            control_plane_ref_name(name),
+            access,
+            read,
+            reach=lambda: self._clusters.control_plane(name),
+            width=_PLANE_WIDTH,
         )
 
     async def app_cluster(
@@ -160,6 +176,7 @@ class Visits:
         try:
             with one_look():
                 return await self._visit(
+                    name,
                     access,
                     read,
                     reach=lambda: self._clusters.app_cluster(
@@ -173,6 +190,7 @@ class Visits:
 
     async def _visit(
         self,
+        name: str,
         access: Access,
         read: Callable[[Visit], Awaitable[T]],
         *,
@@ -182,9 +200,12 @@ class Visits:
         reached: Reached | None = None
         waiting: list[str] = []
         try:
-            async with self._slots.turn() as turn:
-                reached = await reach()
-                return await read(Visit(reached, turn, width, waiting))
+            async with self._slots.turn(self._left.get(name)) as turn:
+                try:
+                    reached = await reach()
+                    return await read(Visit(reached, turn, width, waiting))
+                finally:
+                    self._left[name] = turn.left
         except TimeoutError:
             return _late(waiting, self._timeout)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -12,7 +13,7 @@ from reconciler.kube import requests
 from reconciler.kube.client import delay_before_retry
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from reconciler.kube.transport import Answer
-from reconciler.kube.transport_errors import NoAnswer
+from reconciler.kube.transport_errors import NoAnswer, explain
 
 EXPORT = Kind("klutch.anynines.com", "v1alpha1", "APIServiceExport", "apiserviceexports")
 
@@ -149,6 +150,7 @@ def answer(status, retry_after=None):
 LOST = NoAnswer("cut", sent=True)
 NOT_SENT = NoAnswer("refused", sent=False)
 UNTRUSTED = NoAnswer("certificate", sent=False, permanent=True)
+SILENT = explain(aiohttp.ConnectionTimeoutError())
 
 CASES = {
     "a read that met a 500 is repeated": (READ, answer(500), 1, True),
@@ -157,6 +159,7 @@ CASES = {
     "a write whose answer was lost is not": (WRITE, LOST, 1, False),
     "a write that was never sent is": (WRITE, NOT_SENT, 1, True),
     "a certificate does not become trusted by trying": (READ, UNTRUSTED, 1, False),
+    "a server that accepts no connection in all that time has had it": (READ, SILENT, 1, False),
     "a read is tried three times": (READ, answer(500), 3, False),
     "a write turned away with 429 was not executed": (WRITE, answer(429), 1, True),
     "429 is waited for as long as the deadline allows": (WRITE, answer(429), 9, True),

@@ -15,8 +15,9 @@ from reconciler.core.errors import (
 from reconciler.core.live import Address, Unavailable
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Access
+from reconciler.kube.registry import Reached
 from reconciler.observe import observer, visits
-from reconciler.observe.visits import Pace, ReadSlots
+from reconciler.observe.visits import Clusters, Pace, ReadSlots, Visit, Visits
 
 ACCESS = Access(context="eu-1")
 ADDRESS = Address("https://cp.example:6443", "")
@@ -117,6 +118,37 @@ async def test_waiting_for_others_is_not_a_clusters_own_time() -> None:
     first_may_end.set()
     await holding
     assert await reading == "read"
+
+
+class Silent(Clusters):
+    """No cluster gives an answer."""
+
+    async def control_plane(self, name: str) -> Reached:
+        raise NotImplementedError
+
+    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    async def close(self, name: str) -> None:
+        pass
+
+
+async def test_all_visits_of_a_cluster_in_a_run_share_its_time() -> None:
+    run = Visits(Silent(), Pace(timeout=0.2))
+
+    async def read(_: Visit) -> None:
+        raise NotImplementedError
+
+    async def visited(name: str) -> float:
+        began = asyncio.get_running_loop().time()
+        found = await run.app_cluster(name, ACCESS, read, control_plane="eu")
+        assert isinstance(found, Unavailable)
+        assert "not read completely in 0.2 s" in found.reason
+        return asyncio.get_running_loop().time() - began
+
+    assert await visited("shop") >= 0.2
+    assert await visited("shop") < 0.2
+    assert await visited("other") >= 0.2
 
 
 def forbidden(ref: Ref) -> ClusterError:

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from klutchctl.render import status, status_document
+from reconciler.core.live import plane_unseen
 from reconciler.health.board import BoundUnit, ClusterHealth
 from reconciler.health.verdict import State
+from reconciler.planning.changes import UnseenCluster
 from tests.golden import values
 from tests.golden.values import NOW, unit
 
@@ -75,3 +77,45 @@ def test_events_of_a_change_report_the_counts_too_and_nothing_is_silent():
     lines = [json.loads(line) for line in status.events(WAS, only=pairs).splitlines()]
     assert [line["event"] for line in lines] == ["unit", "summary"]
     assert status.events(WAS, only=[]) == ""
+
+
+BEAT = "its konnector's last heartbeat was at noon"
+WHOLE = {
+    "a cluster that was not read": (State.UNKNOWN, "NotRead", "it hung up", ["NotRead", "NotRead"]),
+    "one whose konnector was heard": (
+        State.UNKNOWN, "NotRead", f"it hung up; {BEAT}", [f"NotRead: {BEAT}", "NotRead"],
+    ),
+    "one that is held back": (
+        State.DEGRADED, "HeldBack", "another uid", ["HeldBack: another uid", "HeldBack"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "reason", "message", "why"), WHOLE.values(), ids=WHOLE.keys())
+def test_what_holds_for_a_whole_cluster_is_said_once(state, reason, message, why):
+    health = unit("shop", state, reason, message)
+    units = (BoundUnit("db", health), BoundUnit("queue", health))
+    made = replace(
+        values.nothing(),
+        clusters=(ClusterHealth("shop", "eu", units, state, message),),
+        unread=(UnseenCluster("shop", "it hung up", "Look"),) if reason == "NotRead" else (),
+    )
+    text = status.text(made)
+    assert [
+        line.partition(" 3h ")[2].strip() for line in text.splitlines() if " 3h " in line
+    ] == why
+    assert text.count("it hung up") == len(made.unread)
+    assert json.loads(status_document.dump(made))["clusters"][0]["units"][1]["message"] == message
+
+
+def test_why_a_control_plane_was_not_read_is_said_once():
+    plane = UnseenCluster("control-plane/eu", "it hung up", "Look")
+    apps = [UnseenCluster(name, plane_unseen("eu", "it hung up"), "Look") for name in ("a", "b")]
+    other = UnseenCluster("c", plane_unseen("us", "it hung up"), "Look")
+    text = status.text(replace(values.nothing(), unread=(*apps, other, plane)))
+    assert text.split("\n\n")[1].splitlines()[1:] == [
+        "  ! a                 its control plane eu is unseen",
+        "  ! b                 its control plane eu is unseen",
+        "  ! c                 its control plane us is unseen: it hung up. Look",
+        "  ! control-plane/eu  it hung up. Look",
+    ]
