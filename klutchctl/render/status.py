@@ -87,14 +87,22 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str
     leaving = _WHY_LEAVING if unit.leaving else ""
     binding = _LEAVING if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)
-    return _row(cluster, binding, health.unit.name, health.state, _age(health, now), why)
+    age_ = _age(health, now)
+    return _row(cluster, binding, health.unit.name, health.state, age_, why, health.note)
 
 
-def _row(
-    cluster: ClusterHealth, binding: str, resource: str, state: State | None, since: str, why: str
+def _row(  # noqa: PLR0913, PLR0917 - a cell each
+    cluster: ClusterHealth,
+    binding: str,
+    resource: str,
+    state: State | None,
+    since: str,
+    why: str,
+    note: str = "",
 ) -> _Row:
     # Without the word a state cannot be searched for, and without the symbol not be skimmed.
     shown = f"{_SYMBOLS[state]} {state}" if state is not None else "  -"
+    shown += f" ({note})" if note else ""
     cells = (cluster.name, binding or "-", resource or "-", shown, since or "-", why)
     return tuple(map(visible, cells)), state
 

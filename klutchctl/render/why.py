@@ -115,7 +115,8 @@ def _plan(explanation: Explanation, *, color: bool) -> Iterator[str]:
 
 def _health(one: UnitHealth) -> str:
     said = f"{one.reason}: {one.message}" if one.reason else ""
-    return f"{visible(one.unit.name)}  {one.state.value}  {visible(said)}".rstrip()
+    note = f" ({one.note})" if one.note else ""
+    return f"{visible(one.unit.name)}  {one.state.value}{note}  {visible(said)}".rstrip()
 
 
 def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:

@@ -28,6 +28,12 @@ _HELD: Final = (
     conditions.DELETES_ALLOWED,
     conditions.INSTANCES_IN_SYNC,
 )
+_NOTES: Final = {
+    conditions.INSTANCES_REFUSED.reason: "claims refused",
+    conditions.CLAIMS_DEGRADED.reason: "permission claims degraded",
+    conditions.ORPHANED.reason: "copies without claims",
+    conditions.VERSIONS_DIFFER.reason: "schemas differ",
+}
 ESTABLISHED: Final = "Established"
 
 
@@ -66,10 +72,10 @@ class UnitFacts:
 class UnitHealth:
     """How one unit is.
 
-    `reason` is one CamelCase word, where Ready only of what is held; `message` a sentence for
-    people. `since` is when the state began; None where it is unknown. The API does not say when
-    something went missing: where not `exact`, the state began at `since` or later. Of an Unknown
-    one, `last_known` is what was said before, at `since`.
+    `reason` is one CamelCase word, where Ready only of what keeps no unit from it; `message` a
+    sentence for people. `since` is when the state began; None where it is unknown. The API does
+    not say when something went missing: where not `exact`, the state began at `since` or later. Of
+    an Unknown one, `last_known` is what was said before, at `since`.
     """
 
     unit: UnitKey
@@ -79,6 +85,11 @@ class UnitHealth:
     since: datetime | None = None
     last_known: State | None = None
     exact: bool = True
+
+    @property
+    def note(self) -> str:
+        """What stands beside Ready, where not all is well, as kubectl shows it; else ""."""
+        return _NOTES.get(self.reason, "see why") if self.ready and self.reason else ""
 
     @property
     def ready(self) -> bool:
@@ -119,7 +130,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         return UnitHealth(unit, State.UNKNOWN, stale.reason, said, since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    held = _held(facts)
+    held = _held(facts) or _shown(facts)
     reason, message = ("", "") if held is None else (held.reason, held.message)
     return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
@@ -229,6 +240,13 @@ def _held(facts: UnitFacts) -> Condition | None:
     reported = conditions.of(facts.cluster_binding)
     held = (conditions.find(reported, condition) for condition in _HELD)
     return next((one for one in held if one is not None and one.status == FALSE), None)
+
+
+def _shown(facts: UnitFacts) -> Condition | None:
+    """Return why the binding's own Ready is False, which is what people see who use kubectl."""
+    reported = conditions.of(facts.binding)
+    found = conditions.summary(one for one in reported if one.type != conditions.INFORMERS_SYNCED)
+    return found if found is not None and found.status == FALSE else None
 
 
 def _fault_of(condition: Condition) -> _Fault:

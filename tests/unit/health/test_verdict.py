@@ -173,7 +173,16 @@ CASES: dict[str, tuple[UnitFacts, State, str]] = {
 
 ORPHANED = condition("InstancesInSync", "False", reason="Orphaned", message="3 copies")
 LOST = condition("RecreationAllowed", "False", reason="RecreationHeld", message="1 copy")
-REFUSED = condition("InstancesInSync", "False", reason="InstancesRefused", message="quota")
+REFUSED = condition(
+    "InstancesInSync", "False", reason="InstancesRefused", message="quota", severity="Warning"
+)
+DEGRADED_CLAIMS = condition(
+    "PermissionClaimsInSync",
+    "False",
+    reason="PermissionClaimsDegraded",
+    message="no such kind",
+    severity="Error",
+)
 LOST_STATUS = {**cluster_binding()["status"], "conditions": [LOST]}
 HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     "nothing": (FINE, ("", "")),
@@ -181,7 +190,19 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     "copies that were lost in its space": (
         having(cluster_binding={"status": LOST_STATUS}), ("RecreationHeld", "1 copy"),
     ),
-    "what a quota refuses is the developer's": (with_condition(REFUSED), ("", "")),
+    "what a quota refuses": (with_condition(REFUSED), ("InstancesRefused", "quota")),
+    "the gravest that kubectl shows in READY": (
+        with_condition(REFUSED, DEGRADED_CLAIMS), ("PermissionClaimsDegraded", "no such kind"),
+    ),
+    "what is held comes first": (
+        having(
+            binding=binding(*CONDITIONS, REFUSED), cluster_binding={"status": LOST_STATUS}
+        ),
+        ("RecreationHeld", "1 copy"),
+    ),
+    "what the original sets wrongly is not shown": (
+        with_condition(condition("InformersSynced", "False", reason="No")), ("", ""),
+    ),
 }  # fmt: skip
 
 
@@ -189,6 +210,7 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
 def test_what_is_held_is_reported_and_no_fault(facts, expected):
     health = judge(UNIT, facts, now=NOW)
     assert (health.state, health.reason, health.message) == (READY, *expected)
+    assert bool(health.note) is bool(health.reason)
 
 
 @pytest.mark.parametrize(("facts", "state", "reason"), CASES.values(), ids=CASES.keys())

@@ -80,6 +80,16 @@ def test_events_of_a_change_report_the_counts_too_and_nothing_is_silent():
 
 
 BEAT = "its konnector's last heartbeat was at noon"
+
+
+def test_a_unit_that_is_ready_shows_what_kubectl_shows_as_not():
+    made = after(unit("shop", State.READY, "InstancesRefused", "orders: over quota"))
+    text = status.text(made)
+    assert "  Ready (claims refused)  3h   InstancesRefused: orders: over quota" in text
+    assert "Status: 1 Ready." in text
+    assert "over quota" in status.events(made)
+
+
 WHOLE = {
     "a cluster that was not read": (State.UNKNOWN, "NotRead", "it hung up", ["NotRead", "NotRead"]),
     "one whose konnector was heard": (

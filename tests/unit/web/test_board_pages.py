@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from klutchctl import repository
+from klutchctl.web.board import rendering
 from klutchctl.web.board.explaining import Explaining
 from klutchctl.web.board.index import LEFT, index_of
 from klutchctl.web.board.pages.cluster import cluster
@@ -204,6 +205,22 @@ def test_the_page_of_a_unit():
     assert (gone.leaving, gone.held[0][0], gone.lines[0].outcome) == (True, "max-deletes", "held")
     for cluster_name, name in (("shop-eu-1", "x.y"), ("nowhere", "backups.anynines.com")):
         assert unit(PLAIN, cluster_name, name, NOW, explain=nothing) is None
+
+
+def test_what_kubectl_shows_as_not_ready_stands_beside_ready():
+    key = UnitKey("shop", "shop.example", "databases")
+    one = BoundUnit("db", UnitHealth(key, State.READY, "InstancesRefused", "orders: over quota"))
+    made = replace(plain().board, clusters=(ClusterHealth("shop", "eu", (one,)),))
+    index = index_of(1, FleetState(name="acme", board=made))
+    page, of = (
+        unit(index, "shop", key.name, NOW, explain=nothing),
+        cluster(index, "shop", Query(), NOW),
+    )
+    assert page is not None
+    assert of is not None
+    assert (page.state, page.note) == (State.READY, "(claims refused)")
+    assert [(row.state, row.note) for row in of.units] == [(State.READY, "(claims refused)")]
+    assert "Ready (claims refused)" in rendering.fragment(page)
 
 
 @pytest.mark.parametrize(

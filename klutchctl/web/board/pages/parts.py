@@ -11,7 +11,7 @@ from klutchctl.web.board.index import LEFT, Index, Line
 from klutchctl.web.board.pages.query import path_of
 from reconciler.core.times import format_time
 from reconciler.health.board import BoundUnit
-from reconciler.health.verdict import State
+from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action
 from reconciler.watch.fleet_state import FleetState, SourceProblem, SourceView
 
@@ -122,9 +122,15 @@ class UnitRow:
     name: str
     href: str
     state: State
+    note: str
     since: Moment
     why: str
     was: str
+
+
+def note(health: UnitHealth) -> str:
+    """Return what stands beside the state of a unit."""
+    return f"({health.note})" if health.note else ""
 
 
 def unit_row(unit: BoundUnit, now: datetime) -> UnitRow:
@@ -136,6 +142,7 @@ def unit_row(unit: BoundUnit, now: datetime) -> UnitRow:
         key.name,
         path_of("units", key.cluster, key.name),
         health.state,
+        note(health),
         moment(health.since, now, exact=health.exact),
         f"{health.reason}: {health.message}" if health.reason else "",
         health.last_known or "",

@@ -15,6 +15,7 @@ from klutchctl.web.board.pages.parts import (
     frame,
     line_row,
     moment,
+    note,
 )
 from klutchctl.web.board.pages.query import path_of
 from reconciler.core.live import control_plane_ref_name
@@ -43,6 +44,7 @@ class UnitPage:
     name: str
     binding: str
     state: State
+    note: str
     was: str
     reason: str
     message: str
@@ -72,6 +74,7 @@ def unit(
         name=name,
         binding=found.binding or LEFT,
         state=health.state,
+        note=note(health),
         was=health.last_known or "",
         reason=health.reason,
         message=health.message,
