@@ -1,10 +1,7 @@
 """`klutchctl controller` on real clusters, with backend and konnector at work."""
 
 import asyncio
-import json
 import signal
-import time
-import urllib.request
 from contextlib import AsyncExitStack
 
 import pygit2
@@ -12,52 +9,26 @@ import pytest
 
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import Manifest, get_list
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
-from tests.support import webhooks
 from tests.support.apply_runs import mode, scene
-from tests.support.controllers import HOME, controller, deeds, forget, repository, writes_of
+from tests.support.controllers import (
+    HOME,
+    OFTEN,
+    bound_with,
+    controller,
+    deeds,
+    files,
+    writes_of,
+)
 from tests.support.eventually import eventually
 from tests.support.role_holders import operator
 from tests.support.signing import ALICE, ed25519, signed_commit
-from tests.support.sink_server import SinkServer
-from tests.support.watching import fetch
 
-__all__ = ["mode", "scene"]
+__all__ = ["files", "mode", "scene"]
 
-SELDOM = ("--poll", "600", "--interval", "600")
-OFTEN = ("--poll", "0.5", "--interval", "1")
 IDLE = 'rounds_total{result="nothing",trigger="drift"}'
 DRIFT: Manifest = {"spec": {"permissionClaims": []}}
-
-
-@pytest.fixture
-async def files(scene, tmp_path):
-    """The repository of a scene, and an operator whose writes are known by name."""
-    async with operator((scene.plane, scene.app), tmp_path) as somebody:
-        scene.kubeconfig, scene.user = somebody
-        scene.fleet.folder = tmp_path / "fleet"
-        scene.fleet.folder.mkdir()
-        with repository(scene, tmp_path) as found:
-            yield found
-        await forget(scene)
-
-
-def bound_with(scene, number):
-    async def probe():
-        bound = await scene.at(scene.binding)
-        return bound is not None and len(get_list(bound, "spec", "permissionClaims")) == number
-
-    return eventually(probe)
-
-
-def notify(folder, host):
-    """Return the option that has commit statuses sent to a host."""
-    status = f"{{provider: gitea, repository: acme/fleet, tokenFile: secret, api: '{host.url}'}}"
-    head = "apiVersion: notify.klutchctl.dev/v1alpha1\nkind: Notify\n"
-    sinks = f"sinks: [{{name: host, commitStatus: {status}}}]\n"
-    (folder / "notify.yaml").write_text(head + sinks)
-    return "--notify", str(folder / "notify.yaml")
 
 
 async def shows(running, *path, value):
@@ -79,59 +50,6 @@ async def explains(running, *texts):
         return refused and all(one in found["message"] for one in texts)
 
     await eventually(probe)
-
-
-async def test_a_push_is_in_place_within_seconds_and_silence_writes_nothing(scene, files, tmp_path):
-    files.push()
-    (tmp_path / "secret").write_text(webhooks.KEY)
-    hook = ("--hooks", "127.0.0.1:0", "--hook", f"push=github:{tmp_path / 'secret'}")
-    board = ("--board", "127.0.0.1:0")
-    async with (
-        scene.peers(),
-        SinkServer() as host,
-        controller(scene, files, *SELDOM, *hook, *board, *notify(tmp_path, host)) as running,
-    ):
-        await bound_with(scene, 1)
-        await eventually(lambda: running.lines("a round"))
-        page = await running.where("the board is served") + "/status.json"
-
-        async def shows_it_ready():
-            found = json.loads((await asyncio.to_thread(fetch, page))[1])
-            return [u["state"] for c in found["clusters"] for u in c["units"]] == ["Ready"]
-
-        await eventually(shows_it_ready)
-        scene.fleet.claims = ", claims: []"
-        commit = files.push()
-        began = time.monotonic()
-        url = await running.where("webhooks are received") + "/hooks/push"
-        called = urllib.request.Request(url, webhooks.BODY, webhooks.github())
-        assert (await asyncio.to_thread(urllib.request.urlopen, called)).status == 202
-        await bound_with(scene, 0)
-        assert time.monotonic() - began < 5
-        await eventually(lambda: host.received[-1].json["state"] == "success")
-        assert host.received[-1].path == f"/repos/acme/fleet/statuses/{commit}"
-        assert await running.end() == 143
-    assert await scene.lines() == []
-
-
-async def test_when_idle_only_the_lease_is_renewed(scene, files):
-    files.push()
-    async with scene.peers(), controller(scene, files, *OFTEN) as running:
-
-        async def is_shown_ready():
-            return (await running.condition("Ready")).get("status") == "True"
-
-        await eventually(is_shown_ready)
-        marks, rounds = scene.marks(), await running.metric(IDLE)
-
-        async def has_looked_and_renewed():
-            made = await running.metric(IDLE)
-            renewals = [one for one in scene.writes(marks) if one.resource == "leases"]
-            return made >= rounds + 5 and len(renewals) >= 3
-
-        await eventually(has_looked_and_renewed)
-        assert {one.resource for one in scene.writes(marks)} == {"leases"}
-        assert await running.end() == 143
 
 
 @pytest.fixture
@@ -175,20 +93,6 @@ async def test_a_leader_that_is_killed_in_an_apply_is_followed_by_one_that_ends_
         assert users == sorted(users, key=[first_user, another.user].index)
         assert another.user in users
     assert await scene.lines() == []
-
-
-async def test_a_leader_whose_lease_is_taken_ends(scene, files):
-    files.push()
-    async with scene.peers(), controller(scene, files, *SELDOM) as running:
-        await running.leads()
-        plane = scene.plane
-        lease = Ref(plane.name, refs.LEASE, HOME, names.controller_lease(scene.fleet.name))
-        taken: Manifest = {"spec": {"holderIdentity": "somebody"}}
-        await plane.cluster.merge_patch(lease, taken, manager="someone")
-        async with asyncio.timeout(60):
-            assert await running.process.wait() == 8
-        (lost,) = running.lines("the lease was lost")
-        assert "another holder took it over" in lost["why"]
 
 
 def committed(files, signer, *, parents=None, seconds=0):
@@ -243,44 +147,92 @@ async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, 
             assert deeds(scene, marks) == []
 
 
-async def test_nothing_is_written_while_the_status_says_that_the_fleet_is_suspended(scene, files):
-    files.push()
-    async with scene.peers(), controller(scene, files, *OFTEN) as running:
-        await bound_with(scene, 1)
-        await eventually(running.status)
-        status = Ref(scene.plane.name, FLEET_STATUS, HOME, scene.fleet.name)
-        patch: Manifest = {"metadata": {"annotations": {keys.SUSPEND: "a migration"}}}
-        await scene.plane.cluster.merge_patch(status, patch, manager="someone")
+class Leader:
+    """A controller that leads, over a fleet that is in place."""
+
+    def __init__(self, scene, running):
+        self.scene, self.running = scene, running
+
+    async def rounds(self, number):
+        """Wait until so many rounds have found nothing to do."""
+        before = await self.running.metric(IDLE)
+
+        async def made():
+            return await self.running.metric(IDLE) >= before + number
+
+        await eventually(made)
+
+    async def drifts(self):
+        await self.scene.app.cluster.merge_patch(self.scene.binding, DRIFT, manager="argocd")
+
+    async def suspend(self, reason):
+        """Annotate the FleetStatus, None takes that away."""
+        plane = self.scene.plane
+        status = Ref(plane.name, FLEET_STATUS, HOME, self.scene.fleet.name)
+        patch: Manifest = {"metadata": {"annotations": {keys.SUSPEND: reason}}}
+        await plane.cluster.merge_patch(status, patch, manager="kubectl")
+
+    async def rests(self):
+        """See it renew its Lease, and write nothing else."""
+        marks = self.scene.marks()
+        await self.rounds(3)
+        await eventually(lambda: len(self.scene.writes(marks)) >= 2)
+        assert {one.resource for one in self.scene.writes(marks)} == {"leases"}
+
+    async def heeds_a_suspension(self):
+        await self.suspend("a migration")
 
         async def is_suspended():
-            _, text = await running.get("/metrics")
+            _, text = await self.running.get("/metrics")
             return 'klutchctl_units{control_plane="eu",state="Suspended"} 1.0' in text
 
         await eventually(is_suspended)
-        marks = scene.marks()
-        await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="someone")
-        rounds = await running.metric(IDLE)
+        marks = self.scene.marks()
+        await self.drifts()
+        await self.rounds(3)
+        assert deeds(self.scene, marks) == []
+        await self.suspend(None)
+        await bound_with(self.scene, 1)
 
-        async def has_looked():
-            return await running.metric(IDLE) >= rounds + 3
+    async def calms_a_storm(self):
+        """See what somebody changes back again and again rest; it was repaired once before."""
+        await self.drifts()
+        await bound_with(self.scene, 1)
+        await self.drifts()
 
-        await eventually(has_looked)
-        assert deeds(scene, marks) == []
-
-
-async def test_what_somebody_changes_back_again_and_again_rests(scene, files):
-    files.push()
-    storm = ("--storm", "2/1h")
-    async with scene.peers(), controller(scene, files, *OFTEN, *storm) as running:
-        for _ in range(2):
-            await bound_with(scene, 1)
-            await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="argocd")
-        await bound_with(scene, 1)
-        await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="argocd")
-
-        async def rests():
-            held = [one for one in running.lines("a round") if "held: storm" in one.get("why", "")]
-            return held and "was changed back by argocd after each of 2 repairs" in held[0]["why"]
+        def rests():
+            held = [
+                one["why"] for one in self.running.lines("a round") if "held: storm" in str(one)
+            ]
+            return held and "was changed back by argocd after each of 2 repairs" in held[0]
 
         await eventually(rests)
-        await bound_with(scene, 0)
+        await bound_with(self.scene, 0)
+
+    async def ends_without_its_lease(self):
+        plane = self.scene.plane
+        lease = Ref(plane.name, refs.LEASE, HOME, names.controller_lease(self.scene.fleet.name))
+        taken: Manifest = {"spec": {"holderIdentity": "somebody"}}
+        await plane.cluster.merge_patch(lease, taken, manager="someone")
+        async with asyncio.timeout(60):
+            assert await self.running.process.wait() == 8
+        (lost,) = self.running.lines("the lease was lost")
+        assert "another holder took it over" in lost["why"]
+
+
+async def test_a_leader_rests_heeds_a_suspension_calms_a_storm_and_ends_without_its_lease(
+    scene, files
+):
+    """One controller for all of it, since to start one and to be shown takes longer than each."""
+    files.push()
+    async with scene.peers(), controller(scene, files, *OFTEN, "--storm", "2/1h") as running:
+
+        async def is_shown_ready():
+            return (await running.condition("Ready")).get("status") == "True"
+
+        await eventually(is_shown_ready)
+        leader = Leader(scene, running)
+        await leader.rests()
+        await leader.heeds_a_suspension()
+        await leader.calms_a_storm()
+        await leader.ends_without_its_lease()

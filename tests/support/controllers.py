@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pygit2
+import pytest
 
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.core import names, refs
@@ -20,9 +21,12 @@ from tests.support.checkouts import commit_work_tree
 from tests.support.clusters import Write
 from tests.support.eventually import eventually
 from tests.support.git_server import GitServer
+from tests.support.role_holders import operator
 from tests.support.watching import Watcher, fetch, started
 
 HOME = "default"  # the namespace of Lease and FleetStatus
+SELDOM = ("--poll", "600", "--interval", "600")
+OFTEN = ("--poll", "0.5", "--interval", "1")
 _KEEPS = frozenset({"leases", "fleetstatuses", "events"})
 
 
@@ -124,6 +128,28 @@ async def controller(
     environ = {**followed.environ, "XDG_CACHE_HOME": str(cache)}
     async with started(command, environ, lambda process: Running(process, scene=scene)) as running:
         yield running
+
+
+@pytest.fixture
+async def files(scene: Scene, tmp_path: Path) -> AsyncIterator[Repository]:
+    """The repository of a scene, and an operator whose writes are known by name."""
+    async with operator((scene.plane, scene.app), tmp_path) as somebody:
+        scene.kubeconfig, scene.user = somebody
+        scene.fleet.folder = tmp_path / "fleet"
+        scene.fleet.folder.mkdir()
+        with repository(scene, tmp_path) as found:
+            yield found
+        await forget(scene)
+
+
+async def bound_with(scene: Scene, number: int) -> None:
+    """Wait until the app cluster is bound with so many permission claims."""
+
+    async def probe() -> bool:
+        bound = await scene.at(scene.binding)
+        return bound is not None and len(get_maps(bound, "spec", "permissionClaims")) == number
+
+    await eventually(probe)
 
 
 async def forget(scene: Scene, namespace: str = HOME) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import time
 
 KEY = "k3y-of-these-tests-is-long-enough"
 SIGNING_TOKEN = "whsec_" + base64.b64encode(KEY.encode()).decode()
@@ -18,6 +19,15 @@ def github(body=BODY, key=KEY):
     return {"X-Hub-Signature-256": f"sha256={mac(body, key)}"}
 
 
+def gitea(body=BODY, key=KEY):
+    return {"X-Gitea-Signature": mac(body, key)}
+
+
+def gitlab(body=BODY, key=KEY):
+    del body  # it is not proven
+    return {"X-Gitlab-Token": key}
+
+
 def signature(message_id="id1", second=SECOND, body=BODY, key=KEY):
     signed = f"{message_id}.{second}.".encode() + body
     digest = hmac.new(key.encode(), signed, hashlib.sha256).digest()
@@ -30,3 +40,7 @@ def generic(message_id="id1", second=SECOND, body=BODY, key=KEY):
         "webhook-timestamp": str(second),
         "webhook-signature": signature(message_id, second, body, key),
     }
+
+
+def signed_now(body):
+    return generic(f"id-{mac(body)}", int(time.time()), body)
