@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from klutchctl.controller.news import News
-from klutchctl.render import apply_report
+from klutchctl.render import watch_lines
 from reconciler.apply import GOOD, Outcome, Report, Status
 from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
@@ -44,7 +44,7 @@ class Journal(News):
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
         """Log what was done, and what is in the way."""
-        trouble = apply_report.trouble(report)
+        trouble = watch_lines.trouble(report)
         fields: dict[str, object] = {
             "trigger": task.trigger.value,
             "result": result_of(report),

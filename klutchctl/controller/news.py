@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from klutchctl.entry import sentence
-from klutchctl.render import apply_report
+from klutchctl.render import watch_lines
 from reconciler.apply import Report, Status
 from reconciler.core.errors import Locked, Problem
 from reconciler.fleet.values import Fleet
@@ -42,7 +42,7 @@ class News(ABC):
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
         """Say what was done, and what is in the way where that is something else."""
-        trouble = apply_report.trouble(report)
+        trouble = watch_lines.trouble(report)
         done = sum(one.status is Status.DONE for one in report.outcomes)
         if done or trouble != self._trouble:
             self.round_ended(task, report, seconds)

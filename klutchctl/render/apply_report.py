@@ -1,7 +1,7 @@
 """What an apply did, as text, JUnit XML and JSON; and what it tells while it goes on.
 
-An apply tells each step, a watch each round. On a terminal an apply also shows, below its steps, a
-line for each cluster. Of the document, a new minor version adds fields, a major breaks.
+On a terminal an apply also shows, below its steps, a line for each cluster. Of the document, a new
+minor version adds fields, a major breaks.
 """
 
 import json
@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from xml.etree import ElementTree
 
 from klutchctl.render import plan_rows, terminal
-from klutchctl.render.terminal import Style, visible, visible_lines
+from klutchctl.render.terminal import Style, visible
 from reconciler.apply import GOOD, Outcome, Report, Status
-from reconciler.core.errors import Problem
-from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change
-from reconciler.watch.agenda import Task, Trigger
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,12 +39,6 @@ _STYLES: Final[Mapping[Status, Style]] = {
 }
 _OF_A_CAUSE: Final = 3  # lines
 _SHOWN: Final = 20  # clusters, or lines of a sort, at once; a terminal has so many
-_SHOWN_DIGITS: Final = 12  # of a commit
-_BECAUSE: Final = {
-    Trigger.SOURCE: "the files have changed",
-    Trigger.RETRY: "another try of what was left undone",
-    Trigger.DRIFT: "a look at everything",
-}
 
 
 def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
@@ -134,14 +125,15 @@ def _by_cause(outcomes: Sequence[Outcome], *, color: bool) -> Iterator[str]:
 
 
 def _blocked(changes: Sequence[Change]) -> list[str]:
-    """Return a line for each blocked unit, columns lined up."""
-    rows = [plan_rows.row(one) for one in changes]
-    clusters = max((len(visible(one.cluster)) for one in changes), default=0)
-    subjects = max((len(row.subject) for row in rows), default=0)
+    """Return a line for each blocked unit, columns lined up; clusters where it is alike share."""
+    clusters: dict[tuple[str, str, str], list[str]] = {}
+    for one in changes:
+        row = plan_rows.row(one)
+        clusters.setdefault((row.subject, row.what, row.origin), []).append(visible(one.cluster))
+    wide = max((len(subject) for subject, _, _ in clusters), default=0)
     return [
-        f"{visible(one.cluster):<{clusters}}   {row.subject:<{subjects}}   {row.what}"
-        + (f"   {row.origin}" if row.origin else "")
-        for one, row in zip(changes, rows, strict=True)
+        f"{subject:<{wide}}   {what}   in {plan_rows.few(names)}" + (f"   {place}" if place else "")
+        for (subject, what, place), names in clusters.items()
     ]
 
 
@@ -352,45 +344,3 @@ def ends(why: str, sent: int) -> str:
     writes = f"{terminal.plural(sent, 'write')} on the way" if sent else "no write"
     verb = "are" if sent > 1 else "is"
     return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for"
-
-
-def fleet_read(fleet: Fleet, warnings: Sequence[Problem], *, same: bool = False) -> str:
-    """Return that the files are of use, and what is odd about them.
-
-    `same`: they ask for just what those before them did.
-    """
-    at = f" @ {fleet.revision[:_SHOWN_DIGITS]}" if fleet.revision else ""
-    news = ", as before: nothing to apply" if same else ""
-    lines = [f"Fleet {visible(fleet.name)}{at}: {len(fleet.units)} units{news}"]
-    return "\n".join([*lines, *(f"Warning: {visible(str(one))}" for one in warnings)])
-
-
-def fleet_unreadable(sentence: str) -> str:
-    """Return that the files are of no use, and what follows from that."""
-    return f"{visible_lines(sentence)}\nNothing is changed until the files can be used again."
-
-
-def round_failed(sentence: str) -> str:
-    """Return that a round did not come to its end."""
-    return f"{visible_lines(sentence)}\nThis is tried again."
-
-
-def round_ended(task: Task, result: Report, seconds: float, *, first: bool = False) -> str:
-    """Return what a round did, and what it left undone. `first`: of this process."""
-    because = "start" if first else _BECAUSE[task.trigger]
-    head = f"{because} ({seconds:.1f} s). {summary(result)}"
-    return "\n".join([head, *(f"  {one}" for one in trouble(result))])
-
-
-def trouble(result: Report) -> tuple[str, ...]:
-    """Return what is not as the files say after a round, a line each."""
-    plan = result.plan
-    held = (f"held: {visible(one.guard)}: {visible(one.message)}" for one in plan.held)
-    unseen = (f"not read: {visible(one.name)}: {visible(one.reason)}" for one in plan.unseen)
-    bad = (one for one in result.outcomes if one.status not in GOOD)
-    counted = Counter((one.change.cluster, one.status.value) for one in bad)
-    counted.update(
-        (one.cluster, one.action.value) for one in plan.changes if one.action is Action.BLOCKED
-    )
-    undone = (f"{visible(name)}: {n} {status}" for (name, status), n in sorted(counted.items()))
-    return (*held, *unseen, *undone)

@@ -10,7 +10,7 @@ import pytest
 from klutchctl.commands.watch import address
 from klutchctl.controller.sources import Followed, followed
 from klutchctl.controller.speaker import Speaker
-from klutchctl.render import apply_report
+from klutchctl.render import apply_report, watch_lines
 from klutchctl.settings import Settings
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked, Origin, Problem
@@ -63,7 +63,7 @@ def test_a_round_in_words():
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
     said = "a look at everything (1.2 s). Applied: 1 done, 2 failed; 1 cluster not read."
-    assert apply_report.round_ended(ALL, output, 1.24).splitlines() == [
+    assert watch_lines.round_ended(ALL, output, 1.24).splitlines() == [
         said,
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",

@@ -55,6 +55,19 @@ def test_what_is_blocked_or_not_read_counts_where_nothing_is_to_be_done():
     assert apply_report.summary(done) == "Applied: 1 done; 1 blocked, 1 cluster not read."
 
 
+def test_what_is_blocked_alike_in_many_clusters_is_one_line():
+    blocked = values.line("x", Action.BLOCKED, "no template")
+    many = [replace(blocked, cluster=f"edge-{n}") for n in range(9)]
+    plan = Plan("acme", "", "", (*many, replace(blocked, subject="db")), {})
+    assert apply_report.text(Report(plan, ()), whole=False).splitlines() == [
+        "Blocked",
+        "  orders   dbs.g.example: no template   in edge-0, edge-1, edge-2 and 6 more",
+        "  db       dbs.g.example: no template   in shop",
+        "",
+        "Applied: nothing to do; 10 blocked.",
+    ]
+
+
 def test_what_many_units_wait_for_is_cut_but_not_where_all_is_asked_for():
     late = tuple(NotReady(f"shop/u{n}", "no heartbeat") for n in range(50))
     report = Report(Plan("acme", "", "", (), {}), (), not_ready=late)
