@@ -19,7 +19,7 @@ from reconciler.core.manifest import Manifest, get_text, is_deleting, namespace_
 from reconciler.core.refs import SECRET, Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
-from reconciler.kube.store import Store
+from reconciler.kube.store import Store, Trim, without_managed_fields
 
 _SECRETS: Final = "secrets"
 _KINDS: Final = "kinds"
@@ -35,9 +35,11 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
         metrics: Metrics,
         *,
         on_change: Callable[[ObjectKey], None],
+        trim: Trim = without_managed_fields,
     ) -> None:
         super().__init__(metrics)
         self._cluster, self._kind, self._on_change = cluster, kind, on_change
+        self._trim = trim
         self._needs: dict[Hashable, frozenset[ObjectKey]] = {}
 
     def need(self, by: Hashable, keys: Iterable[ObjectKey]) -> None:
@@ -52,6 +54,7 @@ class SingleObjectInformers(InformerSet[ObjectKey]):
                 self._kind,
                 namespace=key.namespace,
                 fields=f"metadata.name={key.name}",
+                trim=self._trim,
             )
             informer.store.subscribe_keys(self._on_change)
             self.add(key, informer, on_synced=partial(self._on_change, key))

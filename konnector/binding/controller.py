@@ -55,8 +55,9 @@ class Bindings:
         self._context, self._home, self._view = context, home, view.store
         self._recent = ReadYourWrites(view)
         self._kind = view.store.kind
+        # Whole: an address is mirrored, unless it is of somebody else.
         self.secrets = SingleObjectInformers(
-            home, SECRET, context.metrics, on_change=self._secret_changed
+            home, SECRET, context.metrics, on_change=self._secret_changed, trim=lambda whole: whole
         )
         self._providers: AnyProviders  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None

@@ -33,6 +33,10 @@ _OF_THE_PROVIDER: Final = (
 
 _UNREAD: Final = "The service provider cluster could not be read yet."
 
+_CUT_OFF: Final = frozenset(
+    {conditions.CONTROL_PLANE_UNREACHABLE.reason, conditions.CONTROL_PLANE_REFUSES.reason}
+)
+
 # What is wrong, and a sentence about it.
 Problem: TypeAlias = tuple[Cause, str]
 
@@ -43,7 +47,8 @@ class Provider:
 
     `synced`: every view of it was complete once. `late` names what is missing in the views, or
     why they are old, once that has lasted for 150 s; "" before. `silent_since` is when it answered
-    last, where it does not any more. `heartbeat` is "" after one that
+    last, where it does not any more; `refused_since` when it began not to take the kubeconfig's
+    token. `heartbeat` is "" after one that
     was written, or was not due; else why it could not be; None before the first. Each object is
     whole, None where it is not there.
     """
@@ -52,6 +57,7 @@ class Provider:
     late: str = ""
     heartbeat: str | None = None
     silent_since: datetime | None = None
+    refused_since: datetime | None = None
     cluster_binding: Manifest | None = field(default=None, repr=False)
     export: Manifest | None = field(default=None, repr=False)
 
@@ -211,31 +217,37 @@ def _of_provider(
         yield conditions.false(conditions.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
     elif provider.heartbeat is not None:
         yield conditions.true(conditions.HEARTBEATING)
-    silent = _silent(seen, provider, held)
-    if silent is not None:
-        yield silent
+    cut = _cut_off(seen, provider, held)
+    if cut is not None:
+        yield cut
     if seen.synced:
-        if silent is None:
+        if cut is None:
             yield _connected(seen, plan)
         if plan is not None and plan.standing != "foreign":
             yield _schema_in_sync(seen, plan)
 
 
-def _silent(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
-    """Return what is told of a control plane that was there, and does not answer any more."""
-    if provider.silent_since is None:
+def _cut_off(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
+    """Return the condition of a control plane that was there, and does not let us in any more."""
+    since = provider.silent_since or provider.refused_since
+    if since is None:
         return None
-    told = held.get(conditions.CONNECTED)
-    was_there = told is not None and (
-        told.status == conditions.TRUE or told.reason == conditions.CONTROL_PLANE_UNREACHABLE.reason
-    )
+    last = held.get(conditions.CONNECTED)
+    was_there = last is not None and (last.status == conditions.TRUE or last.reason in _CUT_OFF)
     if not seen.synced and not was_there:
         return None
+    if provider.silent_since is not None:
+        message = (
+            f"The service provider cluster has not answered since {format_time(since)}."
+            " Nothing is synced until it does; what is here stays as it is."
+        )
+        return conditions.false(conditions.CONTROL_PLANE_UNREACHABLE, message)
     message = (
-        f"The service provider cluster has not answered since {format_time(provider.silent_since)}."
-        " Nothing is synced until it does; what is here stays as it is."
+        f"The service provider cluster has answered with Unauthorized since {format_time(since)}:"
+        " the token of the kubeconfig is revoked. Nothing is synced until it is renewed, by"
+        " `klutchctl apply` or `kubectl bind`; what is here stays as it is."
     )
-    return conditions.false(conditions.CONTROL_PLANE_UNREACHABLE, message)
+    return conditions.false(conditions.CONTROL_PLANE_REFUSES, message)
 
 
 def _is_starting(seen: Seen) -> bool:

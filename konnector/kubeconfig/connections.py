@@ -12,9 +12,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from reconciler.core.errors import ClusterError, KlutchError, Unreachable
+from reconciler.core.errors import ClusterError, KlutchError, Unauthorized, Unreachable
 from reconciler.core.manifest import Manifest, resource_version_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.kube.cluster import (
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
 # used before the first call. Raises ConfigError.
 Connect: TypeAlias = Callable[[bytes, str], Cluster]
+_Answer: TypeAlias = Literal["answer", "refusal", "none"]
 _Open: TypeAlias = Callable[[Cluster, str], Watching]  # from a resourceVersion
 
 _CALL_TIMEOUT: Final = 30.0  # seconds for calls that are under way over the old connection
@@ -190,7 +191,7 @@ async def namespace_of(cluster: Cluster, namespace: str) -> Probed:
 
 
 class Reach:
-    """Asks for the Namespace of a space, again and again. `changed` is called when `since` is."""
+    """Asks for the Namespace of a space, again and again. `changed` is called when it has news."""
 
     def __init__(
         self,
@@ -204,11 +205,18 @@ class Reach:
         self._now, self._changed = now, changed
         self._answered, self._answered_at = time.monotonic(), now()
         self._since: datetime | None = None
+        self._answers, self._refusals = True, 0
+        self._refused_since: datetime | None = None
 
     @property
     def since(self) -> datetime | None:
         """When the control plane answered last, if it does not any more."""
         return self._since
+
+    @property
+    def refused_since(self) -> datetime | None:
+        """Since when it has not taken our credential (401), if it does not."""
+        return self._refused_since
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -217,30 +225,39 @@ class Reach:
         try:
             while True:
                 back.clear()
-                answered = await self._answers()
-                self._note(answered=answered)
-                pause = _PAUSE if answered else _AGAIN
+                self._note(await self._answer())
+                pause = _PAUSE if self._answers and self._refusals != 1 else _AGAIN
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await back.wait()
         finally:
             unfollow()
 
-    async def _answers(self) -> bool:
+    async def _answer(self) -> _Answer:
         try:
             async with asyncio.timeout(_TIMEOUT):
                 await self._plane.get(self._ref, metadata_only=True)
         except (TimeoutError, Unreachable) as error:
-            return isinstance(error, ClusterError) and error.status == _BUSY
+            busy = isinstance(error, ClusterError) and error.status == _BUSY
+            return "answer" if busy else "none"
+        except Unauthorized:
+            return "refusal"
         except KlutchError:
-            return True  # that it refuses is an answer
-        return True
+            pass  # that it refuses is an answer
+        return "answer"
 
-    def _note(self, *, answered: bool) -> None:
-        before = self._since
-        if answered:
+    def _note(self, answer: _Answer) -> None:
+        before = self._since, self._refused_since
+        self._answers = answer != "none"
+        if self._answers:
             self._answered, self._answered_at, self._since = time.monotonic(), self._now(), None
+            self._refusals = self._refusals + 1 if answer == "refusal" else 0
+            # One alone proves nothing: an API server may not reach what checks its tokens.
+            if self._refusals < 2:
+                self._refused_since = None
+            elif self._refused_since is None:
+                self._refused_since = self._now()
         elif time.monotonic() - self._answered >= _SILENCE:
             self._since = self._answered_at
-        if self._since != before:
+        if (self._since, self._refused_since) != before:
             self._changed()

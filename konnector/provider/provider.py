@@ -71,6 +71,7 @@ class Provider(TaskSupervisor):
             late="; ".join(missing[:5]) if late else "",
             heartbeat=self._heartbeat,
             silent_since=self._reach.since,
+            refused_since=self._reach.refused_since,
             cluster_binding=self.views.cluster_binding,
             export=self.views.export(name),
         )

@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
-from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
+from reconciler.api import INTERVAL, is_mirrored, kubeconfig_content, reports_sync
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition
@@ -96,8 +96,9 @@ def mirror(seen: ClusterBindingView) -> Decision:
 
     Only data is ever changed, and the annotation of ours added; a Secret that is missing is made.
     Left alone are: all of them, while the provider's kubeconfig is not known to work; those that
-    differ from it in the server's address alone, which somebody chose who knows the app cluster's
-    network; and those that lead to another space, which are none of this provider's business.
+    differ from it in the server's address alone, if neither klutchctl nor a konnector wrote it, but
+    somebody who knows the app cluster's network; and those that lead to another space, which are
+    none of this provider's business.
     """
     source = seen.source
     content = _content(seen)
@@ -189,7 +190,8 @@ def _standing(seen: ClusterBindingView, content: bytes, target: Manifest | None)
         return "old"  # nobody can use what is there
     if namespace != manifest.namespace_of(seen.cluster_binding):
         return "elsewhere"
-    return "rerouted" if judge.same_but_for_server(held, content) else "old"
+    chosen = judge.same_but_for_server(held, content) and not is_mirrored(target)
+    return "rerouted" if chosen else "old"
 
 
 def _step(

@@ -277,8 +277,9 @@ KUBECONFIG_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecre
 KUBECONFIG_SECRET_INVALID: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecretInvalid")
 INFORMER_SYNC_TIMEOUT: Final = Cause(INFORMERS_SYNCED, ERROR, "InformerSyncTimeout")
 CLUSTER_BINDING_UPDATE_FAILED: Final = Cause(HEARTBEATING, WARNING, "ClusterBindingUpdateFailed")
-# Ours: the way to the control plane is cut.
+# Ours: the way to the control plane is cut; it does not take the token any more.
 CONTROL_PLANE_UNREACHABLE: Final = Cause(CONNECTED, WARNING, "ControlPlaneUnreachable")
+CONTROL_PLANE_REFUSES: Final = Cause(CONNECTED, WARNING, "Unauthorized")
 EXPORT_NOT_FOUND: Final = Cause(CONNECTED, ERROR, "APIServiceExportNotFound")
 EXPORT_INVALID: Final = Cause(CONNECTED, ERROR, "APIServiceExportInvalid")
 CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCreateFailed")

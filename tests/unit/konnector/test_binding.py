@@ -434,6 +434,7 @@ def test_nothing_of_the_kubeconfig_is_shown():
 
 
 SILENT = "False Warning ControlPlaneUnreachable"
+REFUSED = "False Warning Unauthorized"
 STARTING = {"synced": False, "heartbeat": None, "silent_since": NOW}
 # What the provider shows, what was told before, what Connected says.
 SILENCE: Any = {
@@ -445,6 +446,12 @@ SILENCE: Any = {
     "one that was never reached": (STARTING, (), "False Info Pending"),
     "one that answers": ({}, EVERY, "True"),
     "without an export": ({"silent_since": NOW, "export": None}, (), SILENT),
+    "one that takes the token no more": ({"refused_since": NOW}, EVERY, REFUSED),
+    "and does so after a restart": (
+        {**STARTING, "silent_since": None, "refused_since": NOW},
+        (condition("Connected", "False", "Unauthorized"),), REFUSED,
+    ),
+    "and then is silent": ({"refused_since": NOW, "silent_since": NOW}, EVERY, SILENT),
 }  # fmt: skip
 
 
@@ -453,4 +460,4 @@ def test_a_control_plane_that_does_not_answer_is_told(shown, held, want):
     look = seen(binding=bound(*held), provider=provider(**shown))
     assert said(look)["Connected"] == want
     (connected,) = (one for one in decide(look).conditions if one.type == "Connected")
-    assert ("since 2026-" in connected.message) == (want == SILENT)
+    assert ("since 2026-" in connected.message) == (want in (SILENT, REFUSED))

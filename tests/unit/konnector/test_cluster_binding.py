@@ -60,6 +60,18 @@ def target(content, *, annotations=UID, **more):
     )
 
 
+def by(manager, content):
+    """Return a copy whose kubeconfig one manager wrote, and its annotation another."""
+    fields = {
+        manager: {"f:data": {".": {}, "f:kubeconfig": {}}},
+        "somebody": {"f:metadata": {"f:annotations": {"f:note": {}}}},
+    }
+    wrote = [
+        {"manager": one, "operation": "Update", "fieldsV1": what} for one, what in fields.items()
+    ]
+    return live_like(target(content), managedFields=wrote)
+
+
 def source(content=LAST, **more):
     data = {"kubeconfig": encoded(content), **more}
     return live(SECRET, "kubeconfig", namespace=SPACE, type="Opaque", data=data)
@@ -224,6 +236,18 @@ NOT_MIRRORED = {
     "H20: another server, chosen in the app cluster": seen(
         REROUTED, source=source(NEW), in_use=judge.fingerprint(REROUTED), verdict=""
     ),
+    "H20: another server, chosen by a person": seen(
+        source=source(NEW),
+        targets={PLACE: by("kubectl-edit", REROUTED)},
+        in_use=judge.fingerprint(REROUTED),
+        verdict="",
+    ),
+    "a new server, not tried": seen(
+        source=source(NEW), targets={PLACE: by("klutchctl", REROUTED)}, verdict=None
+    ),
+    "a new server that does not answer": seen(
+        source=source(NEW), targets={PLACE: by("klutchctl", REROUTED)}, verdict="no answer"
+    ),
     "a copy that goes": seen(targets={PLACE: deleting(target(BROKEN))}),
     "the copy was made to lead elsewhere": seen(targets={PLACE: target(ELSEWHERE, annotations={})}),
     "the ClusterBinding goes": seen(BROKEN, cluster_binding=deleting(cluster_binding())),
@@ -263,6 +287,17 @@ MIRRORED = {
         {"stale": None, "fresh": "eQ=="},
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "manager", ["klutchctl", "kubectl-bind", "klutch.anynines.com", "konnector"]
+)
+def test_a_new_address_is_tried_and_mirrored_where_the_old_one_is_of_a_program(manager):
+    targets = {PLACE: by(manager, REROUTED)}
+    look = seen(source=source(NEW), targets=targets, in_use=judge.fingerprint(REROUTED))
+    assert to_probe(look) == NEW
+    (step,) = steps_of(seen(source=source(NEW), targets=targets, verdict=""))
+    assert step.body["data"] == {"kubeconfig": encoded(NEW)}
 
 
 @pytest.mark.parametrize(("look", "data"), MIRRORED.values(), ids=MIRRORED.keys())

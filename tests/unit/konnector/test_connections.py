@@ -26,6 +26,7 @@ class Plane:
     def __init__(self) -> None:
         self.connectivity, self.asked = Connectivity(), 0
         self.outcome: ClusterError | None = None
+        self.later: list[ClusterError | None] = []  # outcomes before that one
         self.hangs = False
 
     async def get(self, ref: Ref, *, metadata_only: bool) -> None:
@@ -33,8 +34,9 @@ class Plane:
         self.asked += 1
         if self.hangs:
             await asyncio.Event().wait()
-        if self.outcome is not None:
-            raise self.outcome
+        outcome = self.later.pop(0) if self.later else self.outcome
+        if outcome is not None:
+            raise outcome
 
 
 @pytest.fixture
@@ -45,13 +47,15 @@ def quick(monkeypatch):
 
 @contextlib.asynccontextmanager
 async def asking(plane: Any):
-    told: list[bool] = []
-    made = connections.Reach(
-        plane, "cluster-a1", now=lambda: NOW, changed=lambda: told.append(made.since is not None)
-    )
+    news: list[Any] = []
+
+    def changed() -> None:
+        news.append("refused" if made.refused_since else made.since is not None)
+
+    made = connections.Reach(plane, "cluster-a1", now=lambda: NOW, changed=changed)
     task = asyncio.create_task(made.run())
     try:
-        yield told
+        yield news
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -71,7 +75,6 @@ def failed(kind: Any, status: int = 0) -> ClusterError:
 ANSWERS = [
     None,
     failed(Forbidden, 403),
-    failed(Unauthorized, 401),
     failed(Unreachable, 429),
 ]
 
@@ -99,6 +102,29 @@ async def test_silence_is_told_once_and_so_is_its_end(quick, silence):
         plane.outcome, plane.hangs = None, False
         await become(plane, 3)
         assert told == [True, False]
+
+
+async def test_a_token_that_is_not_taken_is_told_by_the_second_refusal(quick, monkeypatch):
+    monkeypatch.setattr(connections, "_PAUSE", 0.2)
+    plane = Plane()
+    async with asking(plane) as news:
+        await become(plane, 1)
+        plane.outcome = failed(Unauthorized, 401)
+        await become(plane, 1)
+        assert news == []
+        await eventually(lambda: news == ["refused"])
+        await become(plane, 2)
+        assert news == ["refused"]
+        plane.outcome = None
+        await eventually(lambda: news == ["refused", False])
+
+
+async def test_one_refusal_alone_is_not_told(quick):
+    plane = Plane()
+    plane.later = [None, failed(Unauthorized, 401)]
+    async with asking(plane) as news:
+        await become(plane, 5)
+    assert news == []
 
 
 async def test_it_is_asked_at_once_when_somebody_else_had_an_answer(monkeypatch):
