@@ -17,7 +17,8 @@ class Options:
     """Settings of an apply. `wait_seconds` bounds each wait for a peer, and for Ready.
 
     `wait`: end only when all units are Ready, or late. `force`: release without the proof that the
-    sync has stopped. `holder` names this run in the lock. `now` is the time in UTC.
+    sync has stopped, and write addresses that no konnector has tried. `holder` names this run in
+    the lock. `now` is the time in UTC.
     """
 
     holder: str

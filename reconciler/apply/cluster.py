@@ -22,7 +22,7 @@ from reconciler.apply import (
 from reconciler.apply.object_writer import Clusters, ClusterWriter, Unfilled
 from reconciler.apply.patches import Stale
 from reconciler.apply.step_runner import StepRunner
-from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
+from reconciler.apply.waits import BackendWait, MirrorWait, Readiness, Refused, Unconfirmed
 from reconciler.controller import log_context
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import gather_or_cancel
@@ -31,6 +31,7 @@ from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.observe import visits
 from reconciler.planning.changes import Action, Change
+from reconciler.planning.clusters import is_new_address
 from reconciler.planning.placement import secret_of
 
 OnOutcome = Callable[[Outcome], None]
@@ -81,7 +82,9 @@ async def _all(worker: "_Worker") -> None:
     # What leaves needs its rights until it has left.
     leaving = any(line.unit is not None and line.leaves for line in job.lines)
     rights = [line for line in once if leaving and line.changes_rights]
-    first = [line for line in once if line not in last and line not in rights]
+    # The old address may work on, so that nothing else waits for the konnector.
+    moved = [line for line in once if worker.waits_for_mirror(line)]
+    first = [line for line in once if line not in last and line not in (*rights, *moved)]
     units = _by_unit(job.lines)
     if await worker.chain(first):
         # What is new comes before what leaves: its turn is over when that begins.
@@ -89,9 +92,10 @@ async def _all(worker: "_Worker") -> None:
             turn = [key for key in units if units[key][-1].leaves is leaves]
             await gather_or_cancel(worker.unit(key, units[key]) for key in turn)
         await worker.chain(last)
+        await worker.chain(moved)
     else:
         why = "what the cluster needs first was not done"
-        worker.skip([one for found in units.values() for one in found] + last, why)
+        worker.skip([*(one for found in units.values() for one in found), *last, *moved], why)
     whole = [line for line in job.lines if line.unit is None and line.leaves]
     if worker.all_good:
         await worker.chain([*rights, *whole])
@@ -125,6 +129,10 @@ class _Worker:
         in_app = change.ref.cluster == self.job.name and change.ref.kind == SECRET
         kubeconfig = wanted is not None and wanted.kubeconfig is not None
         return direct and in_app and kubeconfig and change.action is Action.UPDATE
+
+    def waits_for_mirror(self, change: Change) -> bool:
+        """Tell whether a konnector that is there has to try what a line would write."""
+        return self._mends_kubeconfig(change) and is_new_address(change.fields)
 
     @property
     def makes_app_cluster_binding(self) -> bool:
@@ -219,8 +227,11 @@ class _Worker:
     async def _plainly(self, change: Change) -> Outcome:
         # An adoption that held has left the object as the plan saw it, but for our marks.
         known = self.adopted.get(change.ref, change.before)
-        outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
-        outcome = replace(outcome, change=change)
+        if await self._is_mirrored(change):
+            outcome = Outcome(change, Status.DONE, "its konnector tried it, and wrote it")
+        else:
+            outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
+            outcome = replace(outcome, change=change)
         carrier = credential_notes.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
             await credential_notes.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
@@ -234,6 +245,21 @@ class _Worker:
         if change.ref.kind == CRD:
             await self._established(change.ref)
         return outcome
+
+    async def _is_mirrored(self, change: Change) -> bool:
+        """Wait for a konnector to write a new address; False where it is for us to write.
+
+        Raises Unconfirmed, Stopped and ClusterErrors.
+        """
+        if not self.waits_for_mirror(change) or self.job.options.force:
+            return False
+        assert change.placement is not None, change
+        app, options = self.job.clusters(change.ref.cluster), self.job.options
+        wait = MirrorWait(self._plane, app, change.placement, wait=options.wait_seconds)
+        if not await wait.has_konnector(options.now()):
+            return False
+        await wait.mirrored(change.ref)
+        return True
 
     async def _steps(self, change: Change) -> Outcome:
         if change.action is Action.REPLACE and change.before:

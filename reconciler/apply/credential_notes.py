@@ -15,6 +15,7 @@ from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import (
     Manifest,
+    annotations_of,
     get_map,
     get_text,
     labels_of,
@@ -71,7 +72,8 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
         Ref(plane.cluster.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
     )
     held = await app.read(secret)
-    facts = None if held is None else api.kubeconfig_facts_of(observed(SECRET, held))
+    source = api.noted_facts(annotations_of(bound or {}).get(keys.CREDENTIAL, ""))
+    facts = None if held is None else api.mirrored_facts(observed(SECRET, held), source)
     return "" if facts is None or bound is None else api.credential_note(facts, uid_of(bound))
 
 

@@ -11,15 +11,17 @@ from reconciler import api
 from reconciler.apply import NotReady
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.controller.fence import WriteFence
-from reconciler.core import conditions
+from reconciler.core import conditions, names
 from reconciler.core.errors import Missing
 from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.fleet.values import UnitKey
+from reconciler.fleet.wanted import Placement
 from reconciler.health.live_units import Location
 from reconciler.health.survey import health_of
 from reconciler.kube.cluster import Cluster, ClusterWrapper, Listing, Reader
 from reconciler.kube.requests import ACCEPT_METADATA, ListQuery, Request
+from reconciler.observe.objects import observed
 
 _ByPlace: TypeAlias = Mapping[str, Mapping[str, Manifest]]  # namespace, name
 
@@ -128,6 +130,52 @@ def _waiting_for(late: Sequence[NotReady]) -> str:
     count = "1 unit," if len(late) == 1 else f"{len(late)} units, such as"
     reason = textwrap.shorten(first.reason, _SHOWN, placeholder="...")  # of others, of any length
     return f"waiting for {count} {first.unit}: {reason}"
+
+
+class MirrorWait:
+    """Waits for the konnector of a space to write its kubeconfig anew. `wait` is in seconds."""
+
+    def __init__(
+        self, plane: ClusterWriter, app: ClusterWriter, placed: Placement, *, wait: float
+    ) -> None:
+        self._plane, self._app, self._wait = plane, app, wait
+        name = plane.cluster.name
+        self._source = Ref(name, SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
+        self._heart = Ref(name, api.CLUSTER_BINDING, placed.space, names.CLUSTER_BINDING)
+
+    async def has_konnector(self, now: datetime) -> bool:
+        """Tell whether a konnector sends heartbeats, and so may be waited for."""
+        beat = api.heartbeat_of(await self._plane.read(self._heart))
+        return api.liveness(beat, now, timeout=api.SILENCE) is api.Liveness.ALIVE
+
+    async def mirrored(self, secret: Ref) -> None:
+        """Wait until a Secret in the app cluster leads where its source does.
+
+        Raises Unconfirmed, Stopped and ClusterErrors.
+        """
+        meant = await _facts(self._plane, self._source)
+
+        async def look() -> bool | None:
+            return True if await _facts(self._app, secret) == meant else None
+
+        if meant is None or await self._app.fence.until(look, seconds=self._wait) is None:
+            raise Unconfirmed(
+                f"its konnector has not written the new address within {self._wait:.0f} s: "
+                f"{await self._trouble()}; the old one stays, the next run goes on, and --force "
+                "writes the new one untried"
+            )
+
+    async def _trouble(self) -> str:
+        """Return what the konnector says of the new address."""
+        said = conditions.said(await self._plane.read(self._heart), conditions.SECRET_VALID)
+        if said is None or said.status != conditions.FALSE:
+            return "see whether it runs, and is of a version that does"
+        return textwrap.shorten(said.message.rstrip("."), _SHOWN, placeholder="...")
+
+
+async def _facts(writer: ClusterWriter, secret: Ref) -> api.KubeconfigFacts | None:
+    found = await writer.read(secret)
+    return None if found is None else api.kubeconfig_facts_of(observed(SECRET, found))
 
 
 class Readiness:

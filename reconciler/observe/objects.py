@@ -23,6 +23,7 @@ from reconciler.kube.kubeconfig.profile import server_of
 MANAGERS: Final = frozenset(
     {
         keys.MANAGER_CLI,
+        keys.MANAGER_BIND,
         keys.MANAGER_BACKEND,
         keys.MANAGER_KONNECTOR,
         keys.MANAGER_ORIGINAL_KONNECTOR,

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 from urllib.parse import urlsplit
 
 from reconciler import api
@@ -19,7 +20,9 @@ from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.placement import LOOKED_AT
 from reconciler.planning.site import Index, Site
 
-_KONNECTOR_STEP = 7
+_KONNECTOR_STEP: Final = 7
+_KUBECONFIG: Final = "/data/kubeconfig"
+_ISSUED_ANEW: Final = manifest.KNOWN_AFTER_APPLY
 
 
 def plan_cluster(site: Site, units: Sequence[Unit], *, keeps_rights: bool) -> tuple[Change, ...]:
@@ -73,19 +76,18 @@ def _credentials(site: Site, changes: Sequence[Change]) -> tuple[Change, ...]:
 def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Iterator[Ref]:
     """Yield our APIServiceBindings that do not say what the Secret is which they name.
 
-    While a konnector sends heartbeats it mirrors the source, and what they say is not compared. The
-    line that writes a Secret has it noted, too.
+    The line that writes a Secret has it noted, too.
     """
     written = {change.ref for change in changes if change.acts}
     if not site.is_direct or site.app.blind:
         return
-    silent = site.placement.space in site.control_plane.seen.silent
+    source = _source_after_apply(site)
     for binding in filter(site.owns, placement.bindings(site.app)):
         ref = Ref(site.app.name, refs.SECRET, *placement.secret_of(binding))
         secret = None if ref in written else site.app.at(ref)
-        facts = None if secret is None else api.kubeconfig_facts_of(secret)
+        facts = None if secret is None else api.mirrored_facts(secret, source)
         noted = manifest.annotations_of(binding).get(keys.CREDENTIAL, "")
-        if facts is None or (noted and not silent):
+        if facts is None:
             continue
         if noted != api.credential_note(facts, salt):
             yield site.app.ref(api.API_SERVICE_BINDING, binding)
@@ -141,7 +143,7 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
         case Rule.CREATE_ONLY:
             return (_create_only(site, draft, live, wanted),)
         case Rule.KUBECONFIG:
-            return (_kubeconfig(site, draft, live, wanted, index),)
+            return (_kubeconfig(site, draft, live, wanted),)
         case Rule.OWNED | Rule.REQUEST:
             if live is not None and _is_foreign_right(site, live, wanted):
                 # Narrowing what a running konnector may do would stop it.
@@ -156,6 +158,8 @@ def _is_there(site: Site, wanted: Wanted) -> bool:
     """
     live = site.control_plane.at(site.carrier)
     in_app = wanted.ref.cluster == site.app.name
+    if manifest.get_text(wanted.manifest, "type") == api.SERVICE_ACCOUNT_TOKEN:
+        return not _is_token_lost(site)
     if site.carrier.kind == api.CLUSTER_BINDING or not in_app:
         return True
     return live is not None and site.owns(live)
@@ -194,66 +198,136 @@ def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wante
 
 
 def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change:
-    """Rewrite K where it leads elsewhere than its source, and no konnector can mirror that.
+    """Rewrite K, which klutchctl makes, where it differs from what its source will be.
 
-    While one sends heartbeats it mirrors the source, and is the only writer (mapping.md 3, row 5).
+    A konnector that sends heartbeats tries a new address before it mirrors that: no other is to
+    cut it off, so an apply waits for it. It mirrors nothing any more once its token is gone.
     """
-    placement = site.placement
-    source = site.control_plane.get(
-        refs.SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
+    source = _source_after_apply(site) if wanted.kubeconfig is not None else None
+    if wanted.kubeconfig is None or source is None:
+        return draft
+    # What is noted says already only what the source decides.
+    own = site.app.blind or api.is_mirrored(live)
+    held = api.kubeconfig_facts_of(live) if own else api.mirrored_facts(live, source)
+    silent = site.placement.space in site.control_plane.seen.silent
+    fields = _ways_apart(held, source)
+    if not fields:
+        return draft
+    if held is not None and not own:  # its address stays
+        wanted = replace(wanted, kubeconfig=replace(wanted.kubeconfig, server="", ca=""))
+    return replace(
+        draft,
+        action=Action.UPDATE,
+        reason=_why_mended(held, fields, silent=silent),
+        fields=fields,
+        after=wanted.manifest,
+        wanted=wanted,
     )
-    silent = placement.space in site.control_plane.seen.silent
-    if wanted.kubeconfig is None or source is None or not silent:
-        return draft
-    meant, held = api.kubeconfig_facts_of(source), api.kubeconfig_facts_of(live)
-    if meant is None or held == meant:
-        return draft
-    fields = _ways_apart(held, meant)
-    reason = "differs from its source, and the konnector that would mirror it is silent"
-    after = wanted.manifest
-    return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=after)
 
 
-def _kubeconfig(
-    site: Site, draft: Change, live: Manifest | None, wanted: Wanted, index: Index
-) -> Change:
+def _why_mended(
+    held: api.KubeconfigFacts | None, fields: Sequence[FieldChange], *, silent: bool
+) -> str:
+    """Say what is wrong with K, who mends it, and when."""
+    if held is None:
+        return "holds no kubeconfig; apply writes it"
+    if not is_new_address(fields):
+        return "its token is revoked; apply writes the present one"
+    if silent:
+        return "leads to the old address, and no konnector sends heartbeats; apply writes the new"
+    return "leads to the old address; its konnector tries the new one, then writes it: apply waits"
+
+
+def is_new_address(fields: Sequence[FieldChange]) -> bool:
+    """Tell whether a kubeconfig changes in nothing but where its server is found."""
+    return {one.path for one in fields} <= {f"{_KUBECONFIG}/{name}" for name in ("ca", "server")}
+
+
+def _source_after_apply(site: Site) -> api.KubeconfigFacts | None:
+    """Return what the kubeconfig in the space will be; None where that is not known."""
+    placed = site.placement
+    live = site.control_plane.get(refs.SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
+    if live is None or objects.obstacle(live, fleet=site.fleet.name):
+        return None
+    facts = api.kubeconfig_facts_of(live)
+    return None if facts is None else _after_apply(site, live, facts)
+
+
+def _kubeconfig(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
     """Compare where a live kubeconfig leads, and as whom, not its bytes."""
     if live is None:
         return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
     refused = objects.obstacle(live, fleet=site.fleet.name)
     if refused:
         return replace(draft, action=Action.BLOCKED, reason=refused)
-    fields = _ways(site, live, index)
+    facts = api.kubeconfig_facts_of(live)
+    if facts is None:
+        fields: tuple[FieldChange, ...] = (FieldChange(_KUBECONFIG, "unusable", "a kubeconfig"),)
+    else:
+        fields = _ways_apart(facts, _after_apply(site, live, facts))
     if not fields:
         return draft
-    reason = "leads elsewhere than the files say"
+    lost = {one.path: one.after for one in fields} == {f"{_KUBECONFIG}/token": _ISSUED_ANEW}
+    reason = "its token is gone" if lost else "leads elsewhere than the files say"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=wanted.manifest)
 
 
-def _ways(site: Site, live: Manifest, index: Index) -> tuple[FieldChange, ...]:
-    facts = api.kubeconfig_facts_of(live)
-    if facts is None:
-        return (FieldChange("/data/kubeconfig", "unusable", "a kubeconfig"),)
+def _after_apply(site: Site, live: Manifest, facts: api.KubeconfigFacts) -> api.KubeconfigFacts:
+    """Return what the live kubeconfig that klutchctl writes will be.
+
+    What the files leave open stays as it is: a kubeconfig that works is not rewritten.
+    """
     target = _target(site)
-    if site.is_direct:
-        namespace = site.placement.space
-        token = index.get(refs.SECRET, namespace, names.BINDER)
-    else:
-        # Its namespace means nothing in this mode, and another's identity is another's to change.
-        namespace = facts.namespace
-        bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
-        ours = site.owns(live)
-        token = site.app.get(refs.SECRET, bind, account) if ours else None
-    issued = None if token is None else api.service_account_facts_of(token)
-    # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
-    meant = replace(
+    return replace(
         facts,
         server=target.endpoint or facts.server,
         ca_digest=api.ca_digest(target.ca) if target.ca else facts.ca_digest,
-        namespace=namespace,
-        token_digest=issued.token_digest if issued else facts.token_digest,
+        # Its namespace means nothing in mode AppClusterBinding.
+        namespace=site.placement.space if site.is_direct else facts.namespace,
+        token_digest=_issued(site, live) or facts.token_digest,
     )
-    return _ways_apart(facts, meant)
+
+
+def _issued(site: Site, kubeconfig: Manifest) -> str:
+    """Return the digest of the token that belongs into a kubeconfig; "" where it is not known.
+
+    Another's identity is another's to change.
+    """
+    ours = site.owns(kubeconfig)
+    if site.control_plane.blind:
+        ours = site.owns(site.control_plane.at(site.carrier) or {})
+    if not site.is_direct and not ours:
+        return ""
+    index, *account = _account(site)
+    token = index.get(refs.SECRET, *account)
+    issued = None if token is None else api.service_account_facts_of(token)
+    if issued is not None:
+        return issued.token_digest
+    return _ISSUED_ANEW if ours and _is_token_lost(site) else ""
+
+
+def _account(site: Site) -> tuple[Index, str, str]:
+    """Return where the account of a kubeconfig is, and so its token, which has the same name."""
+    if site.is_direct:
+        return site.control_plane, site.placement.space, names.BINDER
+    return site.app, names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
+
+
+def _is_token_lost(site: Site) -> bool:
+    """Tell whether the account of a kubeconfig has no token, as far as can be read.
+
+    Kubernetes deletes the token of an account that is gone. Else a plan that reads no Secret goes
+    by what the konnector reports. That only has an apply look: it compares with the token itself.
+    """
+    index, *account = _account(site)
+    if index.get(refs.SERVICE_ACCOUNT, *account) is None:
+        return True
+    if not index.blind:
+        return True
+    return site.is_direct and any(
+        site.owns(binding) and api.reports_refusal(binding)
+        for binding in placement.bindings(site.app)
+    )
 
 
 def _target(site: Site) -> ControlPlane | AppCluster:
@@ -271,7 +345,7 @@ def _ways_apart(
     """
     before = {} if live is None else api.kubeconfig_value(live)
     return tuple(
-        FieldChange(f"/data/kubeconfig/{name}", before.get(name), after)
+        FieldChange(f"{_KUBECONFIG}/{name}", before.get(name), after)
         for name, after in sorted(api.kubeconfig_value(meant).items())
         if name != "tls-server-name" and before.get(name) != after
     )

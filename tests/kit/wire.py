@@ -35,6 +35,7 @@ class Wires:
     models: dict[str, ApiModel] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)  # URLs and targets
     watches: list[tuple[str, str]] = field(default_factory=list)  # those that are open
+    revoked: set[str] = field(default_factory=set)  # tokens that no server takes
 
     @contextlib.contextmanager
     def plugged(self) -> Iterator[None]:
@@ -74,7 +75,15 @@ class ModelTransport:
     async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
         await asyncio.sleep(0)  # others may come first, as on a network
         self.wires.calls.append((self.server, request.target))
-        return _answer(self._model().answer(self._call(request)))
+        model = self._model()
+        return self._refusal(auth) or _answer(model.answer(self._call(request)))
+
+    def _refusal(self, auth: Auth) -> Answer | None:
+        header = auth.authorization
+        if header is None or header.reveal().removeprefix("Bearer ") not in self.wires.revoked:
+            return None
+        error = Refused(401, "Unauthorized", "Unauthorized")
+        return _answer(Reply(error.status, error.body()))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -82,6 +91,9 @@ class ModelTransport:
     ) -> AsyncIterator[tuple[Answer | None, AsyncIterator[bytes]]]:
         await asyncio.sleep(0)
         model = self._model()
+        if (refusal := self._refusal(auth)) is not None:
+            yield refusal, _none()
+            return
         try:
             watched = model.watched(self._call(request))
         except Refused as error:

@@ -496,6 +496,22 @@ KUBECONFIGS: Final = (
         "a kubeconfig of another space is used for this one",
         f"{_UNIT}/test_secret.py",
     ),
+    Mutation(
+        "address-not-mirrored",
+        "konnector",
+        r" and not is_mirrored\(target\)",
+        "",
+        "a new address of the control plane never reaches its app clusters",
+        (f"{_UNIT}/test_cluster_binding.py",),
+    ),
+    Mutation(
+        "address-untried",
+        "reconciler/apply",
+        r"if not self\.waits_for_mirror\(change\) or self\.job\.options\.force:",
+        "if True:",
+        "a new address that does not work cuts a konnector off",
+        ("tests/model/test_apply_kubeconfigs.py",),
+    ),
 )
 CRDS: Final = (
     _guard(

@@ -66,11 +66,12 @@ class Fleet:
     listed: bool = True
     clusters: str = "names: [shop]"
     konnector: str = ""
+    plane: str = ""  # goes on in the spec of the ControlPlane
     extra: str = ""
 
     def write(self) -> None:
         """Write fleet.yaml."""
-        mode = f", mode: {self.mode.value}, namespace: {self.name}"
+        mode = f", mode: {self.mode.value}, namespace: {self.name}{self.plane}"
         documents = [
             document("Fleet", self.name, f"{{prune: {{{self.prune}}}}}"),
             control_plane(at="control-plane", more=mode),

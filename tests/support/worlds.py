@@ -86,6 +86,7 @@ class World:
     blind: bool = False  # whoever plans may not read Secrets
     plane: str = "eu"
     _count: int = 0
+    _issued: dict[refs.Ref, int] = field(default_factory=dict)
 
     def live(self, fleet: Fleet) -> Live:
         """Return all of it as observed for a fleet."""
@@ -153,18 +154,54 @@ class World:
                 "fieldsV1": fields,
             }
             made = manifest.put(made, [wrote], "metadata", "managedFields")
-        objects.append(made)
+        objects.append(self._filled(change, made, held))
+
+    def _filled(self, change: Change, made: Manifest, held: Manifest | None) -> Manifest:
+        """Put into a Secret what a cluster, or an apply, would."""
+        if change.ref.kind != refs.SECRET or change.action is Action.ADOPT:
+            return made
+        source = change.wanted.kubeconfig if change.wanted else None
+        if source is None:
+            token = self._token(change.ref)
+            return manifest.put(made, {"token": token, "ca.crt": api.ca_digest("a CA")}, "data")
+        own = None if held is None else api.kubeconfig_facts_of(held)
+        address = source.fallback or Address("", "")
+        facts = api.KubeconfigFacts(
+            source.server or (own.server if own else address.server),
+            api.ca_digest(source.ca or address.ca) if source.ca or not own else own.ca_digest,
+            "",
+            source.token.namespace,
+            manifest.get_text(self.get(source.token), "data", "token"),
+        )
+        wrote: Manifest = {
+            "manager": keys.MANAGER_CLI,
+            "operation": "Apply",
+            "fieldsV1": {"f:data": {"f:kubeconfig": {}}},
+        }
+        made = manifest.put(made, [wrote], "metadata", "managedFields")
+        return manifest.put(made, api.kubeconfig_value(facts), "data", names.KUBECONFIG)
+
+    def _token(self, ref: refs.Ref) -> str:
+        """Issue a token; each is another one."""
+        space = ref.namespace if ref.cluster.startswith("control-plane/") else ""
+        self._issued[ref] = count = self._issued.get(ref, 0) + 1
+        return api.token_digest(f"token of {space}" + (f", {count}" if count > 1 else ""))
+
+    def get(self, ref: refs.Ref) -> Manifest:
+        """Return an object that is there."""
+        return next(
+            one
+            for one in self.objects(ref.cluster)
+            if one["kind"] == ref.kind.kind
+            and manifest.identity_of(one) == (ref.namespace, ref.name)
+        )
 
     def _settle(self) -> None:
-        exports = []
-        for index, one in enumerate(self.control_plane):
-            if one["kind"] == api.API_SERVICE_EXPORT_REQUEST.kind:
-                exports.append((manifest.name_of(one), manifest.namespace_of(one)))
-            if one["kind"] == "Secret":
-                of_app_cluster = manifest.name_of(one).endswith("-kubeconfig")
-                space = names.KLUTCH_NAMESPACE if of_app_cluster else manifest.namespace_of(one)
-                issuer = "" if of_app_cluster else space
-                self.control_plane[index] = _filled(one, space, issuer)
+        exports = [
+            (manifest.name_of(one), manifest.namespace_of(one))
+            for one in self.control_plane
+            if one["kind"] == api.API_SERVICE_EXPORT_REQUEST.kind
+        ]
         for name, namespace in exports:
             metadata = {"name": name, "namespace": namespace, "uid": f"export-{namespace}-{name}"}
             kind = api.API_SERVICE_EXPORT
@@ -175,17 +212,6 @@ class World:
             }
             if made not in self.control_plane:
                 self.control_plane.append(made)
-        spaces = {
-            manifest.get_text(one, "metadata", "labels", keys.CLUSTER): manifest.name_of(one)
-            for one in self.control_plane
-            if one["kind"] == "Namespace"
-        }
-        for cluster, objects in self.clusters.items():
-            for index, one in enumerate(objects):
-                if one["kind"] == "Secret":
-                    space = spaces.get(cluster, "")
-                    objects[index] = _filled(one, space, space)
-
         self.note()
 
     def note(self) -> None:
@@ -237,12 +263,3 @@ def _is(one: Manifest, change: Change) -> bool:
         ref.namespace,
         ref.name,
     )
-
-
-def _filled(secret: Manifest, space: str, issuer: str) -> Manifest:
-    """Put into a Secret what a cluster, or an apply, would."""
-    token = api.token_digest(f"token of {issuer}")
-    if manifest.get_text(secret, "type") == "kubernetes.io/service-account-token":
-        return manifest.put(secret, {"token": token, "ca.crt": api.ca_digest("a CA")}, "data")
-    facts = api.KubeconfigFacts(ADDRESS.server, api.ca_digest(ADDRESS.ca), "", space, token)
-    return manifest.put(secret, api.kubeconfig_value(facts), "data", names.KUBECONFIG)

@@ -18,7 +18,8 @@ from reconciler.core.times import format_time
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
-from tests.support.apply_runs import staged
+from tests.support import removal
+from tests.support.apply_runs import inhabit, staged
 from tests.support.role_holders import kubeconfig, role_holder
 
 
@@ -103,11 +104,11 @@ async def test_a_plan_with_the_printed_roles_asks_for_no_secret_and_finds_all_in
 ELSEWHERE = "https://db.example:6443"
 
 
-async def planned_and_applied(scene, folder):
-    """Let a plan without rights on Secrets find one to change, and an administrator apply it."""
+async def planned_and_applied(scene, folder, lines):
+    """Let a plan without rights on Secrets find what to change, and an administrator apply it."""
     saved, admin = str(folder / "saved.plan"), scene.kubeconfig
     async with planner(scene, folder):
-        assert await scene.lines() == [("update", "Secret")]
+        assert await scene.lines() == lines
         run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
         assert run.code == 0, run.stderr
     scene.kubeconfig = admin
@@ -128,24 +129,23 @@ async def test_a_plan_sees_another_endpoint_and_its_saved_plan_is_applied(scene,
         file.write_text(text.replace(target, f"endpoint: '{ELSEWHERE}', {target}", 1))
 
     scene.fleet.write = elsewhere
-    assert await planned_and_applied(scene, tmp_path) == []
-    source = annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
-    assert ELSEWHERE in source
     if scene.fleet.mode is not Mode.DIRECT:
+        assert await planned_and_applied(scene, tmp_path, [("update", "Secret")]) == []
+        assert ELSEWHERE in annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
         return  # the backend brings it to the space, and the konnector reads it there
-    noted = annotations_of(await scene.at(binding(scene)))[keys.CREDENTIAL]
-    assert ELSEWHERE not in noted
     # Somebody else's binding, which leads by the same Secret, is left alone.
     ours, theirs = binding(scene), replace(binding(scene), name="others.example.com")
     spec = (await scene.at(ours))["spec"]
     bare = build(API_SERVICE_BINDING, theirs.name, namespace=theirs.namespace, spec=spec)
     await scene.app.cluster.create(bare, API_SERVICE_BINDING, manager="kubectl")
-    # The konnector, which would bring it along, no longer finds the control plane.
+    # No konnector is there that could try it.
     beat = {"lastHeartbeatTime": format_time(SystemClock().now() - timedelta(minutes=11))}
     await scene.plane.cluster.merge_patch(
         carrier(scene), {"status": beat}, manager="tests", subresource="status"
     )
-    assert await planned_and_applied(scene, tmp_path) == []
+    assert await planned_and_applied(scene, tmp_path, 2 * [("update", "Secret")]) == []
+    source = annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
+    assert ELSEWHERE in source
     assert annotations_of(await scene.at(ours))[keys.CREDENTIAL] == source
     assert keys.CREDENTIAL not in annotations_of(await scene.at(theirs))
     secret = Ref(
@@ -209,3 +209,29 @@ async def test_what_an_apply_finds_different_is_not_done(scene, tmp_path):
     done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
     assert done.code == 7, done.stdout + done.stderr
     assert await scene.at(ref) == before
+
+
+@pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True)
+async def test_one_apply_brings_a_new_address_and_a_new_token_to_a_konnector_at_work(scene):
+    secret = Ref(
+        scene.app.name, SECRET, names.KLUTCH_NAMESPACE, names.kubeconfig_secret(scene.space)
+    )
+    moved = scene.plane.connection.server.replace("127.0.0.1", "localhost")
+    assert moved != scene.plane.connection.server
+    token = Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
+    async with scene.peers():
+        scene.fleet.plane = f", endpoint: {moved!r}"
+        first = await scene.apply("--wait")
+        assert [(status, action) for status, action, _ in first.statuses] == 2 * [
+            ("done", "update")
+        ]
+        kubeconfig = base64.b64decode((await scene.at(secret))["data"]["kubeconfig"])
+        assert moved.encode() in kubeconfig
+        old = base64.b64decode((await scene.at(token))["data"]["token"])
+        await removal.remove(scene.plane.cluster, token)
+        second = await scene.apply("--wait")
+        assert [kind for _, _, kind in second.statuses] == 3 * ["Secret"]
+        kubeconfig = base64.b64decode((await scene.at(secret))["data"]["kubeconfig"])
+        assert old not in kubeconfig
+        assert await scene.lines() == []
+        await inhabit(scene)
