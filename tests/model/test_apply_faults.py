@@ -12,7 +12,7 @@ from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BIND
 from reconciler.apply import GOOD, Status
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import field_set, keys, names
-from reconciler.core.manifest import annotations_of, get_maps, get_text, is_deleting
+from reconciler.core.manifest import annotations_of, finalizers_of, get_maps, get_text, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
 from tests.support import fleet_texts, removal
@@ -236,8 +236,27 @@ async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force,
                 await runs.finish()
         assert await runs.todo() == []
         assert keys.RELEASED in annotations_of(await scene.at(copy))
-        (version,) = get_maps(await scene.at(scene.crd), "spec", "versions")
-        assert scene.offer.name in get_text(version, "deprecationWarning")
+        assert scene.offer.name in await warning(scene)
+
+
+async def warning(scene):
+    """Return what the API server says to everyone who uses the kind."""
+    (version,) = get_maps(await scene.at(scene.crd), "spec", "versions")
+    return get_text(version, "deprecationWarning")
+
+
+async def test_a_crd_that_may_not_be_changed_holds_no_release_up(scene, runs):
+    async with backend(scene.plane.connection):
+        async with scene.konnector():
+            await runs.finish()
+            claim, _ = await inhabit(scene)
+        scene.fleet.bound = False
+        barred = faulty(on("patch", kind=CRD), forbidden())
+        (message,) = told(await runs.run(barred, force=True)).values()
+        assert "no right to change" in message
+        assert finalizers_of(await scene.at(claim)) == []
+        assert await warning(scene) == ""
+        assert await runs.todo() == []
 
 
 def with_mall(scene, *more, plane):

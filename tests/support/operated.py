@@ -43,14 +43,19 @@ class Place:
     binaries: Path | None = None
 
 
-@asynccontextmanager
-async def offered(plane: LiveCluster) -> AsyncIterator[None]:
-    """Have the operator's kinds served for the length of the block."""
-    crds = [
+def definitions() -> list[Any]:
+    """Return the CRDs of the operator's kinds."""
+    return [
         document
         for path in sorted(SERVICES.glob("crds/*.yaml"))
         for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
     ]
+
+
+@asynccontextmanager
+async def offered(plane: LiveCluster) -> AsyncIterator[None]:
+    """Have the operator's kinds served for the length of the block."""
+    crds = definitions()
     await manifests.install_all(plane.cluster, crds)
     try:
         yield
