@@ -75,7 +75,7 @@ async def _watch(options: Options, settings: Settings) -> int:
 
     def end(why: str) -> None:
         rounds.end(why)
-        lines.note(apply_report.ends(why, rounds.sent))
+        lines.note(apply_report.ends(why, rounds.sent, fetches=options.source.url is not None))
 
     async with AsyncExitStack() as stack:
         stack.enter_context(tracing.exported(settings.environ, "klutchctl"))

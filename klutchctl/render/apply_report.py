@@ -339,8 +339,12 @@ def stamped(text: str, now: datetime) -> str:
     return "\n".join(f"{time} {line}" for line in text.split("\n"))
 
 
-def ends(why: str, sent: int) -> str:
-    """Return that a run ends, and what it waits for. `sent`: writes without an answer so far."""
+def ends(why: str, sent: int, *, fetches: bool = False) -> str:
+    """Return that a run ends, and what it waits for.
+
+    `sent`: writes without an answer so far. `fetches`: its files come from a server.
+    """
     writes = f"{terminal.plural(sent, 'write')} on the way" if sent else "no write"
     verb = "are" if sent > 1 else "is"
-    return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for"
+    fetch = "; a fetch is, if one has begun" if fetches else ""
+    return f"{visible(why)}: no write starts any more, and {writes} {verb} waited for{fetch}"

@@ -265,8 +265,9 @@ def test_a_mistake_in_the_files(edit, says, folder, capsys):
     _, *parts = PROBLEM.split(text)
     problems = dict(zip(parts[::2], parts[1::2], strict=True))
     assert sorted(problems) == sorted([says.place, *says.more]), text
-    assert says.thing in problems[says.place]
-    assert says.cure in problems[says.place]
+    for part in (says.thing, says.cure):
+        assert part
+        assert part in problems[says.place]
 
 
 @pytest.mark.parametrize(("line", "says"), ON_THE_LINE.values(), ids=ON_THE_LINE.keys())

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import ConfigError
-from reconciler.fleet import reference_index
+from reconciler.fleet import reference_index, wording
 
 CLUSTERS = {
     "eu-1": {"env": "prod", "region": "eu", "x.io/tier": "gold"},
@@ -73,3 +73,11 @@ def test_any_text_is_a_selector_or_refused_in_words_that_print(text):
     except ConfigError as error:
         said = error.message
     assert said.isprintable()
+
+
+def test_labels_are_bounded_and_those_that_were_asked_for_come_first():
+    pairs = [("zone", "a"), *(("app", f"a{n:02}") for n in range(30))]
+    assert wording.labels([]) == "They have no labels"
+    said = wording.labels(pairs * 2, first={"zone"})
+    assert said.startswith("Their labels: zone=a, app=a00, ")
+    assert said.endswith("app=a18 and 11 more")
