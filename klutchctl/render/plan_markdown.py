@@ -12,7 +12,7 @@ from typing import Final
 
 from klutchctl.render import plan_rows, problems
 from klutchctl.render.plan_formats import DENIED, column_widths, named_lines, section_lines
-from klutchctl.render.plan_rows import Section
+from klutchctl.render.plan_rows import DETAIL_INDENT, Section
 from klutchctl.render.terminal import plural, visible
 from reconciler.core.errors import InvalidRepository, Problem, Severity
 from reconciler.planning.changes import Action, Plan
@@ -22,9 +22,9 @@ MAX_BYTES: Final = 60_000
 
 # Every part has its own room, so that a thousand deletes do not hide one widened claim. What
 # the first parts leave over goes to the clusters.
-_ROOM_DENIED: Final = 5_000
+_ROOM_DENIED: Final = 4_000
 _ROOM_EDITS: Final = 10_000
-_ROOM_TAKEN: Final = 16_000
+_ROOM_TAKEN: Final = 14_000
 _ROOM_WIDENED: Final = 8_000
 _ROOM_REMARK: Final = 5_000
 _ROOM_NOTES: Final = 4_000
@@ -33,12 +33,17 @@ _ROOM_CLUSTER: Final = 1_500
 _ROOM_PROBLEMS: Final = 25_000
 
 _LONGEST_LINE: Final = 400
+_LONGEST_DETAIL: Final = 4_500  # what differs is shown whole, where there is room for it
 _LONGEST_NAME: Final = 80
 _LONGEST_TITLE: Final = 500
 _RANGES: Final = 12  # of the names of clusters that are alike
 _ROWS: Final = 40
 _UNBOUNDED: Final = 1 << 40
 _TAKING: Final = frozenset({Action.DELETE, Action.REPLACE, Action.RELEASE})
+_GRAVITY: Final = (
+    *(Action.DELETE, Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UPDATE),
+    *(Action.ADOPT, Action.CREATE, Action.UNKNOWN, Action.NOOP),
+)
 _BACKTICKS: Final = re.compile("`+")
 _MARKS: Final = re.compile(r"[^A-Za-z0-9 +,-]")
 _NO_PLAN: Final = """\
@@ -73,24 +78,40 @@ def comment(plan: Plan, *, against: Against | None = None) -> str:
     What takes away or widens comes first. `against` is what the pull request changes.
     """
     sections = plan_rows.sections(plan, most=_RANGES)
-    blocks = [_markdown_head(plan)]
-    if against is not None:
-        blocks += _block(DENIED, named_lines(problems.rows(against.denied)), _ROOM_DENIED)
-        title = f"Changed against {_code(against.ref)}"
-        blocks += _block(title, plan_rows.edit_lines(against), _ROOM_EDITS)
-    blocks += _block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN)
-    blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
-    blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)
-    blocks += _block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK)
-    unread = named_lines(plan_rows.unread(plan.unseen, plan.sections))
-    blocks += _block("Clusters not read", unread, _ROOM_REMARK)
+    denied = () if against is None else against.denied
+    head = [_markdown_head(plan), *_block(DENIED, named_lines(problems.rows(denied)), _ROOM_DENIED)]
+    grave = [
+        *_block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN),
+        *_block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED),
+        *_block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK),
+        *_block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK),
+        *_block(
+            "Clusters not read",
+            named_lines(plan_rows.unread(plan.unseen, plan.sections)),
+            _ROOM_REMARK,
+        ),
+    ]
     notes = _block("Notes", plan_rows.notes(plan), _ROOM_NOTES)
-    room = MAX_BYTES - _ROOM_TAIL - sum(map(_size, (*blocks, *notes)))
-    shown = list(_clusters(sections, room))
-    if shown != list(_clusters(sections, _UNBOUNDED)):
-        table = _table(plan)
-        shown = [table, *_clusters(sections, room - _size(table))]
-    return "\n".join([*blocks, *shown, *notes])
+    whole = list(_clusters(sections, _UNBOUNDED))
+    room = MAX_BYTES - _ROOM_TAIL - _sizes(head, grave, notes)
+    edits = _edits(against, max(_ROOM_EDITS, room - _sizes(whole)))
+    room -= _sizes(edits)
+    shown = whole if _sizes(whole) <= room else _cut(plan, sections, room)
+    return "\n".join([*head, *edits, *grave, *shown, *notes])
+
+
+def _edits(against: Against | None, room: int) -> list[str]:
+    if against is None:
+        return []
+    return _block(f"Changed against {_code(against.ref)}", plan_rows.edit_lines(against), room)
+
+
+def _cut(plan: Plan, sections: Sequence[Section], room: int) -> list[str]:
+    """Return what there is room for of the clusters, gravest first, below a table of it all."""
+    table = _table(plan)
+    head = [table] if _size(table) <= room - _ROOM_CLUSTER else []
+    grave = sorted(sections, key=lambda one: min(_GRAVITY.index(row.action) for row in one.rows))
+    return [*head, *_clusters(grave, room - _sizes(head))]
 
 
 def _markdown_head(plan: Plan) -> str:
@@ -185,7 +206,8 @@ def _fenced(lines: Sequence[str], room: int) -> str:
 
 
 def _clipped(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+    most = _LONGEST_DETAIL if line.startswith(DETAIL_INDENT) else _LONGEST_LINE
+    return line if len(line) <= most else f"{line[:most]}... ({len(line)} characters)"
 
 
 def _code(text: str, longest: int = _LONGEST_NAME) -> str:
@@ -200,3 +222,7 @@ def _text(text: str) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode())
+
+
+def _sizes(*parts: Sequence[str]) -> int:
+    return sum(_size(one) + 1 for part in parts for one in part)

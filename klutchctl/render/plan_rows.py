@@ -5,17 +5,16 @@ And what a pull request changes, as lines that are the same in all of these.
 Every string that leaves this module is on one line and fit for a terminal.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
+from klutchctl.render.field_rows import differences
 from klutchctl.render.terminal import plural, visible
-from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.live import plane_unseen
-from reconciler.core.manifest import JSON
 from reconciler.planning.changes import Action, Change, Plan, Step, UnseenCluster
 from reconciler.reports import alike
 from reconciler.reports.pr_diff import Against, Edit, Effect
@@ -56,7 +55,6 @@ _EXPLAINED_BY_REASON: Final = frozenset(
     {Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN}
 )
 _COMMIT_SHOWN: Final = 7
-_VALUE_SHOWN: Final = 120
 _NAMES_SHOWN: Final = 3
 _GAP: Final = "   "
 
@@ -148,7 +146,7 @@ def row(change: Change) -> Row:
         subject=visible(change.subject),
         what=visible(_what(change) + _waits(change) + _held(change)),
         origin=place(change.origin),
-        details=(*map(difference, change.fields), *_steps(change.steps)),
+        details=(*chain(*map(differences, change.fields)), *_steps(change.steps)),
     )
 
 
@@ -176,20 +174,6 @@ def place(origin: Origin | None) -> str:
     if origin is None:
         return ""
     return visible(f"{origin.path}:{origin.line}" if origin.line else origin.path)
-
-
-def difference(field: FieldChange) -> str:
-    """Return one field that differs, such as `/spec/x: 1 -> 2`."""
-    return f"{visible(field.path)}: {_value(field.before)} -> {_value(field.after)}"
-
-
-def _value(value: JSON) -> str:
-    if value is None:
-        return "(absent)"
-    text = visible(json.dumps(value, ensure_ascii=False, sort_keys=True))
-    if len(text) <= _VALUE_SHOWN:
-        return text
-    return f"{text[:_VALUE_SHOWN]}... ({len(text)} characters)"
 
 
 def _steps(steps: Sequence[Step]) -> Iterable[str]:
@@ -325,7 +309,11 @@ def edit_lines(against: Against) -> list[str]:
         head = f"{_EDIT_SYMBOLS[edit.effect]:>3} {edit.effect.value}"
         line = f"{head:<12} {name:<{wide}}{_GAP}{what:<{most}}{_GAP}{place(edit.origin)}"
         shown.append(line.rstrip())
-        shown += (f"{DETAIL_INDENT}{difference(field)}" for field in edit.fields)
+        shown += (
+            f"{DETAIL_INDENT}{line}"
+            for field in edit.fields
+            for line in differences(field, whole=True)
+        )
     return shown
 
 

@@ -1,0 +1,122 @@
+"""What has to be judged is shown whole, field by field; what others wrote is cut and counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render.field_rows import differences
+from reconciler.core.decision import FieldChange
+from reconciler.core.errors import Origin
+from reconciler.core.manifest import Manifest
+from reconciler.planning.changes import Action
+from reconciler.reports.pr_diff import Against, Edit, Effect
+from tests.golden.plans import PLANS, binding, change, key
+
+CLAIMS = "/spec/permissionClaims"
+NAMES = [f"orders-{number:03}" for number in range(60)]
+CLAIM: Manifest = {
+    "autoAdopt": False,
+    "group": "",
+    "resource": "secrets",
+    "selector": {"names": NAMES, "namespaces": ["*"], "owner": "Provider"},
+    "state": "Accepted",
+}
+MANY = {f"key-{number:03}": "x" * 50 for number in range(50)}
+LISTED = ", ".join(f'"{name}"' for name in NAMES)
+FIELDS = {
+    "a short one is one line": ("/spec/x", {"a": 1}, {"a": 2}, ['/spec/x: {"a": 1} -> {"a": 2}']),
+    "a claim that is new": (
+        f"{CLAIMS}/0",
+        None,
+        CLAIM,
+        [
+            f"{CLAIMS}/0/autoAdopt: (absent) -> false",
+            f'{CLAIMS}/0/group: (absent) -> ""',
+            f'{CLAIMS}/0/resource: (absent) -> "secrets"',
+            f"{CLAIMS}/0/selector/names: (absent) -> [{LISTED}]",
+            f'{CLAIMS}/0/selector/namespaces: (absent) -> ["*"]',
+            f'{CLAIMS}/0/selector/owner: (absent) -> "Provider"',
+            f'{CLAIMS}/0/state: (absent) -> "Accepted"',
+        ],
+    ),
+    "all claims, of which one is another": (
+        CLAIMS,
+        [CLAIM, CLAIM],
+        [CLAIM, {**CLAIM, "resource": "configmaps"}],
+        [f'{CLAIMS}/1/resource: "secrets" -> "configmaps"'],
+    ),
+    "what is in the cluster is cut": (
+        f"{CLAIMS}/0/resource",
+        "y" * 500,
+        "secrets",
+        [f'{CLAIMS}/0/resource: "{"y" * 119}... (502 characters) -> "secrets"'],
+    ),
+    "a value that is not judged is cut": (
+        "/spec/x",
+        None,
+        "y" * 500,
+        [f'/spec/x: (absent) -> "{"y" * 119}... (502 characters)'],
+    ),
+    "a value of another form": (
+        "/spec/x",
+        "y" * 130,
+        {"a": 1},
+        [f'/spec/x: "{"y" * 119}... (132 characters) -> {{"a": 1}}'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "before", "after", "says"), FIELDS.values(), ids=FIELDS.keys())
+def test_differences(path, before, after, says):
+    assert list(differences(FieldChange(path, before, after))) == says
+
+
+@pytest.mark.parametrize("path", ["/spec/x", f"{CLAIMS}/0"])
+def test_what_others_made_long_has_an_end(path):
+    *shown, last = differences(FieldChange(path, MANY, None))
+    assert len(shown) == 20
+    assert last == f"{path}: 30 more fields; -o json has all"
+
+
+def test_what_the_files_claim_has_none():
+    assert len(list(differences(FieldChange(f"{CLAIMS}/0", None, MANY)))) == 50
+
+
+UNIT = key("postgresqlinstances")
+PLAN = replace(
+    PLANS["nothing-to-do"],
+    changes=(
+        change(
+            Action.UPDATE,
+            "orders-db",
+            binding(UNIT),
+            reason="differs from the files",
+            unit=UNIT,
+            fields=(FieldChange(f"{CLAIMS}/0", None, CLAIM),),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("render", [plan_formats.text, plan_markdown.comment])
+def test_no_name_of_a_claim_is_left_out(render):
+    assert LISTED in render(PLAN)
+
+
+@pytest.mark.parametrize("render", [plan_formats.text, plan_markdown.comment])
+def test_an_edit_is_shown_whole(render):
+    reach = f"names [{', '.join(NAMES)}]"
+    fields = (FieldChange("/claims/secrets v1 of Provider", "all", reach),)
+    edit = Edit(Effect.WIDEN, "Binding", "orders-db", Origin("b.yaml", 1), fields=fields)
+    assert f'"all" -> "{reach}"' in render(PLAN, against=Against("main", "", (edit,)))
+
+
+def test_edits_have_all_the_room_that_clusters_leave():
+    edits = tuple(
+        Edit(Effect.ADD, "Cluster", f"c-{number:04}", Origin("x.yaml", number))
+        for number in range(900)
+    )
+    text = plan_markdown.comment(PLAN, against=Against("main", "", edits))
+    assert text.count("+ add") == 900
+    assert LISTED in text
