@@ -4,12 +4,13 @@ An output is `-o FORMAT[=PATH]`: one result in several formats, to standard outp
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from reconciler.fleet.service_models import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
+
+_NARROWEST: Final = 40
 
 
 class OnOff(StrEnum):
@@ -135,6 +138,14 @@ def _home(variable: str, environ: Mapping[str, str]) -> Path:
 def on_terminal(path: Path | None) -> bool:
     """Tell whether what is written there is for a terminal, as None, standard output, may be."""
     return path is None and sys.stdout.isatty()
+
+
+def columns(path: Path | None) -> int | None:
+    """Return the width of the terminal that is written to; None for a file or pipe.
+
+    $COLUMNS overrides what the terminal says. A pipe gets whole lines in any case.
+    """
+    return max(shutil.get_terminal_size().columns, _NARROWEST) if on_terminal(path) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from klutchctl.entry import ExitCode, exit_code, leaves, sentence
 from klutchctl.settings import (
     Output,
     Settings,
+    columns,
     of,
     on_terminal,
     output_option,
@@ -281,6 +282,7 @@ def _print(
                 # In a file or pipe, the same plan is the same bytes.
                 seconds=seconds if on_terminal(path) else None,
                 color=settings.colored(path),
+                columns=columns(path),
                 against=against,
             ),
             "json": lambda _: plan_formats.as_json(plan, against=against),

@@ -38,15 +38,16 @@ def text(
     *,
     seconds: float | None = None,
     color: bool = False,
+    columns: int | None = None,
     against: Against | None = None,
 ) -> str:
     """Return the plan as text that ends in a newline.
 
-    `seconds` is how long reading took; left out, equal plans are equal texts. `against` is what a
-    pull request changes.
+    `seconds` is how long reading took, `columns` what a terminal has; left out, equal plans are
+    equal texts, and each line is whole. `against` is what a pull request changes.
     """
     sections = plan_rows.sections(plan)
-    widths = column_widths([row for section in sections for row in section.rows])
+    widths = column_widths([row for section in sections for row in section.rows], columns)
     blocks = [_head(plan, seconds)]
     if against is not None:
         denied = named_lines(problems.rows(against.denied))
@@ -68,14 +69,17 @@ def text(
         terminal.block(title, lines, color=color) for title, lines in _remarks(plan) if lines
     )
     blocks.append(terminal.block(f"Plan: {plan_rows.summary(plan)}.", color=color))
-    return terminal.paragraphs(blocks)
+    return terminal.folded(terminal.paragraphs(blocks), columns)
 
 
-def column_widths(rows: Iterable[Row]) -> tuple[int, int]:
-    """Return the widths of subjects and descriptions that line `rows` up."""
+def column_widths(rows: Iterable[Row], columns: int | None = None) -> tuple[int, int]:
+    """Return the widths of subjects and descriptions that line `rows` up, within `columns`."""
     listed = list(rows)
     subject = max((len(row.subject) for row in listed), default=0)
-    what = max((len(row.what) for row in listed if len(row.what) <= WIDEST), default=0)
+    others = _HEAD_WIDTH + 1 + subject + 2 * len(_GAP)
+    origin = max((len(row.origin) for row in listed), default=0)
+    widest = WIDEST if columns is None else min(WIDEST, columns - others - origin)
+    what = max((len(row.what) for row in listed if len(row.what) <= widest), default=0)
     return subject, what
 
 

@@ -6,7 +6,7 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +14,10 @@ from typing import Final
 # width), surrogates, private and unassigned characters, and the two Unicode line separators.
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMMAND: Final = re.compile(r"##(?=\w*\[)")
+_STYLE: Final = re.compile(r"\x1b\[[0-9]+m")
+_WORDS: Final = re.compile(r"( *)(\S+)")
+_STEP: Final = 4
+_BELOW_SUBJECT: Final = 13  # of a row that begins with a symbol
 _RESET: Final = "\x1b[0m"
 
 
@@ -62,6 +66,33 @@ def block(title: str, lines: Iterable[str] = (), *, color: bool) -> list[str]:
 def paragraphs(blocks: Iterable[Iterable[str]]) -> str:
     """Return blocks of lines as text, an empty line between two of them."""
     return "\n\n".join(map("\n".join, blocks)) + "\n"
+
+
+def folded(text: str, columns: int | None) -> str:
+    """Return text in which no line is wider than a terminal, as far as words allow; None: as it is.
+
+    A word, such as a file with its line, stays whole. What goes on is indented by more.
+    """
+    if columns is None:
+        return text
+    return "\n".join(part for one in text.split("\n") for part in _folded(one, columns))
+
+
+def _folded(text: str, columns: int) -> Iterator[str]:
+    plain = _STYLE.sub("", text)
+    margin = len(plain) - len(plain.lstrip())
+    row = margin < _STEP and not plain.lstrip()[:1].isalnum()
+    indent = _BELOW_SUBJECT if row else margin + _STEP
+    line, width = "", 0
+    for gap, word in _WORDS.findall(text):
+        size = len(_STYLE.sub("", word))
+        # A runner of pipelines would take `::...` at the begin of a line as a command.
+        if line.strip() and width + len(gap) + size > columns and not word.startswith("::"):
+            yield line
+            line, width = f"{'':{indent}}{word}", indent + size
+        else:
+            line, width = f"{line}{gap}{word}", width + len(gap) + size
+    yield line
 
 
 def plural(count: int, noun: str) -> str:

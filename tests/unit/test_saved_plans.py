@@ -5,6 +5,7 @@ T24: where a saved plan looks for its files is part of what was approved.
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def file(tmp_path):
     path = tmp_path / "plan.json"
     path.write_bytes(planfile.dump(PLAN))
     return path
+
+
+@pytest.mark.parametrize("columns", ["30", "60"])
+def test_a_terminal_gets_lines_that_fit_and_a_pipe_whole_ones(columns, file, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main.run(["show", str(file)]) == 0
+    assert capsys.readouterr().out == plan_formats.text(PLAN)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main.run(["--no-color", "show", str(file)]) == 0
+    fits = plan_formats.text(PLAN, columns=max(40, int(columns)))
+    assert capsys.readouterr().out == fits != plan_formats.text(PLAN)
 
 
 @pytest.mark.parametrize(("options", "output"), FORMATS.values(), ids=FORMATS.keys())

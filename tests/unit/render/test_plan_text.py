@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_formats, plan_rows
-from klutchctl.render.terminal import visible
+from klutchctl.render.terminal import folded, visible
 from reconciler.core.decision import FieldChange
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
+from tests.golden.plans import PLANS
 
 UNIT = UnitKey("shop", "anynines.com", "backups")
 CHANGE = Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.UPDATE, "")
@@ -121,6 +122,45 @@ def test_one_long_description_does_not_push_the_others():
     lines = list(plan_formats.section_lines(rows, plan_formats.column_widths(rows)))
     assert lines[0].index("f:1") == lines[2].index("f:3") < 40
     assert lines[0].index("short") == lines[1].index("sss")
+
+
+FOLDED = {
+    "a line that fits": ("  + create   a   b   f:1", 24, ["  + create   a   b   f:1"]),
+    "a row goes on below its subject": (
+        "  + create   orders   one two three   bindings/a-long-name.yaml:13",
+        40,
+        ["  + create   orders   one two three", "             bindings/a-long-name.yaml:13"],
+    ),
+    "a detail goes on below itself": (
+        f"{' ' * 15}/spec/x: one two three",
+        30,
+        [f"{' ' * 15}/spec/x: one", f"{' ' * 19}two three"],
+    ),
+    "a sentence": ("Plan: 1 create, 2 update", 12, ["Plan: 1", "    create,", "    2 update"]),
+    "a word that is wider stays whole": (f"a {'x' * 50} b", 40, ["a", f"    {'x' * 50}", "    b"]),
+    "colours take no room": (
+        "\x1b[32m  + create\x1b[0m   a   b",
+        20,
+        ["\x1b[32m  + create\x1b[0m   a   b"],
+    ),
+    "no command begins a line": ("one two ::error x", 8, ["one two ::error", "    x"]),
+    "an empty line": ("", 40, [""]),
+}
+
+
+@pytest.mark.parametrize(("text", "columns", "lines"), FOLDED.values(), ids=FOLDED.keys())
+def test_folded(text, columns, lines):
+    assert folded(text, columns).split("\n") == lines
+    assert folded(text, None) == text
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 400])
+@pytest.mark.parametrize("name", PLANS)
+def test_a_terminal_gets_the_same_words_in_lines_that_fit(name, columns):
+    whole, shown = (plan_formats.text(PLANS[name], columns=wide) for wide in (None, columns))
+    assert shown.split() == whole.split()
+    wide = [line for line in shown.split("\n") if len(line) > columns]
+    assert all(len(line.split()) == 1 or line.split()[0] in "+~-<=!?-/+" for line in wide)
 
 
 VISIBLE = {
