@@ -50,6 +50,7 @@ class Check(StrEnum):
     RIGHTS = "rights"
     POLICIES = "policies"
     AGENTS = "agents"
+    KUBECONFIGS = "kubeconfigs"
 
 
 class Mend(StrEnum):

@@ -15,7 +15,7 @@ from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, LEASE, Kind, Ref
-from reconciler.doctor import agents, diagnosis, policies
+from reconciler.doctor import agents, diagnosis, kubeconfigs, policies
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
 from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.fleet.compile import units_by_cluster
@@ -97,16 +97,28 @@ async def examine(
     outcomes = await asyncio.gather(*map(look, targets))
     reached = _reached(fleet, targets, outcomes, konnectors)
     found = await agents.findings(fleet, reached, visits, task=task, now=now)
+    readable = _readable(outcomes)
+    outdated = await kubeconfigs.findings(fleet, clusters, readable, task=task, pace=pace)
     return tuple(
         _unreached(target, outcome)
         if isinstance(outcome, Unavailable)
-        else _with(outcome, found.get((target.side, target.name)))
+        else _with(
+            outcome,
+            found.get((target.side, target.name)),
+            *(outdated.get(target.name, ()) if target.side is Side.APP_CLUSTER else ()),
+        )
         for target, outcome in zip(targets, outcomes, strict=True)
     )
 
 
-def _with(examination: Examination, finding: Finding | None) -> Examination:
-    more = () if finding is None else (finding,)
+def _readable(outcomes: Sequence[Examination | Unavailable]) -> Collection[str]:
+    """Return the app clusters that a plan can read."""
+    there = [one for one in outcomes if isinstance(one, Examination) and one.readable]
+    return [one.name for one in there if one.side is Side.APP_CLUSTER]
+
+
+def _with(examination: Examination, *findings: Finding | None) -> Examination:
+    more = [one for one in findings if one is not None]
     return replace(examination, findings=(*examination.findings, *more))
 
 

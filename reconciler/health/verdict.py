@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 from reconciler import api
-from reconciler.core import conditions, times
+from reconciler.core import conditions, keys, times
 from reconciler.core.conditions import FALSE, TRUE, Condition
-from reconciler.core.manifest import Manifest, get, get_text, is_deleting
+from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting
 from reconciler.core.times import moment
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import placement
@@ -28,7 +28,13 @@ _HELD: Final = (
     conditions.DELETES_ALLOWED,
     conditions.INSTANCES_IN_SYNC,
 )
+_TOKEN_REVOKED: Final = "TokenRevoked"
+_OLD_ADDRESS: Final = "OldAddress"
 _NOTES: Final = {
+    _TOKEN_REVOKED: "token revoked",
+    _OLD_ADDRESS: "old address",
+    conditions.PROVIDER_SECRET_INVALID.reason: "kubeconfig not mirrored",
+    conditions.PROVIDER_SECRET_NOT_FOUND.reason: "kubeconfig not mirrored",
     conditions.INSTANCES_REFUSED.reason: "claims refused",
     conditions.CLAIMS_DEGRADED.reason: "permission claims degraded",
     conditions.ORPHANED.reason: "copies without claims",
@@ -130,7 +136,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         return UnitHealth(unit, State.UNKNOWN, stale.reason, said, since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    held = _held(facts) or _shown(facts)
+    held = _held(facts) or _outdated(facts) or _shown(facts)
     reason, message = ("", "") if held is None else (held.reason, held.message)
     return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
@@ -240,6 +246,31 @@ def _held(facts: UnitFacts) -> Condition | None:
     reported = conditions.of(facts.cluster_binding)
     held = (conditions.find(reported, condition) for condition in _HELD)
     return next((one for one in held if one is not None and one.status == FALSE), None)
+
+
+def _outdated(facts: UnitFacts) -> Condition | None:
+    """Return how the kubeconfig in the app cluster differs from its source, as both are noted.
+
+    Else why its konnector does not mirror the source, which only apply may read.
+    """
+    said = conditions.said(facts.cluster_binding, conditions.SECRET_VALID)
+    refused = said if said is not None and said.status == FALSE else None
+    held, source = _noted(facts.binding), _noted(facts.cluster_binding)
+    if held is None or source is None:
+        return refused
+    secret = f"Secret {'/'.join(facts.secret)} in the app cluster"
+    if held.token_digest != source.token_digest:
+        message = f"{secret} has a token that is revoked: `klutchctl apply` writes the present one"
+        return Condition(conditions.SECRET_VALID, FALSE, "", _TOKEN_REVOKED, message)
+    if (held.server, held.ca_digest) != (source.server, source.ca_digest):
+        why = "`klutchctl apply` has it done" if refused is None else refused.message
+        message = f"{secret} does not lead to {source.server} yet: {why}"
+        return Condition(conditions.SECRET_VALID, FALSE, "", _OLD_ADDRESS, message)
+    return refused
+
+
+def _noted(carrier: Manifest | None) -> api.KubeconfigFacts | None:
+    return api.noted_facts(annotations_of(carrier or {}).get(keys.CREDENTIAL, ""))
 
 
 def _shown(facts: UnitFacts) -> Condition | None:

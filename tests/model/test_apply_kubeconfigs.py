@@ -1,15 +1,24 @@
 """The kubeconfig in an app cluster follows its source by one apply, and no konnector is cut off."""
 
 import base64
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
+from klutchctl import repository
 from reconciler.api import CLUSTER_BINDING
 from reconciler.apply import GOOD, Status
 from reconciler.core import conditions, keys, names
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET, SERVICE_ACCOUNT, Ref
+from reconciler.doctor import kubeconfigs
+from reconciler.doctor.diagnosis import Level
+from reconciler.doctor.rights import Task
+from reconciler.health.survey import survey
+from reconciler.kube import registry
+from reconciler.kube.registry import Surroundings
+from reconciler.observe import Pace
 from tests.kit import virtual_time
 from tests.support import removal
 from tests.support.apply_runs import inhabit, mode, runs, scene
@@ -173,3 +182,49 @@ async def test_a_token_that_is_refused_is_reported_within_half_a_minute(scene, r
         said = await connected(scene)
         assert "klutchctl apply" in said.message
         assert keys.KLUTCH_GROUP not in said.message
+
+
+@asynccontextmanager
+async def reached(scene):
+    """Reach the clusters of the fleet as a command does."""
+    scene.fleet.write()
+    fleet = repository.fleet_in(scene.fleet.folder, check_owner=False)
+    around = Surroundings(kubeconfigs=[scene.kubeconfig], environ={})
+    async with registry.of(fleet, around) as clusters:
+        yield fleet, clusters
+
+
+async def examined(scene):
+    """Return what doctor says of kubeconfigs."""
+    async with reached(scene) as (fleet, clusters):
+        found = await kubeconfigs.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
+    return [(one.level, one.message) for one in found.get("shop", ())]
+
+
+async def status(scene):
+    async with reached(scene) as (fleet, clusters):
+        board = await survey(fleet, clusters, now=virtual_time.now)
+    return [one.health for one in board.units]
+
+
+async def test_doctor_and_status_say_what_an_apply_would_mend(scene, runs, wires):
+    async with scene.peers():
+        await runs.finish()
+        assert await examined(scene) == []
+        scene.fleet.plane = f", endpoint: {NEW!r}"
+        await runs.run()
+        ((level, message),) = await examined(scene)
+        assert level is Level.WARNING
+        assert (
+            f"Secret {copy_of(scene).namespace}/{copy_of(scene).name}: leads to the old" in message
+        )
+        (health,) = await status(scene)
+        assert (health.ready, health.reason, health.note) == (True, "OldAddress", "old address")
+        assert "does not work from here" in health.message
+        await revoke(scene, wires, SECRET)
+        assert {level for level, _ in await examined(scene)} == {Level.PROBLEM}
+        wires.models[NEW] = wires.models[OLD]
+        await finished(runs)
+        assert await examined(scene) == []
+        (health,) = await status(scene)
+        assert (health.ready, health.reason) == (True, "")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api import heartbeat_of
+from reconciler.api import KubeconfigFacts, credential_note, heartbeat_of
+from reconciler.core import keys
 from reconciler.core.manifest import drop, put
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
@@ -58,6 +59,16 @@ def definition(status: str = "True", **more: Any) -> dict[str, Any]:
     }
 
 
+def noting(held: KubeconfigFacts, source: KubeconfigFacts, **more: Any) -> UnitFacts:
+    """Kubeconfigs as they are noted: that of the app cluster, and that of the space."""
+    notes = [{keys.CREDENTIAL: credential_note(one, "uid")} for one in (held, source)]
+    return having(
+        binding=binding(**more, annotations=notes[0]),
+        cluster_binding={**cluster_binding(), "metadata": {"annotations": notes[1]}},
+    )
+
+
+SOURCE = KubeconfigFacts("https://new:1", "ca", "", "space", "token")
 FINE = UnitFacts(
     secret=K,
     export={"metadata": metadata()},
@@ -193,6 +204,29 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     "what a quota refuses": (with_condition(REFUSED), ("InstancesRefused", "quota")),
     "the gravest that kubectl shows in READY": (
         with_condition(REFUSED, DEGRADED_CLAIMS), ("PermissionClaimsDegraded", "no such kind"),
+    ),
+    "a kubeconfig as its source": (noting(SOURCE, SOURCE), ("", "")),
+    "one with the token of before": (
+        noting(replace(SOURCE, token_digest="old", server="https://old:1"), SOURCE),
+        ("TokenRevoked", f"Secret {'/'.join(K)} in the app cluster has a token that is revoked: "
+        "`klutchctl apply` writes the present one"),
+    ),
+    "one with the address of before": (
+        noting(replace(SOURCE, server="https://old:1"), SOURCE),
+        ("OldAddress", f"Secret {'/'.join(K)} in the app cluster does not lead to https://new:1 "
+        "yet: `klutchctl apply` has it done"),
+    ),
+    "one that the konnector does not take over": (
+        having(cluster_binding={"status": {
+            **cluster_binding()["status"],
+            "conditions": [condition(
+                "SecretValid", "False", reason="ProviderSecretInvalid", message="it is empty"
+            )],
+        }}),
+        ("ProviderSecretInvalid", "it is empty"),
+    ),
+    "one of which nothing readable is noted": (
+        having(binding=binding(annotations={keys.CREDENTIAL: "["})), ("", ""),
     ),
     "what is held comes first": (
         having(
