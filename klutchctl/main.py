@@ -43,7 +43,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _READS: Final = meanings(ExitCode.PARTIAL)
-_PLANS: Final = _READS | meanings(ExitCode.HELD_BACK, ExitCode.CHANGES)
+_DETAILED: Final = {ExitCode.CHANGES: "success, and there are changes (with --detailed-exitcode)"}
+_PLANS: Final = _READS | meanings(ExitCode.HELD_BACK) | _DETAILED
 _WRITES: Final = _READS | meanings(
     ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED, ExitCode.UNHEALTHY
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from klutchctl.entry import ExitCode
+from klutchctl.entry import ExitCode, codes_help
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-@app.command()
+@app.command(epilog=codes_help({}))
 def up(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     name: _Name = "default",
@@ -157,7 +157,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     return ExitCode.SUCCESS
 
 
-@app.command()
+@app.command(epilog=codes_help({}))
 def down(
     context: typer.Context,
     name: _Name = "default",
@@ -179,13 +179,13 @@ def down(
     return ExitCode.SUCCESS
 
 
-@app.command()
+@app.command(epilog=codes_help({ExitCode.FAILED: "there is none, or not all of it runs"}))
 def status(
     context: typer.Context,
     name: _Name = "default",
     output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TEXT,
 ) -> int:
-    """Show the clusters and their health. Exit code 0 says that all is well, 1 that it is not."""
+    """Show the clusters and their health."""
     import time
 
     from klutchctl.sandbox import lifecycle, report
