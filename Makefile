@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak mutants lock audit
+.PHONY: demo again test check bench soak mutants lock audit release
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -74,3 +74,7 @@ audit:
 	$(AUDIT)/bin/pip install --quiet pip-audit==2.10.1
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps \
 	  -r requirements.txt -r requirements-runtime.txt -r requirements-build.txt
+
+# A release of HEAD, in dist/: the same bytes each time. KEY=FILE signs it.
+release: $(STAMP)
+	$(BIN)/python -m tests.release $(if $(KEY),--key $(KEY)) $(ARGS)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 import konnector
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CLUSTER_ROLE, CRD, DEPLOYMENT, NAMESPACE, SERVICE_ACCOUNT, Ref
+from tests.release import archives
 from tests.support import deployed, helm, removal
 from tests.support.books import ROOT
 from tests.support.helm import BACKEND, CHARTS, CONTROLLER, KONNECTOR
@@ -152,10 +154,23 @@ def test_a_chart_is_well_made(chart, tmp_path):
     assert f'\nversion = "{about["version"]}"\n' in project
     assert about["appVersion"] == about["version"]
     packed = helm.helm(tmp_path, "package", str(chart), "--destination", str(tmp_path))
-    archive = packed.strip().rpartition(" ")[2]
-    assert helm.helm(tmp_path, "template", "x", archive) == helm.helm(
-        tmp_path, "template", "x", str(chart)
-    )
+    by_helm = Path(packed.strip().rpartition(" ")[2])
+    ours = tmp_path / "release.tgz"
+    archives.pack(ours, archives.files_below(chart, about["name"]), epoch=0, gzipped=True)
+    assert members(ours) == members(by_helm)
+    plain = helm.helm(tmp_path, "template", "x", str(chart))
+    assert [helm.helm(tmp_path, "template", "x", str(one)) for one in (by_helm, ours)] == [
+        plain
+    ] * 2
+
+
+def members(archive: Path) -> dict[str, Any]:
+    """Return the files of a packed chart: helm writes its own form of what Chart.yaml says."""
+    with tarfile.open(archive) as tar:
+        opened = {one.name: tar.extractfile(one) for one in tar}
+        read = {name: file.read() for name, file in opened.items() if file is not None}
+    about = {name: yaml.safe_load(text) for name, text in read.items() if "Chart.yaml" in name}
+    return {**read, **about}
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=chart_ids)

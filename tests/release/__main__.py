@@ -1,0 +1,110 @@
+"""`python -m tests.release`: write a release of HEAD into dist/."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from tests.release import building, evidence
+
+ROOT: Final = Path(__file__).parents[2]
+KEY: Final = "RELEASE_KEY"
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Build, and return the exit code. Errors go to stderr."""
+    said = parser().parse_args(arguments)
+    try:
+        key = signing_key(said.key, environ)
+        with building.checked_out(said.repository) as checkout:
+            release(said, checkout, key)
+    except (building.Failed, evidence.KeyRefused, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the arguments."""
+    made = argparse.ArgumentParser(prog="make release", description=__doc__)
+    made.add_argument("--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
+    made.add_argument("--repository", type=Path, default=ROOT, metavar="FOLDER")
+    made.add_argument("--tag", default="", help="has to be that of the version, as v0.1.0")
+    made.add_argument("--source", default="", metavar="URI", help="of the repository")
+    made.add_argument("--builder", default=evidence.LOCAL, metavar="URI")
+    help_ = f"a private key of ECDSA P-256 in PEM; or its text in ${KEY}; without: no signatures"
+    made.add_argument("--key", type=Path, default=None, metavar="FILE", help=help_)
+    return made
+
+
+def signing_key(file: Path | None, environ: Mapping[str, str]) -> EllipticCurvePrivateKey | None:
+    """Return the key that is given, None where none is. Raises KeyRefused and OSError."""
+    text = environ.get(KEY, "").encode() if file is None else file.read_bytes()
+    return evidence.load(text) if text else None
+
+
+def release(
+    said: argparse.Namespace, checkout: building.Checkout, key: EllipticCurvePrivateKey | None
+) -> None:
+    """Write the files, then what vouches for them. An earlier release there goes, as a whole."""
+    building.require_tag(said.tag, checkout.version)
+    require_ours(said.output)
+    with tempfile.TemporaryDirectory(prefix="klutchctl-dist-") as text:
+        made = Path(text)
+        building.packages(checkout, made)
+        building.charts(checkout, made)
+        building.crds(checkout, made)
+        source = evidence.Source(commit=checkout.commit, uri=said.source, tag=said.tag)
+        vouch(made, source, checkout.locks(), said.builder, key)
+        replace(said.output, made)
+    report(said.output, checkout, key)
+
+
+def vouch(
+    folder: Path,
+    source: evidence.Source,
+    locks: Mapping[str, str],
+    builder: str,
+    key: EllipticCurvePrivateKey | None,
+) -> None:
+    """Write provenance, checksums and signatures of all files of a folder into it."""
+    digests = {path.name: evidence.digest(path) for path in folder.iterdir()}
+    stated = evidence.statement(digests, source, locks, builder)
+    (folder / "provenance.json").write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
+    if key is not None:
+        (folder / "provenance.intoto.jsonl").write_text(evidence.envelope(key, stated), "utf-8")
+    evidence.seal(folder, key)
+
+
+def require_ours(folder: Path) -> None:
+    """Raise Failed where a folder has files, and they are no earlier release."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / evidence.SUMS).exists():
+        raise building.Failed(
+            f"{folder} has files that are no release: move them, or give another --output"
+        )
+
+
+def replace(folder: Path, made: Path) -> None:
+    """Put the files that were made in the place of those of an earlier release."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(made, folder)
+
+
+def report(folder: Path, checkout: building.Checkout, key: EllipticCurvePrivateKey | None) -> None:
+    """Print what a release is made of."""
+    for path in sorted(folder.iterdir()):
+        print(f"{path.stat().st_size:12,}  {path.name}")
+    print(f"Version {checkout.version} of commit {checkout.commit[:12]} is in {folder}.")
+    print("Not signed: no key was given." if key is None else f"Signed by {evidence.key_id(key)}.")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

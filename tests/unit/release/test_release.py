@@ -1,0 +1,255 @@
+"""`make release`: the same bytes of the same commit; signed, or said not to be."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from tests.release import __main__ as program
+from tests.release import archives, building, evidence
+
+ROOT = Path(__file__).parents[3]
+KEY = ec.derive_private_key(1234567, ec.SECP256R1())
+EPOCH = 1_700_000_000
+
+
+def pem(key, encryption=None):
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        encryption or serialization.NoEncryption(),
+    )
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory):
+    path = tmp_path_factory.mktemp("key") / "release.pub"
+    path.write_bytes(
+        KEY.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    return path
+
+
+def verified(public, signature, content, folder):
+    """Tell whether openssl takes a signature in base64 for one of these bytes."""
+    files = {"sig": base64.b64decode(signature), "content": content}
+    for name, bytes_ in files.items():
+        (folder / name).write_bytes(bytes_)
+    command = ["openssl", "dgst", "-sha256", "-verify", str(public), "-signature", "sig", "content"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def test_a_signature_is_what_openssl_verifies_and_the_same_each_time(public, tmp_path):
+    signature = evidence.sign(KEY, b"abc")
+    assert verified(public, signature, b"abc", tmp_path)
+    assert not verified(public, signature, b"abd", tmp_path)
+    assert evidence.sign(KEY, b"abc") == signature
+
+
+def test_an_envelope_signs_the_statement_in_it_with_its_type(public, tmp_path):
+    stated = evidence.statement({"a": "0" * 64}, evidence.Source("c" * 40), {}, evidence.LOCAL)
+    text = evidence.envelope(KEY, stated)
+    assert text.count("\n") == 1
+    read = json.loads(text)
+    body = base64.b64decode(read["payload"])
+    assert json.loads(body) == stated
+    kind = read["payloadType"]
+    assert kind == "application/vnd.in-toto+json"
+    (signature,) = read["signatures"]
+    signed = f"DSSEv1 {len(kind)} {kind} {len(body)} ".encode() + body
+    assert verified(public, signature["sig"], signed, tmp_path)
+    assert not verified(public, signature["sig"], body, tmp_path)
+
+
+def test_provenance_names_the_files_their_sources_and_the_builder():
+    source = evidence.Source("c" * 40, uri="git+https://git.example.com/k", tag="v1.2.3")
+    stated = evidence.statement({"b": "2" * 64, "a": "1" * 64}, source, {"l": "3" * 64}, "uri:b")
+    assert stated == {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            {"name": "a", "digest": {"sha256": "1" * 64}},
+            {"name": "b", "digest": {"sha256": "2" * 64}},
+        ],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": evidence.BUILD_TYPE,
+                "externalParameters": {"tag": "v1.2.3", "source": "git+https://git.example.com/k"},
+                "resolvedDependencies": [
+                    {
+                        "uri": "git+https://git.example.com/k",
+                        "name": "source",
+                        "digest": {"gitCommit": "c" * 40},
+                    },
+                    {"name": "l", "digest": {"sha256": "3" * 64}},
+                ],
+            },
+            "runDetails": {"builder": {"id": "uri:b"}},
+        },
+    }
+
+
+REFUSED = {
+    "no PEM": (b"my key", "no private key"),
+    "a public key": (b"-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n", "no private"),
+    "of RSA": (pem(rsa.generate_private_key(65537, 2048)), "not of ECDSA P-256"),
+    "of another curve": (pem(ec.generate_private_key(ec.SECP384R1())), "not of ECDSA P-256"),
+    "with a password": (pem(KEY, serialization.BestAvailableEncryption(b"x")), "openssl pkey"),
+    "of cosign": (b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\neyJ\n", "openssl pkey"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_key_is_refused_in_a_sentence_that_shows_nothing_of_it(case, capsys, tmp_path):
+    given, named = REFUSED[case]
+    code = program.main(["--output", str(tmp_path)], {program.KEY: given.decode()})
+    said = capsys.readouterr()
+    assert code == 1
+    assert said.err.startswith("Error: the key ")
+    assert named in said.err
+    assert [line for line in given.decode().splitlines() if line in said.err] == []
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_archive_is_the_same_wherever_its_files_are(tmp_path):
+    made = []
+    for place, (umask, time) in {"a": (0o022, 1), "b/c": (0o077, 2_000_000_000)}.items():
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        before = os.umask(umask)
+        names = ["z", "a"] if place == "a" else ["a", "z"]
+        for name in names:
+            (folder / name).write_text(name)
+            os.utime(folder / name, (time, time))
+        (folder / "a").chmod(0o755 if place == "a" else 0o700)
+        os.umask(before)
+        for gzipped in (False, True):
+            target = tmp_path / f"{place.replace('/', '-')}-{gzipped}"
+            files: dict[str, Path | bytes] = {
+                **archives.files_below(folder, "top"),
+                "top/b": b"bytes",
+            }
+            archives.pack(target, files, epoch=EPOCH, gzipped=gzipped)
+            made.append(target.read_bytes())
+    assert made[:2] == made[2:]
+    with tarfile.open(tmp_path / "a-True") as tar:
+        found = [(one.name, one.mode, one.mtime, one.uname) for one in tar]
+    assert found == [
+        ("top/a", 0o755, EPOCH, ""),
+        ("top/b", 0o644, EPOCH, ""),
+        ("top/z", 0o644, EPOCH, ""),
+    ]
+
+
+def released(output, *options, **changes):
+    command = [sys.executable, "-m", "tests.release", "--output", str(output), *options]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, program.KEY: pem(KEY).decode()},
+        capture_output=True,
+        text=True,
+        check=False,
+        **changes,
+    )
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """Return the folder of a release."""
+    output = tmp_path_factory.mktemp("release") / "dist"
+    done = released(output)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+def test_a_release_is_the_same_again_to_the_byte(release, tmp_path):
+    """Another umask, over an earlier release: nothing of it stays."""
+    evidence.seal(tmp_path, None)
+    (tmp_path / "klutchctl-0.0.9.tar.gz").write_text("old")
+    done = released(tmp_path, umask=0o077)
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path) == contents(release)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*")}
+
+
+def test_a_release_is_vouched_for_as_a_whole(release, public, tmp_path):
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    named = {line.removesuffix(": OK") for line in checked.stdout.splitlines()}
+    assert named | {"SHA256SUMS", "SHA256SUMS.sig"} == {path.name for path in release.iterdir()}
+    sums = (release / "SHA256SUMS").read_bytes()
+    assert verified(public, (release / "SHA256SUMS.sig").read_bytes(), sums, tmp_path)
+    stated = json.loads((release / "provenance.json").read_text())
+    subjects = {one["name"] for one in stated["subject"]}
+    assert named - subjects == {"provenance.json", "provenance.intoto.jsonl"}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    source, *locks = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert source["digest"] == {"gitCommit": commit.stdout.strip()}
+    assert {"requirements.txt", "requirements-build.txt"} <= {one["name"] for one in locks}
+    (line,) = (release / "provenance.intoto.jsonl").read_text().splitlines()
+    assert json.loads(base64.b64decode(json.loads(line)["payload"])) == stated
+
+
+def test_a_release_has_a_wheel_an_sdist_charts_and_crds(release):
+    (wheel,) = release.glob("*.whl")
+    times = {one.date_time for one in zipfile.ZipFile(wheel).infolist()}
+    assert len(times) == 1
+    names = {path.name for path in release.iterdir()}
+    assert {
+        "klutchctl-0.1.0.tar.gz",
+        "klutch-bind-0.1.0.tgz",
+        "konnector-0.1.0.tgz",
+        "klutchctl-controller-0.1.0.tgz",
+        "klutchctl-0.1.0-crds.yaml",
+        "klutchctl-0.1.0-crds-dataservices.yaml",
+    } <= names
+
+
+REFUSALS = {
+    "a tag of another version": (["--tag=v9.9.9"], "tag v9.9.9 is not that of version"),
+    "a folder that is no repository": (["--repository=/"], "git show: "),
+    "a key that is not there": (["--key=/nowhere"], "/nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_cannot_be_released_is_said_and_nothing_written(case, tmp_path, capsys):
+    options, named = REFUSALS[case]
+    assert program.main([f"--output={tmp_path / 'dist'}", *options], {}) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ")
+    assert named in said
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.md").write_text("mine")
+    assert program.main([f"--output={tmp_path}"], {}) == 1
+    assert "files that are no release" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.md"]
+
+
+def test_without_a_key_nothing_is_signed_and_it_is_said(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, None)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "provenance.json", "SHA256SUMS"}
+    checkout = building.Checkout(ROOT, "c" * 40, EPOCH)
+    program.report(tmp_path, checkout, None)
+    assert "Not signed: no key was given." in capsys.readouterr().out
