@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
 
@@ -140,12 +140,14 @@ def on_terminal(path: Path | None) -> bool:
     return path is None and sys.stdout.isatty()
 
 
-def columns(path: Path | None) -> int | None:
-    """Return the width of the terminal that is written to; None for a file or pipe.
+def columns(stream: TextIO, path: Path | None = None) -> int | None:
+    """Return the width of the terminal that is written to; None for a pipe, and the file `path`.
 
     $COLUMNS overrides what the terminal says. A pipe gets whole lines in any case.
     """
-    return max(shutil.get_terminal_size().columns, _NARROWEST) if on_terminal(path) else None
+    if path is not None or not stream.isatty():
+        return None
+    return max(shutil.get_terminal_size().columns, _NARROWEST)
 
 
 @dataclass(frozen=True, slots=True)

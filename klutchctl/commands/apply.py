@@ -17,6 +17,7 @@ from klutchctl.entry import ExitCode, apply_code, ending
 from klutchctl.settings import (
     Output,
     Settings,
+    columns,
     of,
     output_option,
     parse_outputs,
@@ -311,8 +312,8 @@ def _show_plan(plan: "Plan", wanted: tuple[Output, ...], *, color: bool) -> Text
     # Standard output may be for a program; then a person reads the plan beside it.
     quiet = any(one.path is None and one.format != "text" for one in wanted)
     stream = sys.stderr if quiet else sys.stdout
-    # At once: the steps that follow are on the other stream, and a log has both.
-    print(plan_formats.text(plan, color=color and stream.isatty()), file=stream, flush=True)
+    text = plan_formats.text(plan, color=color and stream.isatty(), columns=columns(stream))
+    print(text, file=stream, flush=True)  # the steps that follow are on the other stream
     return stream
 
 

@@ -1,5 +1,6 @@
 """`klutchctl plan`, `drift` and `show`: what would change. Writes to no cluster."""
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -282,7 +283,7 @@ def _print(
                 # In a file or pipe, the same plan is the same bytes.
                 seconds=seconds if on_terminal(path) else None,
                 color=settings.colored(path),
-                columns=columns(path),
+                columns=columns(sys.stdout, path),
                 against=against,
             ),
             "json": lambda _: plan_formats.as_json(plan, against=against),
