@@ -19,7 +19,13 @@ HOME = SpaceKonnector("team-a", "shop", "klutch-bind-team-a-shop", "shop-kubecon
 def workloads() -> dict[str, Any]:
     """Return all that has a Pod template, by place and name."""
     folders = [*ROOT.glob("*/deploy"), ROOT / "fleet-example"]
-    files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
+    # A chart's templates are no YAML; what they give is what the kustomizations give.
+    files = [
+        path
+        for folder in folders
+        for path in sorted(folder.rglob("*.yaml"))
+        if "templates" not in path.parts
+    ]
     manifests = {
         f"{path.relative_to(ROOT)} {name_of(one)}": one
         for path in files
