@@ -10,11 +10,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api import Heartbeat
+from reconciler.api import API_SERVICE_EXPORT, Heartbeat
+from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.times import moment
+from reconciler.core.refs import LEASE, Ref
+from reconciler.core.times import format_time, moment
 
 APART: Final = 5.0  # seconds between two looks: two renewals, and one that was late
+# Of a Pod, and of a process that was started by hand. In no others: whoever may write Leases in a
+# space could hide that a backend has stopped.
+BACKEND_NAMESPACES: Final = (names.KLUTCH_NAMESPACE, "default")
+NO_BACKEND: Final = (
+    f"nothing shows that a backend runs: there is no Lease {names.BACKEND_LEASE} in "
+    f"{' or '.join(BACKEND_NAMESPACES)}, and no {API_SERVICE_EXPORT.kind}"
+)
 _FRESH: Final = timedelta(seconds=20)  # after which another would have taken it over
 
 
@@ -31,6 +40,16 @@ class LeaseLook:
         """Return the last renewal, by the clock of its holder."""
         return moment(self.renewed)
 
+    def manifest(self) -> Manifest:
+        """Return as much of the Lease as `look_of` reads."""
+        spec: Manifest = {"holderIdentity": self.holder, "renewTime": self.renewed}
+        return {"metadata": {"namespace": self.namespace}, "spec": spec}
+
+
+def of_backend(control_plane: str) -> Ref:
+    """Return what the Lease of a backend is asked for by, in whichever namespace that is."""
+    return Ref(control_plane, LEASE, "", names.BACKEND_LEASE)
+
 
 def look_of(lease: Manifest | None) -> LeaseLook | None:
     """Return what a Lease says; None where there is none, or one that nobody ever held."""
@@ -39,6 +58,12 @@ def look_of(lease: Manifest | None) -> LeaseLook | None:
         return None
     holder = get_text(lease, "spec", "holderIdentity")
     return LeaseLook(holder, renewed, get_text(lease, "metadata", "namespace"))
+
+
+def backend_stopped(namespace: str, at: datetime) -> str:
+    """Return the sentence about a backend whose Lease in this namespace was last renewed then."""
+    lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
+    return f"{names.BACKEND} has stopped: {lease} was last renewed at {format_time(at)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ async def findings(
         *_of_konnectors(places, looked, stops, beats, task),
         *_of_backends(looked, stops, task),
     ]
-    missing = diagnosis.no_backend(agents.ON_PLANE)
+    missing = diagnosis.no_backend()
     return {**dict(found), **{(Side.CONTROL_PLANE, name): missing for name in unused}}
 
 
@@ -163,10 +163,7 @@ async def _unused(fleet: Fleet, planes: Collection[str], visits: Visits) -> Coll
     """Return those control planes on which no backend has exported anything yet."""
 
     async def exported(visit: Visit) -> bool:
-        page = await visit.reached.cluster.first_page(
-            api.API_SERVICE_EXPORT, limit=1, metadata_only=True
-        )
-        return bool(page.items)
+        return await agents.has_exports(visit.reached.cluster)
 
     found = await asyncio.gather(
         *(visits.control_plane(one, fleet.control_planes[one].access, exported) for one in planes)

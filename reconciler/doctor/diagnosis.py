@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from reconciler import api
+from reconciler.api import leases
 from reconciler.core import names
 from reconciler.core.times import format_time
 from reconciler.doctor.rights import Right, Side, Task
@@ -191,35 +192,34 @@ def policies(missing: Collection[str], *, served: bool = True) -> Finding:
 
 def backend(namespace: str, stopped: datetime | None, task: Task) -> Finding:
     """Judge a backend by its Lease in this namespace; `stopped` is when it did."""
-    lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
-    return _agent(names.BACKEND, lease, stopped, task, "what is bound goes on, and nothing new is")
+    if stopped is None:
+        lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
+        return Finding(Check.AGENTS, Level.OK, f"{names.BACKEND} runs, and renews {lease}")
+    said = leases.backend_stopped(namespace, stopped)
+    return _stopped(said, task, "what is bound goes on, and nothing new is")
 
 
 def konnector(namespace: str, plane: str, stopped: datetime | None, task: Task) -> Finding:
     """Judge a konnector by its Lease; `plane` is the control plane that it is on, "" for none."""
     place = f" on control plane {plane}" if plane else ""
     lease = f"Lease {namespace}/{names.KONNECTOR_LEASE}{place}"
-    return _agent("its konnector", lease, stopped, task, "until then nothing is synced")
-
-
-def _agent(agent: str, lease: str, stopped: datetime | None, task: Task, effect: str) -> Finding:
     if stopped is None:
-        return Finding(Check.AGENTS, Level.OK, f"{agent} runs, and renews {lease}")
-    return Finding(
-        Check.AGENTS,
-        Level.WARNING if task is Task.PLAN else Level.PROBLEM,
-        f"{agent} has stopped: {lease} was last renewed at {format_time(stopped)}",
-        f"See why it ended, and start it again: {effect}",
-    )
+        return Finding(Check.AGENTS, Level.OK, f"its konnector runs, and renews {lease}")
+    said = f"its konnector has stopped: {lease} was last renewed at {format_time(stopped)}"
+    return _stopped(said, task, "until then nothing is synced")
 
 
-def no_backend(namespaces: Collection[str]) -> Finding:
+def _stopped(said: str, task: Task, effect: str) -> Finding:
+    level = Level.WARNING if task is Task.PLAN else Level.PROBLEM
+    return Finding(Check.AGENTS, level, said, f"See why it ended, and start it again: {effect}")
+
+
+def no_backend() -> Finding:
     """Warn of a control plane on which nothing shows that a backend was ever there."""
     return Finding(
         Check.AGENTS,
         Level.WARNING,
-        f"nothing shows that a backend runs: there is no Lease {names.BACKEND_LEASE} in "
-        f"{' or '.join(namespaces)}, and no {api.API_SERVICE_EXPORT.kind}",
+        leases.NO_BACKEND,
         f"Start {names.BACKEND}, or see that it runs: Klutch's own has no such Lease, nor has one "
         "with --leader-election=off or another --lease-namespace",
     )

@@ -11,20 +11,19 @@ from datetime import datetime
 from functools import partial
 from typing import Final, TypeAlias
 
-from reconciler.api import Heartbeat, leases
+from reconciler.api import API_SERVICE_EXPORT, Heartbeat, leases
 from reconciler.api.leases import LeaseLook, Stops
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import ClusterError
 from reconciler.core.live import Unavailable
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import LEASE, Ref
 from reconciler.fleet.values import Fleet
 from reconciler.kube.cluster import Reader
 from reconciler.observe.visits import Visit, Visits
 
-# Of a Pod, and of a process that was started by hand. In no others: who may write Leases in a
-# space could hide that a backend has stopped.
-_IN_APP: Final = (names.KLUTCH_NAMESPACE, "kube-system")
-ON_PLANE: Final = (names.KLUTCH_NAMESPACE, "default")
+_IN_APP: Final = (names.KLUTCH_NAMESPACE, "kube-system")  # of a Pod, and of a bare process
 _WIDTH: Final = 8  # Leases of a control plane read at once
 
 Look: TypeAlias = LeaseLook | Unavailable | None  # None: there is no Lease
@@ -62,7 +61,34 @@ async def konnector_in(app: Reader) -> Look:
 
 async def backend_on(plane: Reader) -> Look:
     """Return the Lease of the backend of a control plane."""
-    return await _newest(plane, names.BACKEND_LEASE, ON_PLANE)
+    return await _newest(plane, names.BACKEND_LEASE, leases.BACKEND_NAMESPACES)
+
+
+async def has_exports(plane: Reader) -> bool:
+    """Tell whether a backend, of whatever kind, has ever exported something there."""
+    page = await plane.first_page(API_SERVICE_EXPORT, limit=1, metadata_only=True)
+    return bool(page.items)
+
+
+async def missing_backend(visit: Visit) -> Mapping[Ref, Manifest | None]:
+    """Return the Lease of a control plane's backend that has stopped, or None for that of none.
+
+    Nothing where one runs, for all we know. Keyed as planning asks for it.
+    """
+    plane = visit.reached.cluster
+    try:
+        look = await backend_on(plane)
+        if look is None and not await has_exports(plane):
+            return {leases.of_backend(plane.name): None}
+    except ClusterError:
+        return {}
+    found = _doubtful({"": look}, SystemClock().now())
+    if not found or visit.turn.left < 2 * leases.APART:
+        return {}
+    await asyncio.sleep(leases.APART)
+    if leases.stopped_at(found[""], _read_again({"": await backend_on(plane)}, "")) is None:
+        return {}
+    return {leases.of_backend(plane.name): found[""].manifest()}
 
 
 async def on_planes(

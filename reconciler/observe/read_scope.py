@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, APP_CLUSTER_BINDING
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, APP_CLUSTER_BINDING, leases
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
 from reconciler.core.live import (
@@ -144,8 +144,17 @@ def _led_to(app: Index) -> Iterator[str]:
 
 
 def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
-    """Return the count of every service bound in a cluster, and the export of every unit."""
-    return Questions(in_use=frozenset(_in_use(fleet, live)), bodies=frozenset(_bodies(fleet, live)))
+    """Return the count of every service bound in a cluster, and the export of every unit.
+
+    And whether the backends run.
+    """
+    backends = (
+        leases.of_backend(control_plane_ref_name(name))
+        for name, seen in live.control_planes.items()
+        if isinstance(seen, ClusterState)
+    )
+    bodies = frozenset((*_bodies(fleet, live), *backends))
+    return Questions(in_use=frozenset(_in_use(fleet, live)), bodies=bodies)
 
 
 def konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from reconciler import api
+from reconciler.api import leases
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
@@ -22,7 +23,7 @@ from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Fleet
 from reconciler.kube.cluster import Listing, Reader
-from reconciler.observe import objects, read_scope
+from reconciler.observe import agents, objects, read_scope
 from reconciler.observe.objects import observing
 from reconciler.observe.visits import NoIdentity, Visit, together
 
@@ -223,17 +224,21 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
 async def answers(
     visit: Visit, seen: ClusterState, questions: Collection[Kind | Ref]
 ) -> ClusterState:
-    """Read what planning asked of a cluster: how many objects of a kind, and whole exports."""
+    """Read what planning asked of a cluster: how many objects of a kind, whole exports, and the
+    Lease of a backend that may have stopped.
+    """
     kinds = sorted(question for question in questions if isinstance(question, Kind))
-    refs = sorted(question for question in questions if isinstance(question, Ref))
+    backend = leases.of_backend(visit.reached.cluster.name)
+    refs = sorted(one for one in questions if isinstance(one, Ref) and one != backend)
     reading = Reading(visit)
     async with visit.turn.slot():
         counts = await together(*(_count(reading, kind) for kind in kinds))
         bodies = await together(*(_export_body(reading, ref) for ref in refs))
+    missing = await agents.missing_backend(visit) if backend in questions else {}
     return replace(
         seen,
         in_use={**seen.in_use, **dict(zip(kinds, counts, strict=True))},
-        bodies={**seen.bodies, **dict(zip(refs, bodies, strict=True))},
+        bodies={**seen.bodies, **dict(zip(refs, bodies, strict=True)), **missing},
     )
 
 

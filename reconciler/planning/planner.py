@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from reconciler import api
+from reconciler.api import leases
 from reconciler.core.live import (
     ClusterState,
     Live,
@@ -16,6 +18,7 @@ from reconciler.core.live import (
     control_plane_ref_name,
     instances,
 )
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import (
@@ -61,6 +64,7 @@ class _Draft:
     unseen: list[UnseenCluster] = field(default_factory=list)
     warnings: set[str] = field(default_factory=set)
     bodies: set[Ref] = field(default_factory=set)
+    awaiting: set[str] = field(default_factory=set)  # control planes whose backend has to act
     in_use: dict[UnitKey, int | None] = field(default_factory=dict)  # None = not counted yet
     # Units whose own policy is Delete: only these may be deleted in spite of instances.
     consented: set[UnitKey] = field(default_factory=set)
@@ -136,10 +140,25 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
             _hold(draft, cluster, wanted, found)
         else:
             _site(draft, found, wanted)
+    for plane in sorted(draft.awaiting):
+        lease = leases.of_backend(control_plane_ref_name(plane))
+        draft.bodies.add(lease)
+        draft.warnings |= _without_backend(plane, planes[plane].seen.bodies, lease)
     for name, seen in sorted(prune_clusters.removed(fleet, live).items()):
         if isinstance(seen, ClusterState) and (only is None or name in only):
             _leave(draft, fleet, live, Index(name, seen), planes)
     return draft
+
+
+def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Ref) -> set[str]:
+    if lease not in known:
+        return set()
+    look = leases.look_of(known[lease])
+    at = None if look is None else look.renewed_at
+    said = leases.NO_BACKEND
+    if look is not None and at is not None:
+        said = leases.backend_stopped(look.namespace, at)
+    return {f"control plane {plane}: {said}; what is to be bound waits for it"}
 
 
 def _leave(
@@ -182,6 +201,8 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         draft.warnings |= address_warnings(site, needs)
     for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned)
+    if any(_awaits_backend(change) for change in draft.changes[first:]):
+        draft.awaiting.add(site.cluster.control_plane)
     draft.warnings |= rules.unmanaged_warning(site)
     if fleet.guards.mode is not PruneMode.OFF:
         for prune in rules.prunes(site):
@@ -192,6 +213,12 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         replace(change, placement=site.placement) if change.acts else change
         for change in draft.changes[first:]
     ]
+
+
+def _awaits_backend(change: Change) -> bool:
+    """Tell whether a line asks a backend for something that is not there yet."""
+    asks = change.ref.kind in {api.API_SERVICE_EXPORT_REQUEST, api.APP_CLUSTER_BINDING}
+    return asks and change.action in {Action.CREATE, Action.REPLACE}
 
 
 def _resumed(site: Site, prune: prune_units.Prune) -> Change:

@@ -4,12 +4,16 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from reconciler import api
+from reconciler.api import leases
 from reconciler.apply.waits import SharedListReader
+from reconciler.controller.lease import micro
+from reconciler.controller.tasks import SystemClock
 from reconciler.core import manifest, names, refs
 from reconciler.core.errors import NotServed
 from reconciler.core.live import (
@@ -229,6 +233,38 @@ async def test_the_body_of_an_export_is_read_where_it_is_asked_for(
     assert bodies[absent] is None
     assert manifest.get_text(bodies[body], "spec", "permissionClaims", 0, "resource") == "secrets"
     assert manifest.get(bodies[body], "spec", "versions") is None
+
+
+@pytest.mark.parametrize(
+    ("ago", "exported", "answered"),
+    [
+        (timedelta(seconds=3), False, ()),
+        (timedelta(seconds=30), False, ("klutch-bind",)),
+        (None, False, (None,)),
+        (None, True, ()),  # as Klutch's own backend, which has no Lease
+    ],
+)
+async def test_whether_a_backend_runs_is_answered_where_it_does_not(
+    fleet: Fleet,
+    on_plane: Hand,
+    namespace: str,
+    ago: timedelta | None,
+    exported: bool,
+    answered: tuple[Any, ...],
+) -> None:
+    await on_plane.create(NAMESPACE, BIND)
+    if ago is not None:
+        spec = {"holderIdentity": "x", "renewTime": micro(SystemClock().now() - ago)}
+        await on_plane.create(LEASE, names.BACKEND_LEASE, namespace=BIND, spec=spec)
+    if exported:
+        wire = WireObjects(on_plane.live.name, on_plane.live.cluster, namespace)
+        await wire.create(api.API_SERVICE_EXPORT)
+    lease = leases.of_backend(control_plane_ref_name("eu"))
+
+    live = await ask(fleet, on_plane.live, Questions(bodies=frozenset({lease})))
+
+    found = the_plane(live).bodies
+    assert tuple(one and namespace_of(one) for one in found.values()) == answered
 
 
 # One look at a control plane for many, held against what the cluster says itself

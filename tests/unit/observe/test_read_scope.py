@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler import api
+from reconciler.api import leases
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
@@ -159,7 +160,10 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
             (cluster, kind) for cluster in ("shop", "old") for kind in (databases, queues)
         ),
         bodies=frozenset(
-            {Ref("control-plane/eu", api.API_SERVICE_EXPORT, "s", "databases.shop.example")}
+            {
+                Ref("control-plane/eu", api.API_SERVICE_EXPORT, "s", "databases.shop.example"),
+                leases.of_backend("control-plane/eu"),
+            }
         ),
     )
 
