@@ -84,7 +84,7 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime, whole: str
     of_cluster = cluster.message and health.message == cluster.message
     message = whole if of_cluster else health.message
     reason = ": ".join(part for part in (health.reason, message) if part) if health.reason else ""
-    leaving = _WHY_LEAVING if unit.leaving else ""
+    leaving = _WHY_LEAVING if unit.leaving and health.state is not State.RELEASED else ""
     binding = _LEAVING if unit.leaving else unit.binding
     why = "; ".join(part for part in (before, reason, leaving) if part)
     age_ = _age(health, now)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.policies import Policy
 from reconciler.core import keys, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
@@ -37,6 +38,8 @@ SELF_REVIEW: Final = Kind(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
 
+# Without them a status says less, and a plan is the same.
+_OF_STATUS: Final = frozenset({LEASE.plural, API_SERVICE_NAMESPACE.plural})
 _WIDTH: Final = 8  # reviews at once; each takes a connection
 _EVERYTHING: Final = Question("", "*", "*", "*")
 
@@ -166,8 +169,7 @@ async def _look(
     cluster = reached.cluster
     refused, asked = await _rights(cluster, needed(task, target.side, target.scope))
     to_plan = diagnosis.questions(needed(Task.PLAN, target.side, target.scope))
-    # Nothing that a plan has to know is in a Lease.
-    missed = {one for one in refused if one in to_plan and one.resource != LEASE.plural}
+    missed = {one for one in refused if one in to_plan and one.resource not in _OF_STATUS}
     findings = [
         Finding(Check.CONNECTION, Level.OK, f"reached at {reached.address.server}"),
         clock,

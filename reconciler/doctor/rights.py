@@ -166,6 +166,7 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     ):
         yield _right(kind, "list")
     yield _right(api.API_SERVICE_EXPORT, "get", "list")
+    yield _right(api.API_SERVICE_NAMESPACE, "list")  # what was released
     yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
     # In whichever namespace an agent runs, and was started by hand.
     yield _right(refs.LEASE, "get", only=(names.BACKEND_LEASE,))
@@ -192,7 +193,6 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(api.CLUSTER_BINDING, "create", "get", "patch")
     yield _right(api.API_SERVICE_EXPORT_REQUEST, "create", "delete", "get", "patch")
     yield _right(api.API_SERVICE_EXPORT, "delete")
-    yield _right(api.API_SERVICE_NAMESPACE, "list")
     # A name cannot be granted before the object exists.
     yield _right(refs.SERVICE_ACCOUNT, "create")
     yield _right(refs.SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))

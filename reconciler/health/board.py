@@ -16,7 +16,7 @@ from reconciler.core import keys, names, times
 from reconciler.core.errors import Origin
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
-from reconciler.core.refs import NAMESPACE
+from reconciler.core.refs import CRD, NAMESPACE
 from reconciler.core.times import moment
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
@@ -27,6 +27,9 @@ from reconciler.planning import app_cluster_bindings, preflight, prune_clusters,
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
+
+# Nobody takes the note off where the copies are deleted later.
+_KEPT: Final = "sync has stopped; its copies on the control plane were kept"
 
 Definitions: TypeAlias = Mapping[str, Manifest | None]
 
@@ -114,16 +117,30 @@ class ClusterUnits:
         )
 
     def judged(
-        self, crds: Definitions, now: datetime, stopped: datetime | None
+        self,
+        crds: Definitions,
+        now: datetime,
+        stopped: datetime | None,
+        released: Iterable[UnitKey],
     ) -> tuple[BoundUnit, ...]:
-        """Return how each unit is; `stopped` is when their konnector stopped."""
+        """Return how each unit is; `stopped` is when their konnector stopped.
+
+        Of the `released` ones, those that are not bound again.
+        """
 
         def health(unit: UnitKey) -> UnitHealth:
             facts = self.live.facts(unit, crds.get(unit.name), stopped)
             return judge(unit, facts, now=now)
 
         wanted = (BoundUnit(one.binding, health(one.key), origin=one.origin) for one in self.wanted)
-        return (*wanted, *(BoundUnit("", health(unit), leaving=True) for unit in self.leaving))
+        bound = {*(one.key for one in self.wanted), *self.leaving}
+        gone = (
+            BoundUnit("", UnitHealth(unit, State.RELEASED, "Released", _KEPT), leaving=True)
+            for unit in released
+            if unit not in bound and not self.live.is_bound(unit)
+        )
+        leaving = (BoundUnit("", health(unit), leaving=True) for unit in self.leaving)
+        return (*wanted, *leaving, *gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +183,7 @@ def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
 
 
 _NO_STOPS: Final = Stops()
+_NONE_RELEASED: Final[Mapping[str, Collection[str]]] = {}
 
 
 def board(
@@ -174,8 +192,13 @@ def board(
     *,
     now: datetime,
     stops: Stops = _NO_STOPS,
+    released: Mapping[str, Collection[str]] = _NONE_RELEASED,
 ) -> Board:
-    """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster."""
+    """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster.
+
+    `released` are resources, by app cluster, as a konnector has noted them: only those count that
+    the control plane knows.
+    """
     fleet = view.fleet
     failed = {name: one for name, one in crds.items() if isinstance(one, Unavailable)}
     read = {name: one for name, one in crds.items() if not isinstance(one, Unavailable)}
@@ -184,7 +207,14 @@ def board(
         ClusterHealth(
             name,
             units.control_plane,
-            ordered(units.judged(read.get(name, {}), now, stops.konnectors.get(name))),
+            ordered(
+                units.judged(
+                    read.get(name, {}),
+                    now,
+                    stops.konnectors.get(name),
+                    _released_units(view, name, released.get(name, ())),
+                )
+            ),
         )
         for name, units in view.clusters.items()
         if name not in failed
@@ -199,6 +229,14 @@ def board(
     unread = tuple(_unread(view, failed))
     planes = tuple(_stopped(name, at, now) for name, at in sorted(stops.backends.items()))
     return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread, planes)
+
+
+def _released_units(view: FleetView, cluster: str, names: Collection[str]) -> Iterator[UnitKey]:
+    plane = view.planes[view.clusters[cluster].control_plane]
+    for name in sorted(names):
+        if plane.get(CRD, "", name) is not None:
+            resource, _, group = name.partition(".")
+            yield UnitKey(cluster, group, resource)
 
 
 def _stopped(name: str, at: datetime, now: datetime) -> PlaneHealth:

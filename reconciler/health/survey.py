@@ -68,8 +68,8 @@ async def judged(
 ) -> Board:
     """Read what a view does not hold, and return how all units are then.
 
-    That is the CRDs that units wait for, and the Leases of konnectors and backends. `kept` are
-    CRDs that were read by looks before.
+    That is the CRDs that units wait for, the Leases of konnectors and backends, and what was
+    released. `kept` are CRDs that were read by looks before.
     """
     kept = KeptDefinitions() if kept is None else kept
     return await _judged(view, Visits(clusters, pace), kept, now=now)
@@ -89,8 +89,9 @@ async def _judged(
 
     places = {name: _konnector_of(units) for name, units in view.clusters.items()}
     named = [name for name, units in view.clusters.items() if _asks_in_app(units)]
-    hosted, found = await asyncio.gather(
+    hosted, released, found = await asyncio.gather(
         agents.on_planes(view.fleet, view.planes, places, visits),
+        _released(view, visits),
         asyncio.gather(*(visit(name, partial(_in_app, view, name, kept)) for name in named)),
     )
     answers = dict(zip(named, found, strict=True))
@@ -99,7 +100,36 @@ async def _judged(
     # What works on a control plane has no Lease in the app cluster.
     looked = replace(hosted, konnectors={**in_app, **hosted.konnectors})
     stops = await agents.stops(view.fleet, places, visits, looked, again=again, now=now)
-    return board(view, crds, stops=stops, now=now())
+    return board(view, crds, stops=stops, released=released, now=now())
+
+
+async def _released(view: FleetView, visits: Visits) -> Mapping[str, frozenset[str]]:
+    """Return of which resources released copies were kept, by app cluster, where that is read."""
+
+    async def read(visit: Visit) -> Mapping[str, frozenset[str]]:
+        async with visit.turn.slot():
+            cluster = visit.reached.cluster
+            listing = await cluster.list(api.API_SERVICE_NAMESPACE, metadata_only=True)
+        kinds: dict[str, frozenset[str]] = {}
+        for mapping in listing.items:
+            space = namespace_of(mapping)
+            kinds[space] = kinds.get(space, frozenset()) | api.released_kinds(mapping)
+        return kinds
+
+    planes = sorted({units.control_plane for units in view.clusters.values()})
+    access = view.fleet.control_planes
+    found = await asyncio.gather(
+        *(visits.control_plane(plane, access[plane].access, read) for plane in planes)
+    )
+    known = {
+        plane: one
+        for plane, one in zip(planes, found, strict=True)
+        if not isinstance(one, Unavailable)
+    }
+    return {
+        name: known.get(units.control_plane, {}).get(units.live.location.space, frozenset())
+        for name, units in view.clusters.items()
+    }
 
 
 def _konnector_of(units: ClusterUnits) -> KonnectorPlace:

@@ -193,7 +193,9 @@ async def test_the_role_reads_no_secret(scene):
 async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(scene):
     code, out, err = await scene.run("doctor", "--for", "plan", "-o", "json")
     assert (code, err) == (0, ""), out
-    assert {one["level"] for one in json.loads(out)["clusters"]} == {"ok"}
+    findings = [one for cluster in json.loads(out)["clusters"] for one in cluster["findings"]]
+    # No backend runs here, which is a warning.
+    assert {one["level"] for one in findings if one["check"] != "agents"} == {"ok"}
     code, out, _ = await scene.run("doctor", "-o", "json")
     assert code == 6
     for one in json.loads(out)["clusters"]:

@@ -1,16 +1,23 @@
 """How units are as clusters report it: what is read, and what a failed read means."""
 
+from dataclasses import replace
+
 import pytest
 
-from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api import API_SERVICE_NAMESPACE, APP_CLUSTER_BINDING
 from reconciler.controller.tasks import SystemClock
+from reconciler.core import keys, names
 from reconciler.core.errors import Unreachable
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
 from reconciler.health.live_units import Location
-from reconciler.health.survey import health_of
+from reconciler.health.survey import health_of, survey
 from reconciler.health.verdict import State
+from reconciler.kube import registry
+from tests.support import space_objects
 from tests.support.bound_units import ByHand, new_unit
+from tests.support.faults import Faults, FaultyClusters, forbidden, on
+from tests.support.observing import around
 
 
 class Counted:
@@ -124,3 +131,28 @@ async def test_app_cluster_binding_mode_looks_into_the_space(by_hand):
     await by_hand.make_ready(unit)
     found = await asking(by_hand, unit, location=location)
     assert found[unit].ready, found
+
+
+async def test_what_was_released_has_a_row_by_the_konnectors_note(fleet, on_plane, in_app):
+    """A role of before may not read the note: then there is no row, and no failure."""
+    space, gone = names.direct_space(fleet.name, "shop"), "databases.shop.example"
+    metadata = {
+        "labels": {keys.FLEET: fleet.name, keys.CLUSTER: "shop"},
+        "annotations": {keys.IDENTITY: names.direct_identity(fleet.name, "shop")},
+    }
+    await on_plane.create(NAMESPACE, space, metadata=metadata)
+    await on_plane.create(CRD, gone, spec=space_objects.crd()["spec"])
+    notes = {"annotations": {keys.RELEASED_KINDS: f"{gone},unheard.of"}}
+    await on_plane.create(API_SERVICE_NAMESPACE, "team-a", namespace=space, metadata=notes, spec={})
+
+    async def units(*faults):
+        how = Faults()
+        for fault in faults:
+            how.add(*fault)
+        async with registry.of(fleet, around(on_plane.live.kubeconfig)) as real:
+            board = await survey(fleet, FaultyClusters(real, how), now=SystemClock().now)
+        return [(one.health.unit.name, one.health.state, one.leaving) for one in board.units]
+
+    fleet = replace(fleet, units={})
+    assert await units() == [(gone, State.RELEASED, True)]
+    assert await units((on(kind=API_SERVICE_NAMESPACE), forbidden())) == []

@@ -89,6 +89,17 @@ def test_agents_that_stopped():
     assert shown(healthy()).planes == ()
 
 
+GONE = "searches.anynines.com"
+
+
+def test_a_released_unit_has_a_row_where_its_copies_were_kept():
+    made = shown(healthy(), released={"shop": {GONE, POSTGRES, "of.nobody", "?"}})
+    assert states(made) == [(UNIT, State.READY, ""), (f"shop/{GONE}", State.RELEASED, "Released")]
+    (_, gone) = made.units
+    assert (gone.leaving, gone.binding) == (True, "")
+    assert "sync has stopped" in gone.health.message
+
+
 def test_only_what_is_otherwise_fine_asks_for_its_crd():
     here = healthy()
     assert view_of(FLEET, here.live(FLEET)).clusters["shop"].awaited() == {POSTGRES}
