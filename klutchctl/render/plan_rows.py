@@ -234,9 +234,9 @@ def notes(plan: Plan) -> tuple[str, ...]:
     """Return the warnings and notes of the plan; those that differ in their cluster share one."""
     clusters: dict[str, list[str]] = defaultdict(list)
     for warning in plan.warnings:
-        name, _, rest = warning.partition("/")
-        key = f"/{rest}" if name in plan.sections else warning
-        clusters[key] += [name] if key != warning else []
+        name, slash, rest = warning.partition("/")
+        of_cluster = bool(slash) and name in plan.sections
+        clusters[f"/{rest}" if of_cluster else warning] += [name] if of_cluster else []
     known = sorted(plan.sections)
     return tuple(
         visible(said) if not names else f"{ranges(names, known)}{visible(said)}"

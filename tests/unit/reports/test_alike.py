@@ -183,3 +183,5 @@ def test_reading_notes_and_guards_that_say_the_same_share_a_line(here):
     assert said.startswith("  ! edge-0 ... edge-3  ")
     noted = replace(plan, warnings=tuple(f"{name}/x: y is offered" for name in EDGES))
     assert plan_rows.notes(noted) == ("edge-0 ... edge-5/x: y is offered",)
+    others = replace(plan, warnings=("edge-0", "a/b", "edge-1/x", "edge-3/x"))
+    assert plan_rows.notes(others) == ("edge-0", "a/b", "edge-1, edge-3/x")
