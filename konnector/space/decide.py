@@ -16,7 +16,8 @@ from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
-from reconciler.api import INTERVAL, is_mirrored, kubeconfig_content, reports_sync
+from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
+from reconciler.api.mirroring import is_mirrored
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition

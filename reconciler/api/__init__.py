@@ -150,20 +150,6 @@ def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
     )
 
 
-def reports_refusal(binding: manifest.Manifest) -> bool:
-    """Tell whether the konnector of a binding reports that its token is not taken any more.
-
-    The original's only repeats what the API server says.
-    """
-    connected = conditions.said(binding, conditions.CONNECTED)
-    beating = conditions.said(binding, conditions.HEARTBEATING)
-    refused = conditions.CONTROL_PLANE_REFUSES.reason
-    return (
-        connected is not None
-        and (connected.status, connected.reason) == (conditions.FALSE, refused)
-    ) or (beating is not None and beating.status == conditions.FALSE and refused in beating.message)
-
-
 def offered_resource(template: manifest.Manifest) -> GroupResource:
     """Return what a template lets be exported."""
     selector = manifest.get_map(template, "spec", "APIServiceSelector")
@@ -351,34 +337,6 @@ def kubeconfig_facts_of(secret: manifest.Manifest) -> KubeconfigFacts | None:
         namespace=manifest.get_text(value, "namespace"),
         token_digest=manifest.get_text(value, "token"),
     )
-
-
-# Each writes what the source says; of anybody else it is known that he chose the way himself.
-_MIRRORING: Final = (keys.MANAGER_CLI, keys.MANAGER_BIND, *sorted(keys.KONNECTORS))
-
-
-def is_mirrored(secret: manifest.Manifest) -> bool:
-    """Tell whether the kubeconfig in an app cluster's Secret is of klutchctl, or of a konnector.
-
-    Another's may lead to the source's space by another way, chosen by those who know the app
-    cluster's network.
-    """
-    written = field_set.owned(secret, *_MIRRORING)
-    return field_set.holds(written, field_set.place_of("data", names.KUBECONFIG))
-
-
-def mirrored_facts(
-    secret: manifest.Manifest, source: KubeconfigFacts | None
-) -> KubeconfigFacts | None:
-    """Return the facts of an observed kubeconfig in an app cluster that its source decides.
-
-    A way that another chose counts as that of the source.
-    """
-    facts = kubeconfig_facts_of(secret)
-    if facts is None or source is None or is_mirrored(secret):
-        return facts
-    way = source.server, source.ca_digest, source.tls_server_name
-    return KubeconfigFacts(*way, facts.namespace, facts.token_digest)
 
 
 def service_account_facts_of(secret: manifest.Manifest) -> ServiceAccountFacts | None:

@@ -256,7 +256,11 @@ class _Worker:
         assert change.placement is not None, change
         app, options = self.job.clusters(change.ref.cluster), self.job.options
         wait = MirrorWait(self._plane, app, change.placement, wait=options.wait_seconds)
-        if not await wait.has_konnector(options.now()):
+        place = "" if change.placement.bindings_cluster_scoped else change.ref.namespace
+        secret = change.ref.namespace, change.ref.name
+        bindings = await credential_notes.list_bindings(app, place)
+        led = [binding for binding in bindings if secret_of(binding) == secret]
+        if not await wait.has_konnector(led, options.now()):
             return False
         await wait.mirrored(change.ref)
         return True

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from reconciler import api
+from reconciler.api.mirroring import mirrored_facts
 from reconciler.apply.object_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import annotate
 from reconciler.core import keys, names
@@ -73,7 +74,7 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
     )
     held = await app.read(secret)
     source = api.noted_facts(annotations_of(bound or {}).get(keys.CREDENTIAL, ""))
-    facts = None if held is None else api.mirrored_facts(observed(SECRET, held), source)
+    facts = None if held is None else mirrored_facts(observed(SECRET, held), source)
     return "" if facts is None or bound is None else api.credential_note(facts, uid_of(bound))
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import textwrap
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from reconciler import api
+from reconciler.api.mirroring import reports_cut_off
 from reconciler.apply import NotReady
 from reconciler.apply.object_writer import ClusterWriter
 from reconciler.controller.fence import WriteFence
@@ -143,10 +144,11 @@ class MirrorWait:
         self._source = Ref(name, SECRET, placed.kubeconfig_namespace, placed.kubeconfig_name)
         self._heart = Ref(name, api.CLUSTER_BINDING, placed.space, names.CLUSTER_BINDING)
 
-    async def has_konnector(self, now: datetime) -> bool:
-        """Tell whether a konnector sends heartbeats, and so may be waited for."""
+    async def has_konnector(self, bindings: Iterable[Manifest], now: datetime) -> bool:
+        """Tell whether a konnector is to be waited for: none that its bindings say is cut off."""
         beat = api.heartbeat_of(await self._plane.read(self._heart))
-        return api.liveness(beat, now, timeout=api.SILENCE) is api.Liveness.ALIVE
+        alive = api.liveness(beat, now, timeout=api.SILENCE) is api.Liveness.ALIVE
+        return alive and not any(map(reports_cut_off, bindings))
 
     async def mirrored(self, secret: Ref) -> None:
         """Wait until a Secret in the app cluster leads where its source does.

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from reconciler import api
+from reconciler.api import mirroring
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import FieldChange
 from reconciler.core.live import Address
@@ -82,10 +83,10 @@ def _unnoted_bindings(site: Site, salt: str, changes: Sequence[Change]) -> Itera
     if not site.is_direct or site.app.blind:
         return
     source = _source_after_apply(site)
-    for binding in filter(site.owns, placement.bindings(site.app)):
+    for binding in _own_bindings(site):
         ref = Ref(site.app.name, refs.SECRET, *placement.secret_of(binding))
         secret = None if ref in written else site.app.at(ref)
-        facts = None if secret is None else api.mirrored_facts(secret, source)
+        facts = None if secret is None else mirroring.mirrored_facts(secret, source)
         noted = manifest.annotations_of(binding).get(keys.CREDENTIAL, "")
         if facts is None:
             continue
@@ -207,9 +208,8 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     if wanted.kubeconfig is None or source is None:
         return draft
     # What is noted says already only what the source decides.
-    own = site.app.blind or api.is_mirrored(live)
-    held = api.kubeconfig_facts_of(live) if own else api.mirrored_facts(live, source)
-    silent = site.placement.space in site.control_plane.seen.silent
+    own = site.app.blind or mirroring.is_mirrored(live)
+    held = api.kubeconfig_facts_of(live) if own else mirroring.mirrored_facts(live, source)
     fields = _ways_apart(held, source)
     if not fields:
         return draft
@@ -218,23 +218,23 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     return replace(
         draft,
         action=Action.UPDATE,
-        reason=_why_mended(held, fields, silent=silent),
+        reason=_why_mended(site, held, fields),
         fields=fields,
         after=wanted.manifest,
         wanted=wanted,
     )
 
 
-def _why_mended(
-    held: api.KubeconfigFacts | None, fields: Sequence[FieldChange], *, silent: bool
-) -> str:
+def _why_mended(site: Site, held: api.KubeconfigFacts | None, fields: Sequence[FieldChange]) -> str:
     """Say what is wrong with K, who mends it, and when."""
     if held is None:
         return "holds no kubeconfig; apply writes it"
     if not is_new_address(fields):
         return "its token is revoked; apply writes the present one"
-    if silent:
+    if site.placement.space in site.control_plane.seen.silent:
         return "leads to the old address, and no konnector sends heartbeats; apply writes the new"
+    if any(map(mirroring.reports_cut_off, _own_bindings(site))):
+        return "leads to the old address, by which its konnector is cut off; apply writes the new"
     return "leads to the old address; its konnector tries the new one, then writes it: apply waits"
 
 
@@ -324,10 +324,11 @@ def _is_token_lost(site: Site) -> bool:
         return True
     if not index.blind:
         return True
-    return site.is_direct and any(
-        site.owns(binding) and api.reports_refusal(binding)
-        for binding in placement.bindings(site.app)
-    )
+    return site.is_direct and any(map(mirroring.reports_refusal, _own_bindings(site)))
+
+
+def _own_bindings(site: Site) -> Iterator[Manifest]:
+    return filter(site.owns, placement.bindings(site.app))
 
 
 def _target(site: Site) -> ControlPlane | AppCluster:

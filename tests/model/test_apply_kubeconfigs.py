@@ -62,6 +62,11 @@ async def is_connected(scene):
     return said is not None and said.status == conditions.TRUE
 
 
+async def reports(scene, cause):
+    said = await connected(scene)
+    return said is not None and said.reason == cause.reason
+
+
 async def revoke(scene, wires, *kinds):
     """Delete the token in the binding space, with its account or without."""
     token = base64.b64decode(get_text(await scene.at(token_of(scene)), "data", "token")).decode()
@@ -138,6 +143,21 @@ async def test_without_a_konnector_a_new_address_is_written_at_once(scene, runs,
     assert await runs.todo() == []
 
 
+async def test_what_an_old_address_cut_off_is_led_to_the_new_one_at_once(scene, runs, wires):
+    async with scene.peers():
+        await runs.finish()
+        by_konnector = "https://way-of-the-konnector.example:6443"
+        wires.models[by_konnector] = wires.models[OLD]
+        scene.fleet.plane = f", endpoint: {by_konnector!r}"
+        await finished(runs)
+        del wires.models[by_konnector]
+        await until(lambda: reports(scene, conditions.CONTROL_PLANE_UNREACHABLE))
+        wires.models[NEW] = wires.models[OLD]
+        scene.fleet.plane = f", endpoint: {NEW!r}"
+        await finished(runs)
+        assert await leads_to(scene, NEW)
+
+
 async def test_an_address_that_somebody_chose_stays(scene, runs, wires):
     async with scene.peers():
         await runs.finish()
@@ -159,7 +179,7 @@ async def test_one_apply_mends_a_revoked_token(scene, runs, wires, kinds, notice
         await runs.finish()
         token = await revoke(scene, wires, *kinds)
         if noticed:
-            await until(lambda: is_refused(scene))
+            await until(lambda: reports(scene, conditions.CONTROL_PLANE_REFUSES))
         assert any(copy_of(scene).name in line for line in await runs.todo())
         await finished(runs)
         assert token not in await kubeconfig(scene)
@@ -167,17 +187,12 @@ async def test_one_apply_mends_a_revoked_token(scene, runs, wires, kinds, notice
         await inhabit(scene)
 
 
-async def is_refused(scene):
-    said = await connected(scene)
-    return said is not None and said.reason == conditions.CONTROL_PLANE_REFUSES.reason
-
-
 async def test_a_token_that_is_refused_is_reported_within_half_a_minute(scene, runs, wires):
     async with scene.peers():
         await runs.finish()
         began = virtual_time.now()
         await revoke(scene, wires, SECRET)
-        await until(lambda: is_refused(scene))
+        await until(lambda: reports(scene, conditions.CONTROL_PLANE_REFUSES))
         assert virtual_time.now() - began < timedelta(seconds=30)
         said = await connected(scene)
         assert "klutchctl apply" in said.message

@@ -164,6 +164,11 @@ def test_a_new_address_goes_to_both_by_one_apply(silent, sees):
     assert acting(here.plan(MOVED)) == acting(blind(here, MOVED)) == []
 
 
+def test_a_konnector_that_the_old_address_cuts_off_is_not_waited_for():
+    here = refused(applied(), reason="ControlPlaneUnreachable")
+    assert "its konnector is cut off; apply writes the new" in copy_in(here.plan(MOVED)).reason
+
+
 def test_an_old_address_is_planned_until_it_is_gone():
     """The konnector did not take it over: a later apply goes on."""
     here = applied()
