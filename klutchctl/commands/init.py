@@ -86,7 +86,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         _write(path, scaffold.files(names, schema_text()))
         where = shlex.quote(str(path))
         typer.echo(f"Next: klutchctl validate {where}")
-        typer.echo(f"On this machine: klutchctl sandbox up --fleet {where} --services")
+        typer.echo(f"On this machine: klutchctl sandbox up --fleet {where} --services --programs")
         return ExitCode.SUCCESS
     if not apps:
         raise typer.BadParameter("--from needs an --app")

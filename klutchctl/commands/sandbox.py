@@ -77,6 +77,15 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             " or no more. Without: none at first, then those there are.",
         ),
     ] = None,
+    programs: Annotated[
+        bool | None,
+        typer.Option(
+            "--programs/--no-programs",
+            show_default=False,
+            help="Also run klutch-bind on each control plane and a konnector for each app cluster;"
+            " or no more. Without: none at first, then as it is.",
+        ),
+    ] = None,
     oidc: Annotated[
         bool | None,
         typer.Option(
@@ -107,6 +116,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
     from klutchctl.sandbox import lifecycle, processes
     from klutchctl.sandbox import services as beside
+    from klutchctl.sandbox.agents import starting as agents
     from klutchctl.sandbox.keycloak import starting
     from klutchctl.sandbox.monitoring import starting as prometheus
     from klutchctl.sandbox.state import layout_of
@@ -124,10 +134,10 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     metered = _prometheus(place, settings, chosen=monitoring)
     progress = _progress(settings)
     try:
-        programs = _programs(settings, progress, official=download)
+        executables = _executables(settings, progress, official=download)
         kit = _built(kit, settings, progress) if kit else None
         plan = lifecycle.Plan(
-            programs,
+            executables,
             wanted,
             reassign_ports=reassign_ports,
             kit=kit,
@@ -137,6 +147,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             without_keycloak=oidc is False,
             monitoring=metered,
             without_monitoring=monitoring is False,
+            agents=programs,
         )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)
@@ -146,6 +157,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             starting.up(place, plan.keycloak, progress=progress)
         if metered is not None:
             prometheus.up(place, metered, progress=progress)
+        if state.agents is not None:
+            agents.up(place, progress=progress)
     except (KeyboardInterrupt, SystemExit):
         print(
             "Interrupted. Nothing is lost: the same command goes on,"
@@ -271,7 +284,7 @@ def _keycloak(java: Path, settings: Settings, progress: "Progress") -> "Keycloak
     return KeycloakKit(java, folder)
 
 
-def _programs(
+def _executables(
     settings: Settings, progress: "Progress", *, official: bool
 ) -> "Mapping[Program, Path]":
     from klutchctl.sandbox import binaries, recipes
@@ -320,6 +333,8 @@ def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
     if kit is not None:
         names = sorted([*kit.suite.components, *(one.name for one in kit.suite.programs)])
         typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
+    if state.agents is not None:
+        typer.echo("Programs: klutch-bind on control planes, a konnector for each app cluster")
     if state.keycloak is not None:
         typer.echo("\n".join(report.sign_in(place, state.keycloak)))
     if state.monitoring is not None:

@@ -37,6 +37,7 @@ _ADMINS: Final = "system:masters"
 CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 _OF_ETCD: Final = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
 _OF_COMPONENT: Final = ("ca.crt", "tls.crt", "tls.key")
+_OF_CLIENT: Final = ("client.crt", "client.key")
 _OF_CLUSTER: Final = (
     *(f"{s}{e}" for s in ("ca", "server", "admin", "controller-manager") for e in (".crt", ".key")),
     "service-account.key",
@@ -190,6 +191,19 @@ def ensure_component(folder: Path, *, removal: str) -> None:
         own = authority("klutchctl sandbox services", now=now)
         both = issue(own, "services", use=Use.PEER, now=now)
         files.write_folder(folder, {"ca.crt": own.certificate_pem} | _named("tls", both))
+
+
+def ensure_client(folder: Path, authority: Path, *, user: str, removal: str) -> None:
+    """Create the certificate of one more user of a cluster in `folder`, unless it is there.
+
+    `authority` is the folder of `ensure_cluster`. Raises HostError as `ensure_etcd`.
+    """
+    if _lacks(folder, _OF_CLIENT, removal):
+        certificate = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
+        key = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        client = issue(KeyPair(certificate, key), user, use=Use.CLIENT, now=datetime.now(UTC))
+        files.write_folder(folder, _named("client", client))
 
 
 def _lacks(folder: Path, names: Sequence[str], removal: str) -> bool:

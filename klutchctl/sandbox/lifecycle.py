@@ -16,7 +16,9 @@ from klutchctl.sandbox import (
     servers,
     startup,
     state,
+    state_file,
 )
+from klutchctl.sandbox.agents import server as agents
 from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.keycloak import server as keycloak
 from klutchctl.sandbox.keycloak.server import KeycloakKit
@@ -43,7 +45,8 @@ class Plan:
     New ports are of `ports`, None: of the usual ones.
     `kit` makes ready for its services, which `services.up` starts; without one, those that run are
     left alone, or stopped and forgotten with `without_services`. So it is with `keycloak` and
-    `monitoring`.
+    `monitoring`. `agents` says whether programs of ours run, which `agents.starting.up` starts;
+    None: as it is.
     """
 
     programs: Mapping[Program, Path]
@@ -57,6 +60,7 @@ class Plan:
     without_keycloak: bool = False
     monitoring: MonitoringKit | None = None
     without_monitoring: bool = False
+    agents: bool | None = None
 
 
 def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
@@ -85,6 +89,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         target = _with_services(target, plan, new_ports)
         target = _with_keycloak(target, plan, new_ports)
         target = _with_monitoring(target, plan, new_ports)
+        target = _with_agents(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
@@ -111,9 +116,10 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
         return stopped
 
 
-def stop_services(layout: Layout) -> None:
-    """Stop what runs beside the clusters, but what reads nothing of theirs."""
-    others = {"", *(processes.identity(layout, name) for name in _APART)}
+def stop_services(layout: Layout, known: State) -> None:
+    """Stop what runs beside the clusters, but our own programs and what reads nothing of theirs."""
+    apart = {processes.identity(layout, name) for name in _APART}
+    others = {"", *apart, *agents.identities(layout, known.members)}
     observed = processes.observe(layout)
     _stop_all(layout, [one for one in observed if one.identity not in others])
 
@@ -143,7 +149,8 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
         outlines = (*outlines, keycloak.outline(layout, known.keycloak))
     if known.monitoring:
         outlines = (*outlines, monitoring.outline(layout, known.monitoring))
-    expected = (*servers.of_clusters(layout, known, tuning), *outlines)
+    beside = (*outlines, *agents.servers(layout, known))
+    expected = (*servers.of_clusters(layout, known, tuning), *beside)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
         return Status(known, tuple(pool.map(lambda server: _health(server, observed), expected)))
@@ -156,7 +163,7 @@ def load(layout: Layout) -> State | None:
             content = layout.state_file.read_bytes()
         except FileNotFoundError:
             return None
-    return state.parse(content, source=str(layout.state_file), removal=layout.removal)
+    return state_file.parse(content, source=str(layout.state_file), removal=layout.removal)
 
 
 def connection(layout: Layout, member: Member) -> Connection:
@@ -203,7 +210,7 @@ def _port_source(layout: Layout, within: range | None = None) -> Callable[[int],
         for file in layout.root.parent.glob("*/state.json"):
             try:
                 remembered.update(
-                    state.parse(file.read_bytes(), source=str(file), removal="").ports
+                    state_file.parse(file.read_bytes(), source=str(file), removal="").ports
                 )
             except (OSError, HostError):
                 continue  # another sandbox's trouble
@@ -244,7 +251,12 @@ def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
         expected = (*expected, keycloak.server(layout, target.keycloak, plan.keycloak))
     if plan.monitoring and target.monitoring:
         expected = (*expected, monitoring.server(layout, target.monitoring, plan.monitoring))
-    return expected
+    # One that runs by another command is left to the start of the new one, which comes late.
+    observed = processes.observe(layout)
+    starting = [
+        one for one in agents.servers(layout, target) if not processes.running(one, observed)
+    ]
+    return (*expected, *starting)
 
 
 def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
@@ -254,6 +266,7 @@ def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
         monitoring.NAME: target.monitoring is not None and plan.monitoring is None,
     }
     leaves = {processes.identity(layout, name): is_left for name, is_left in left.items()}
+    leaves |= dict.fromkeys(agents.identities(layout, target.members), target.agents is not None)
     leaves_services = target.services is not None and plan.kit is None
     return [
         one
@@ -265,7 +278,7 @@ def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
 def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
-    files.write(layout.state_file, state.dump(target))
+    files.write(layout.state_file, state_file.dump(target))
     credentials.ensure_etcd(layout.etcd_pki, removal=layout.removal)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
@@ -322,6 +335,13 @@ def _with_monitoring(target: State, plan: Plan, new_ports: Callable[[int], Seque
         return target
     programs = monitoring.programs(target.members)
     return state.with_monitoring(target, programs, new_ports=new_ports)
+
+
+def _with_agents(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
+    wanted = target.agents is not None if plan.agents is None else plan.agents
+    if not wanted:
+        return replace(target, agents=None)
+    return state.with_agents(target, new_ports=new_ports)
 
 
 def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:

@@ -106,8 +106,10 @@ async def install_all(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
     await apply(cluster, [Written(one, Origin("klutchctl")) for one in manifests])
 
 
-async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:
+async def apply(cluster: Cluster, objects: Sequence[Written], *, manager: str = _MANAGER) -> None:
     """Apply all, and wait until the definitions among them are served.
+
+    What a fleet may own as well needs a `manager` of its own, beside that of klutchctl.
 
     Raises HostError with what does not stick: file, object and reason of each.
     """
@@ -116,7 +118,7 @@ async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:
     pending = [_Pending(one) for one in objects]
     while True:
         count, reasons = len(pending), [one.reason for one in pending]
-        pending = [one for one in pending if not await _sticks(cluster, kinds, one)]
+        pending = [one for one in pending if not await _sticks(cluster, kinds, one, manager)]
         if not pending:
             return
         now = time.monotonic()
@@ -129,13 +131,13 @@ async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending) -> bool:
+async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending, manager: str) -> bool:
     manifest = pending.written.manifest
     try:
         kind = await kinds.of(manifest)
         if kind.namespaced and not namespace_of(manifest):
             manifest = put(manifest, "default", "metadata", "namespace")
-        live = await cluster.apply(manifest, kind, manager=_MANAGER, force=True)
+        live = await cluster.apply(manifest, kind, manager=manager, force=True)
     except ClusterError as error:
         pending.reason = error.message
         pending.refused, pending.unready = isinstance(error, Rejected), None

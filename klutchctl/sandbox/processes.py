@@ -36,7 +36,6 @@ _ENVIRONMENT: Final = {"PATH": os.defpath}
 _OF_GO: Final = ("GOGC", "GOMEMLIMIT")
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
 _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
-_GUEST: Final = "guest:"
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 # In the environment: from which ports a sandbox chooses, such as 21000-21999.
@@ -82,7 +81,7 @@ def decide(wanted: Sequence[Server], observed: Sequence[Observed]) -> Decision:
             kept.add(same[0].pid)
         else:
             start.append(server)
-    unwanted = (p for p in observed if p.pid not in kept and not p.identity.startswith(_GUEST))
+    unwanted = (process for process in observed if process.pid not in kept)
     return Decision(tuple(unwanted), tuple(start))
 
 
@@ -103,14 +102,6 @@ def running(server: Server, observed: Iterable[Observed]) -> Observed | None:
 def identity(layout: Layout, name: str) -> str:
     """Return the identity of the process `name` of a sandbox that is known by its mark."""
     return f"{name} {layout.root}"
-
-
-def guest_identity(layout: Layout, name: str) -> str:
-    """Return the identity of a process that others let run beside a sandbox, until that goes down.
-
-    `decide` leaves it alone: whether it is wanted is not known here.
-    """
-    return identity(layout, f"{_GUEST}{name}")
 
 
 def observe(layout: Layout) -> tuple[Observed, ...]:

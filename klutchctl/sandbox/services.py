@@ -68,7 +68,7 @@ def up(layout: Layout, kit: Kit, *, progress: Progress) -> None:
             )
         services = state.services
         if _write_files(layout, state, kit, progress):
-            lifecycle.stop_services(layout)  # they have read the old ones
+            lifecycle.stop_services(layout, state)  # they have read the old ones
         servers = components.servers(layout, services, kit)
         asyncio.run(_install(layout, state, kit, progress))
         beginning = [server for server in servers if server.program in services.components]
@@ -95,7 +95,7 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     plane = state.members[0]
     content = credentials.kubeconfig([lifecycle.entry(layout, plane, user="admin")])
     files.private_folder(layout.services)
-    changed = _replaced(layout.services_kubeconfig, content)
+    changed = files.replaced(layout.services_kubeconfig, content)
     for component in _OF_CROSSPLANE.intersection(services.components):
         files.private_folder(components.data_folder(layout, component))
     for name in services.programs:
@@ -105,15 +105,8 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=progress)
         address = components.address(components.postgresql_port(services), password)
-        changed |= _replaced(layout.postgresql_address, f"{address}\n".encode())
+        changed |= files.replaced(layout.postgresql_address, f"{address}\n".encode())
     return changed
-
-
-def _replaced(file: Path, content: bytes) -> bool:
-    """Write the file, and return whether it held something else before."""
-    before = file.read_bytes() if file.exists() else content
-    files.write(file, content)
-    return before != content
 
 
 async def _install(layout: Layout, state: State, kit: Kit, progress: Progress) -> None:

@@ -1,27 +1,18 @@
-"""One sandbox as values: where its files are, which clusters it has and on which ports.
-
-And the format of the file that says so. Nothing here is read or written.
-"""
+"""One sandbox as values: where its files are, which clusters it has and on which ports. Pure."""
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from reconciler.core.errors import ConfigError, HostError, InvalidRepository, Problem
+from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
-# With services, Keycloak or Prometheus it is another one: a klutchctl that does not know them would
-# leave them running.
-_VERSION: Final = 1
-_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4}
-_NEWEST: Final = max(_VERSION_WITH.values())
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _DEFAULT: Final = "default"
@@ -227,6 +218,8 @@ class State:
     services: Services | None = None
     keycloak: KeycloakPorts | None = None
     monitoring: MonitoringPorts | None = None
+    # By the ids of clusters: where klutch-bind or the konnector of each answers probes.
+    agents: Mapping[str, _Port] | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -235,7 +228,9 @@ class State:
         clusters = (member.port for member in self.members)
         keycloak = astuple(self.keycloak) if self.keycloak else ()
         monitoring = self.monitoring.all if self.monitoring else ()
-        return (self.etcd_port, self.etcd_peer_port, *clusters, *more, *keycloak, *monitoring)
+        agents = (self.agents or {}).values()
+        own = (self.etcd_port, self.etcd_peer_port, *clusters)
+        return (*own, *more, *keycloak, *monitoring, *agents)
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -278,15 +273,6 @@ def _problems(fleet: Fleet) -> Iterator[Problem]:
         holders[context] = one.name
     if not fleet.control_planes:
         yield Problem(fleet.origin, "no-control-plane", "the fleet has no ControlPlane document")
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    version: int
-
-
-_HEAD: Final = TypeAdapter(_Head)
-_STATE: Final = TypeAdapter(State)
 
 
 def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
@@ -343,6 +329,14 @@ def with_monitoring(
     return replace(state, monitoring=MonitoringPorts(http, {**ports, **dict(more)}))
 
 
+def with_agents(state: State, *, new_ports: Callable[[int], Sequence[int]]) -> State:
+    """Return `state` with a program of ours for each cluster; known ones keep their ports."""
+    known = state.agents or {}
+    added = [member.id for member in state.members if member.id not in known]
+    ports = zip(added, new_ports(len(added)) if added else (), strict=True)
+    return replace(state, agents={**known, **dict(ports)})
+
+
 def with_new_ports(
     state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
 ) -> State:
@@ -362,35 +356,7 @@ def with_new_ports(
             instead.get(state.monitoring.http, state.monitoring.http),
             _moved(state.monitoring.programs, instead),
         ),
-    )
-
-
-def dump(state: State) -> bytes:
-    """Return the bytes of the state file."""
-    content = asdict(state)
-    version = _VERSION
-    for name, needed in _VERSION_WITH.items():
-        if content[name] is None:
-            del content[name]
-        else:
-            version = needed
-    return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
-
-
-def parse(content: bytes, *, source: str, removal: str) -> State:
-    """Return the state in `content`.
-
-    Raises HostError for anything else, naming `source` and telling of its `removal`.
-    """
-    try:
-        version = _HEAD.validate_json(content).version
-        if _VERSION <= version <= _NEWEST:
-            return _STATE.validate_json(content, strict=True)  # JSON's true is no port
-    except ValidationError as error:
-        raise HostError(f"{source} is not a sandbox's state", hint=removal) from error
-    raise HostError(
-        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} to {_NEWEST}",
-        hint="Use the klutchctl that made it, or another --name",
+        agents=state.agents and _moved(state.agents, instead),
     )
 
 

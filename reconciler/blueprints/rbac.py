@@ -87,13 +87,19 @@ def binding_everywhere(space: Manifest) -> Manifest:
 
 def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
     """Return one rule for each kind that an export exports or claims, by group and plural."""
-    kinds = set[tuple[str, str]]()
+    kinds = set[refs.GroupResource]()
     for export in exports:
         plural = get_text(export, "spec", "names", "plural")
-        kinds.add((get_text(export, "spec", "group"), plural))
+        kinds.add(refs.GroupResource(get_text(export, "spec", "group"), plural))
         for claim in permission_claims_of(export):
-            kinds.add((get_text(claim, "group"), get_text(claim, "resource")))
-    return [_rule(group, [plural], _EVERYTHING) for group, plural in sorted(kinds)]
+            kinds.add(refs.GroupResource(get_text(claim, "group"), get_text(claim, "resource")))
+    return everything_on(kinds)
+
+
+def everything_on(kinds: Iterable[refs.GroupResource]) -> Sequence[Manifest]:
+    """Return a rule for each kind, in order: what an account may do that has all rights on it."""
+    pairs = sorted((one.group, one.plural) for one in kinds)
+    return [_rule(group, [plural], _EVERYTHING) for group, plural in pairs]
 
 
 def control_plane_role(space: str) -> Manifest:

@@ -55,15 +55,14 @@ async def use_the_front_door(place: Place, story: Story, preparation: Preparatio
     if preparation.start is None:
         print(f"\n== Left out, a pipeline at the front door: {preparation.missing}", flush=True)
         return
-    with story.step("Without a fleet: Keycloak, and a cluster that a pipeline is to bind"):
+    with story.step(
+        "Without a fleet: Keycloak, a front door, and a cluster that a pipeline is to bind"
+    ):
         if await preparation.start.ends() != ExitCode.SUCCESS:
             if os.environ.get("CI"):
                 fail("there is no Keycloak")
             print("   So the front door is left out", flush=True)
             return
-    with story.step("klutch-bind starts anew, and opens its front door; a konnector waits"):
-        place.open_the_front_door()
-        place.serve(PIPELINE)
     with story.step("The pipeline binds its own cluster at the front door, with its client secret"):
         await klutchctl("bind", *place.machine(), *place.reach, "--context", PIPELINE)
     async with place.app_cluster(PIPELINE) as cluster:

@@ -149,14 +149,6 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
         await klutchctl("apply", str(fleet), *approved)
 
 
-def serve(place: Place, story: Story) -> None:
-    """Start our own programs beside the clusters."""
-    with story.step("Run klutch-bind: it will serve what the next steps create"):
-        place.serve_the_control_plane()
-    with story.step("Run a konnector for each app cluster: they wait for bindings"):
-        place.serve_the_app_clusters()
-
-
 async def road(place: Place, story: Story) -> None:
     """Walk the whole road with the clusters running."""
     approved = ("--auto-approve", "--wait", *place.reach)
@@ -221,9 +213,11 @@ async def demo(place: Place) -> None:
     if place.layout.root.exists():
         with story.step("Take down what an earlier demo has left"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
-    with story.step("Start a control plane of services, and the app clusters of fleet-example"):
-        await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
-    serve(place, story)
+    with story.step(
+        "Start a control plane of services with klutch-bind, and app clusters with konnectors"
+    ):
+        beside = ("--services", "--programs")
+        await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
     async with front_door.prepared(place) as preparation:
         await road(place, story)
         await front_door.use_the_front_door(place, story, preparation)
@@ -240,8 +234,6 @@ async def again(place: Place) -> None:
     if not place.layout.root.exists():
         fail("there is no demo that was left running; `make demo KEEP=1` leaves it")
     await klutchctl("sandbox", "up", "--name", NAME)
-    place.serve_the_control_plane(door=place.has_a_front_door)
-    place.serve_the_app_clusters()
 
 
 def interrupt_once() -> None:

@@ -41,9 +41,9 @@ NAME = "road"
 MANAGED = Kind("servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings")
 ROTATE = "postgresql.anynines.com/rotate"
 KILLED = (
-    "klutch-bind",
-    f"konnector-{SHOP}",
-    f"konnector-{OTHER}",
+    "klutch-bind:cp-eu",
+    f"konnector:{SHOP}",
+    f"konnector:{OTHER}",
     "crossplane",
     "postgresql-operator",
 )
@@ -67,19 +67,13 @@ class Road:
     async def repair(self) -> None:
         """Start again whatever was killed."""
         await klutchctl("sandbox", "up", "--name", NAME)
-        await self.serve()
-
-    async def serve(self) -> None:
-        """Start klutch-bind and the konnectors where they do not run."""
-        await asyncio.to_thread(self.place.serve_the_control_plane)
-        await asyncio.to_thread(self.place.serve_the_app_clusters)
 
     def kill(self, name: str) -> None:
         """Kill a program of the sandbox, if it runs."""
         layout = self.place.layout
-        marks = (processes.identity(layout, name), processes.guest_identity(layout, name))
+        mark = processes.identity(layout, name)
         for one in processes.observe(layout):
-            if one.identity in marks:
+            if one.identity == mark:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
 
@@ -103,14 +97,14 @@ async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
         patch.setenv("XDG_STATE_HOME", str(home))
         place = Place(layout_of(NAME, state_home=home))
         try:
-            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
+            beside = ("--services", "--programs")
+            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
             async with (
                 place.plane() as plane,
                 place.app_cluster(SHOP) as shop,
                 place.app_cluster(OTHER) as other,
             ):
                 made = Road(place, plane, shop, other)
-                await made.serve()
                 await klutchctl("apply", FLEET, "--auto-approve", "--wait", *place.reach)
                 await provided(shop, LEAVING)
                 yield made

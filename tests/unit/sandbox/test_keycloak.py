@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import state
+from klutchctl.sandbox import state, state_file
 from klutchctl.sandbox.keycloak import distribution, realm, server, starting
 from klutchctl.sandbox.keycloak.realm import Purpose, Realm
 from klutchctl.sandbox.keycloak.server import KeycloakKit
@@ -127,7 +127,7 @@ def test_a_state_keeps_the_ports_of_its_keycloak_and_reads_itself():
     known = State(1, 2, (), keycloak=PORTS)
     assert state.with_keycloak(known, new_ports=lambda _: [7, 8, 9]) == known
     assert state.with_keycloak(State(1, 2, ()), new_ports=lambda _: [20001, 20002, 20003]) == known
-    assert state.parse(state.dump(known), source="x", removal="") == known
+    assert state_file.parse(state_file.dump(known), source="x", removal="") == known
     moved = state.with_new_ports(known, [20002], new_ports=lambda _: [9])
     assert moved.keycloak == KeycloakPorts(20001, 9, 20003)
     assert {20001, 20002, 20003} <= {*known.ports}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import report, state
+from klutchctl.sandbox import report, state, state_file
 from klutchctl.sandbox.monitoring import server, starting
 from klutchctl.sandbox.monitoring.server import MonitoringKit
 from klutchctl.sandbox.report import Status
@@ -88,8 +88,8 @@ def test_files_are_private_and_older_configurations_go(tmp_path):
 
 def test_a_state_keeps_the_ports_of_its_prometheus_and_reads_itself():
     assert state.with_monitoring(KNOWN, NAMES, new_ports=from_port(9)) == KNOWN
-    assert state.parse(state.dump(KNOWN), source="x", removal="") == KNOWN
-    assert json.loads(state.dump(KNOWN))["version"] == 4
+    assert state_file.parse(state_file.dump(KNOWN), source="x", removal="") == KNOWN
+    assert json.loads(state_file.dump(KNOWN))["version"] == 4
     first = state.with_monitoring(State(1, 2, ()), ["a", "b"], new_ports=from_port(20010))
     assert first.monitoring is not None
     assert {20010} < {*first.ports}

@@ -40,12 +40,10 @@ RUNS_A, RUNS_B = process(1, "--data-dir=/s/a"), process(2, "--data-dir=/s/b")
 A_ELSEWHERE = process(3, "--data-dir=/s/a", "--port=7")
 
 BOX = Layout(Path("/s"))
-GUEST = Observed(4, (), started=0.0, identity=processes.guest_identity(BOX, "konnector"))
 FORMER = Observed(5, (), started=0.0, identity=processes.identity(BOX, "operator"))
 
 DECISIONS = {
-    "a guest is left alone": ([A], [RUNS_A, GUEST], Decision((), ())),
-    "a program that left the files stops": ([], [FORMER, GUEST], Decision((FORMER,), ())),
+    "a program that left the files stops": ([], [FORMER], Decision((FORMER,), ())),
     "what runs is left alone": ([A, B], [RUNS_A, RUNS_B], Decision((), ())),
     "what is absent starts": ([A, B], [RUNS_A], Decision((), (B,))),
     "all is absent after a crash": ([A, B], [], Decision((), (A, B))),

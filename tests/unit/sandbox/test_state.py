@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klutchctl.sandbox import state
+from klutchctl.sandbox import state, state_file
 from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from tests.support.fleet_texts import cluster, control_plane, document
@@ -70,7 +70,9 @@ contexts = st.text(min_size=1, max_size=80)
 def test_the_file_gives_back_what_was_written(names):
     members = tuple(Member(name, Role.APP_CLUSTER, 20000 + i) for i, name in enumerate(names))
     written = State(1, 2, members)
-    assert state.parse(state.dump(written), source="state.json", removal=REMOVAL) == written
+    assert (
+        state_file.parse(state_file.dump(written), source="state.json", removal=REMOVAL) == written
+    )
 
 
 @given(st.lists(contexts, unique=True, min_size=2, max_size=8))
@@ -88,15 +90,18 @@ WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
 
 
 def test_services_are_given_back_in_a_format_that_a_klutchctl_without_them_refuses():
-    content = state.dump(WITH_SERVICES)
+    content = state_file.dump(WITH_SERVICES)
     assert json.loads(content)["version"] == 2
-    assert state.parse(content, source="state.json", removal=REMOVAL) == WITH_SERVICES
+    assert state_file.parse(content, source="state.json", removal=REMOVAL) == WITH_SERVICES
 
 
 def test_without_services_the_file_is_as_it_always_was():
-    document = json.loads(state.dump(ONE))
+    document = json.loads(state_file.dump(ONE))
     assert (document["version"], "services" in document) == (1, False)
-    assert state.parse(state.dump(ONE), source="state.json", removal=REMOVAL).services is None
+    assert (
+        state_file.parse(state_file.dump(ONE), source="state.json", removal=REMOVAL).services
+        is None
+    )
 
 
 def test_services_get_the_ports_that_they_lack_and_keep_the_others():
@@ -118,7 +123,21 @@ def test_ports_of_services_are_ports_of_the_sandbox_and_can_be_replaced():
     assert moved.ports[:4] == WITH_SERVICES.ports[:4]
 
 
-PLAIN, SERVING = state.dump(ONE), state.dump(WITH_SERVICES)
+def test_each_cluster_has_a_program_of_ours_and_keeps_its_port():
+    got = state.with_agents(ONE, new_ports=counting_from(20005))
+    assert got.agents == {"control-plane": 20005, "app-1": 20006}
+    assert state.with_agents(got, new_ports=counting_from(9)) == got
+    wider = state.extend(got, state.app_clusters(2), new_ports=counting_from(30000))
+    more = state.with_agents(wider, new_ports=counting_from(30001))
+    assert more.agents == {**got.agents, "app-2": 30001}
+    moved = state.with_new_ports(more, [20006], new_ports=counting_from(25000))
+    assert moved.agents == {**more.agents, "app-1": 25000}
+    assert {*moved.agents.values()} < {*moved.ports}
+    assert json.loads(state_file.dump(moved))["version"] == 5
+    assert state_file.parse(state_file.dump(moved), source="state.json", removal=REMOVAL) == moved
+
+
+PLAIN, SERVING = state_file.dump(ONE), state_file.dump(WITH_SERVICES)
 UNUSABLE = {
     # what replaces which part of a file, or the whole of it
     "half a file": (PLAIN[40:], b""),
@@ -149,13 +168,13 @@ def test_an_unusable_file_is_named_with_a_way_out(old, new):
     with pytest.raises(
         HostError, match=r"^/some/state\.json is not .*state.*down --delete"
     ) as caught:
-        state.parse(whole.replace(old, new), source="/some/state.json", removal=REMOVAL)
+        state_file.parse(whole.replace(old, new), source="/some/state.json", removal=REMOVAL)
     assert "--name" in caught.value.hint
 
 
 def test_a_newer_format_is_called_one():
-    with pytest.raises(HostError, match=r"has the format 5.*--name"):
-        state.parse(b'{"version": 5}', source="/some/state.json", removal=REMOVAL)
+    with pytest.raises(HostError, match=r"has the format 6.*--name"):
+        state_file.parse(b'{"version": 6}', source="/some/state.json", removal=REMOVAL)
 
 
 FLEET = document("Fleet", "acme", "{}")

@@ -1,0 +1,1 @@
+"""klutch-bind and konnectors beside the clusters of a sandbox, each with the rights it ships."""

@@ -1,0 +1,156 @@
+"""klutch-bind and konnectors of a sandbox: their commands, and the rights that they are given."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from klutchctl.sandbox import credentials, processes
+from klutchctl.sandbox.agents import server
+from klutchctl.sandbox.keycloak import server as keycloak
+from klutchctl.sandbox.state import (
+    KeycloakPorts,
+    Layout,
+    Member,
+    MonitoringPorts,
+    Role,
+    State,
+)
+from reconciler.core.manifest import get_text, name_of
+from reconciler.core.refs import GroupResource
+from tests.support.worlds import template
+
+BOX = Layout(Path("/box"))
+EU, US = Member("eu", Role.CONTROL_PLANE, 20001), Member("us", Role.CONTROL_PLANE, 20002)
+MILL = Member("mill-1", Role.APP_CLUSTER, 20003)
+KNOWN = State(1, 2, (EU, US, MILL), agents={"eu": 20011, "us": 20012, "mill-1": 20013})
+SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
+
+
+def commands(state=KNOWN):
+    return {one.name: one.arguments for one in server.servers(BOX, state)}
+
+
+def test_each_cluster_is_served_by_its_program():
+    first, second, konnector = server.servers(BOX, KNOWN)
+    names = [one.name for one in (first, second, konnector)]
+    assert names == ["klutch-bind of eu", "klutch-bind of us", "konnector of mill-1"]
+    assert konnector.cluster_id == "mill-1"
+    assert konnector.identity == processes.identity(BOX, "konnector:mill-1")
+    assert konnector.ports == (20013,)
+    assert konnector.arguments == (
+        *("-P", "-m", "konnector"),
+        "--kubeconfig=/box/clusters/mill-1/konnector.kubeconfig",
+        "--lease-namespace=klutch-bind",
+        "--binding-namespace=klutch-bind",
+        "--metrics-address=",
+        "--probe-address=127.0.0.1:20013",
+    )
+    assert "--control-plane-mode" in first.arguments
+    assert server.servers(BOX, replace(KNOWN, agents=None)) == ()
+    assert len(server.servers(BOX, replace(KNOWN, agents={"us": 20012}))) == 1
+
+
+def test_the_front_door_is_that_of_the_first_control_plane():
+    ports = KeycloakPorts(20021, 20022, 20023)
+    before, after = commands(), commands(replace(KNOWN, keycloak=ports))
+    flags = keycloak.door_flags(BOX, ports)
+    assert set(after["klutch-bind of eu"]) - set(before["klutch-bind of eu"]) == set(flags)
+    assert {name for name in after if after[name] != before[name]} == {"klutch-bind of eu"}
+
+
+def test_metrics_are_where_prometheus_asks():
+    asked = {"klutchctl": 1, "klutch-bind": 20031, "konnector-mill-1": 20032}
+    found = commands(replace(KNOWN, monitoring=MonitoringPorts(20030, asked)))
+    assert "--metrics-address=127.0.0.1:20031" in found["klutch-bind of eu"]
+    assert "--metrics-address=" in found["klutch-bind of us"]
+    assert "--metrics-address=127.0.0.1:20032" in found["konnector of mill-1"]
+
+
+OFFERS = server.offered(
+    [
+        template("forges.shop.example"),
+        template("keys.shop.example", [{**SECRETS, "selector": {"owner": "Provider"}}]),
+        template("notes.example", [{**SECRETS, "resource": "configmaps"}]),
+    ]
+)
+
+
+def given(member):
+    """Return what the program of a cluster is given, by kind and name, and its rights."""
+    agent = server.of(member)
+    shipped = [one for path in agent.manifests() for one in yaml.safe_load_all(path.read_text())]
+    made = list(server.rights(agent, shipped, OFFERS))
+    return {(get_text(one, "kind"), name_of(one)): one for one in made}
+
+
+def test_klutch_bind_has_rights_on_what_is_offered_and_on_nothing_else():
+    made = given(EU)
+    services = made["ClusterRole", "klutch-bind-services"]
+    assert server.granted(services["rules"]) == {
+        (group, plural, verb)
+        for group, plural in [
+            ("shop.example", "forges"),
+            ("shop.example", "keys"),
+            ("example", "notes"),
+            ("", "secrets"),
+            ("", "configmaps"),
+        ]
+        for verb in ("get", "list", "watch", "update", "patch", "delete", "create")
+    }
+    assert {
+        ("ClusterRole", "klutch-bind-own"),
+        ("ClusterRole", "klutch-bind-control-plane-mode"),
+        ("ClusterRole", "klutch-bind-front-door"),
+        ("ValidatingAdmissionPolicy", "klutch-bind"),
+        ("Namespace", "klutch-bind"),
+    } < made.keys()
+
+
+def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
+    made = given(MILL)
+    rules = made["ClusterRole", "sandbox-klutch-bind-konnector-services"]["rules"]
+    rights = server.granted(rules)
+    assert ("shop.example", "forges", "patch") in rights
+    assert ("shop.example", "forges", "delete") not in rights, "only their owners delete instances"
+    assert ("", "secrets", "delete") in rights
+    assert ("anynines.com", "backups", "get") not in rights
+    assert ("ClusterRole", "klutch-bind-konnector") not in made
+    for (kind, _), one in made.items():
+        if kind in ("RoleBinding", "ClusterRoleBinding"):
+            assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in made
+            (subject,) = one["subjects"]
+            account = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+            assert account == server.of(MILL).user
+
+
+def test_what_is_not_shipped_for_pods_is_not_applied():
+    kinds = {kind for member in (EU, MILL) for kind, _ in given(member)}
+    assert kinds.isdisjoint({"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Ingress"})
+
+
+def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
+    claims = [{**SECRETS, "selector": {"owner": "Consumer"}}]
+    found = server.offered([template("keys.shop.example", claims)])
+    assert found.services == {GroupResource("shop.example", "keys")}
+    assert [one.down for one in found.claimed] == [False]
+    assert {one.down for one in OFFERS.claimed} == {True}
+
+
+def test_the_account_of_a_program_is_made_once(tmp_path):
+    credentials.ensure_cluster(tmp_path / "pki", context="mill-1", removal="")
+    user = server.of(MILL).user
+    for _ in range(2):
+        credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
+        assert (tmp_path / "own" / "client.crt").stat().st_mode & 0o077 == 0
+    before = (tmp_path / "own" / "client.crt").read_bytes()
+    credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
+    assert (tmp_path / "own" / "client.crt").read_bytes() == before
+
+
+@pytest.mark.parametrize("member", [EU, MILL])
+def test_the_files_of_a_program_are_in_its_package(member):
+    found = [*server.of(member).manifests()]
+    assert len(found) >= 4
+    assert {path.parts[-4] for path in found} == {server.of(member).package}
