@@ -22,8 +22,9 @@ from tests.support import books
 
 pytestmark = pytest.mark.timeout(900)
 
-# What does not run here: the targets of make run all tests, and this machine may lack kubectl.
-LEFT_OUT = {"make"} if shutil.which("kubectl") else {"make", "kubectl"}
+# What does not run here: the targets of make run all tests, and this machine may lack the clients.
+CLIENTS = {"kubectl", "psql"}
+LEFT_OUT = {"make"} | (set() if all(map(shutil.which, CLIENTS)) else CLIENTS)
 
 
 VISITOR = [sys.executable, "-m", "tests.support.visitor", "door", "%s", "&"]
@@ -65,7 +66,7 @@ def home(tmp_path, programs):
     kept = ("KUBEBUILDER_ASSETS", "JAVA_HOME", "GOGC", "GOMEMLIMIT", processes.PORTS_VARIABLE)
     environ |= {name: os.environ[name] for name in kept if name in os.environ}
     yield environ
-    for name in ("default", "tour", "door"):
+    for name in ("default", "foundry", "door"):
         command = ["klutchctl", "sandbox", "down", "--delete", "--name", name]
         subprocess.run(command, env=environ, check=True, capture_output=True)
 

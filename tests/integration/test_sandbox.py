@@ -15,7 +15,11 @@ import pytest
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout
+from reconciler.controller.program import connection
 from reconciler.core.refs import CRD, NAMESPACE, Ref
+from reconciler.kube.client import KubeCluster
+from tests.support import deployed
+from tests.support.deployed import Right
 from tests.support.eventually import eventually
 from tests.support.machines import furnished
 
@@ -159,6 +163,40 @@ async def test_after_a_crash_of_everything_the_data_and_the_addresses_are_back(r
     await running.up()
     assert running.layout().kubeconfig.read_bytes() == kubeconfig
     assert await running.recall("app-1") == {"text": "precious"}
+
+
+OURS = ("klutch-bind of control-plane", "konnector of app-1")
+
+
+async def rights_of(machine, program):
+    """Return what the account of a program of ours may do in a namespace of others."""
+    name, _, context = program.partition(" of ")
+    kubeconfig = machine.layout().cluster(context) / f"{name}.kubeconfig"
+    way = connection(str(kubeconfig), environ={}, home=machine.home, name=context)
+    async with KubeCluster(way) as cluster:
+        return await deployed.rights_in(cluster, "default")
+
+
+async def test_programs_of_ours_run_with_little_rights_and_are_repaired_until_not_wanted(running):
+    before = running.pids()
+    await running.up("--programs")
+    programs = {name: pid for name, pid in running.pids().items() if name not in before}
+    assert {*programs} == {*OURS}
+    for program in OURS:
+        rights = await rights_of(running, program)
+        assert Right("", "namespaces", "list") in rights
+        assert {one.verb for one in rights if one.resource in ("*", "pods")} == set()
+    for pid in programs.values():
+        os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not set(OURS) & set(running.pids()))
+    sick = await running.sandbox("status")
+    assert (sick.code, sick.out.count("stopped")) == (1, 2)
+    await running.up()  # they are remembered
+    after = running.pids()
+    assert {name for name in after if after[name] != before.get(name)} == {*OURS}
+    await running.up("--no-programs")
+    assert running.pids() == before
+    assert len(processes.observe(running.layout())) == len(before)
 
 
 async def test_fewer_clusters_than_there_are_is_refused(running):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klutchctl.sandbox import components, lifecycle, processes, servers
+from klutchctl.sandbox.agents import server as agents
 from klutchctl.sandbox.servers import NORMAL, Program
 from klutchctl.sandbox.state import Layout, layout_of
 from reconciler.core.refs import CONFIG_MAP, Ref
@@ -66,7 +67,8 @@ class Machine:
         if state is None:
             return {}
         services = components.outlines(layout, state.services) if state.services else ()
-        expected = (*servers.of_clusters(layout, state, NORMAL), *services)
+        beside = (*services, *agents.servers(layout, state))
+        expected = (*servers.of_clusters(layout, state, NORMAL), *beside)
         found = {server.name: processes.running(server, observed) for server in expected}
         return {server: process.pid for server, process in found.items() if process}
 
