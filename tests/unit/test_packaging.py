@@ -15,6 +15,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from klutchctl.sandbox.agents import server as agents
+from klutchctl.sandbox.state import Member, Role
 from tests.support import books
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,12 @@ def test_a_wheel_carries_the_services_of_the_example(wheel):
     prefix = "klutchctl/sandbox/example/"
     assert {name.removeprefix(prefix) for name in wheel if name.startswith(prefix)} == of_git
     assert "services.yaml" in of_git
+
+
+def test_a_wheel_carries_the_rights_that_a_sandbox_gives_to_its_programs(wheel):
+    members = (Member("eu", Role.CONTROL_PLANE, 1), Member("shop", Role.APP_CLUSTER, 2))
+    needed = [path for one in members for path in agents.of(one).manifests()]
+    assert {path.relative_to(ROOT).as_posix() for path in needed} <= set(wheel)
 
 
 def test_a_wheel_has_each_program(wheel):
