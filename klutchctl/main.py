@@ -19,6 +19,7 @@ from klutchctl.commands import (
     bind,
     board,
     catalog,
+    completion,
     controller,
     doctor,
     init,
@@ -68,6 +69,7 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]
     ("status", status.status, _READS | meanings(ExitCode.UNHEALTHY)),
     ("doctor", doctor.doctor, _READS | doctor.CODES),
     ("schema", init.schema, {}),
+    ("completion", completion.completion, {}),
 )
 for _command, _function, _codes in _COMMANDS:
     app.command(_command, epilog=codes_help(_codes))(_function)
@@ -78,7 +80,18 @@ _MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 # An option that narrows what is done must not be ignored.
 _ALWAYS_WHOLE: Final = frozenset(
-    {"catalog", "init", "release", "sandbox", "schema", "show", "validate", "version", "why"}
+    {
+        "catalog",
+        "completion",
+        "init",
+        "release",
+        "sandbox",
+        "schema",
+        "show",
+        "validate",
+        "version",
+        "why",
+    }
 )
 
 

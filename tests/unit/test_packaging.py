@@ -38,7 +38,11 @@ def wheel(tmp_path_factory):
 
 def test_a_wheel_has_our_four_packages_and_nothing_else_at_its_top(wheel):
     tops = {name.split("/")[0] for name in wheel if ".dist-info/" not in name}
-    assert tops == {"klutchctl", "reconciler", "konnector", "bind"}
+    data = {top for top in tops if top.endswith(".data")}
+    assert tops - data == {"klutchctl", "reconciler", "konnector", "bind"}
+    # The page for man, where pip puts it beside the programs.
+    (page,) = [name for name in wheel if name.partition("/")[0] in data]
+    assert page.endswith(".data/data/share/man/man1/klutchctl.1")
 
 
 def test_a_wheel_has_all_that_pages_are_made_of(wheel):
@@ -80,7 +84,8 @@ def test_a_wheel_carries_the_rights_that_a_sandbox_gives_to_its_programs(wheel):
 
 def test_a_wheel_has_each_program(wheel):
     scripts = PROJECT["project"]["scripts"]
-    assert scripts.keys() == {"klutchctl", "kubectl-bind", "klutch-bind", "klutch-osb", "konnector"}
+    plugins = {"kubectl-bind", "kubectl-klutchctl", "kubectl_complete-klutchctl"}
+    assert scripts.keys() == {"klutchctl", "klutch-bind", "klutch-osb", "konnector", *plugins}
     modules = {place.partition(":")[0].replace(".", "/") for place in scripts.values()}
     assert {f"{module}.py" for module in modules} <= set(wheel)
 
