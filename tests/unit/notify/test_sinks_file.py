@@ -63,8 +63,14 @@ WRONG = {
         "4:3: a sink has one of",
     ),
     "one name twice": (f"{GITHUB}\n{GITHUB}", "5:10: sink a is there twice"),
-    "a name that is none": (GITHUB.replace("a,", "A/b,", 1), "4:10: sinks[0].name is not made of"),
-    "a name that refers": (GITHUB.replace("a,", "'${x}',", 1), "4:10: sinks[0].name is not made"),
+    "a name that is none": (
+        GITHUB.replace("a,", "A/b,", 1),
+        "4:10: sinks[0].name 'A/b' is not made",
+    ),
+    "a name that refers": (
+        GITHUB.replace("a,", "'${x}',", 1),
+        "4:10: sinks[0].name '${x}' is not made",
+    ),
     "no state": (GITHUB[:-1] + ", states: []}", "states must not be empty"),
     "an unknown state": (GITHUB[:-1] + ", states: [red]}", "must be pending, success or failure"),
     "Gitea without its API": (STATUS % ("a/b", ""), "4:27: api is required"),

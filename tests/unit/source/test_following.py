@@ -229,8 +229,8 @@ def test_a_url(text, want):
 
 REFUSED_URLS = {
     "plain http": ("http://git.example.com/fleet", "does not begin with https:// or ssh://"),
-    "a file": ("file:///etc/passwd", "does not begin with"),
-    "a path": ("/etc/passwd", "does not begin with"),
+    "a file": ("file:///etc/passwd", "it is on this machine"),
+    "a path": ("/etc/passwd", "it is on this machine"),
     "a helper": ("ext::sh -c id", "spaces"),
     "scp": ("git@git.example.com:fleet.git", "does not begin with"),
     "a line break": ("https://git.example.com/a%0a\nhost=evil", "spaces, or characters"),

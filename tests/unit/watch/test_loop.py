@@ -182,7 +182,7 @@ async def test_what_is_heard():
     assert story.heard == [
         "unreadable: cannot be read",
         "unreadable: fleet.yaml:2:1: not YAML: did not find expected node content. "
-        "Line 1 opens a bracket that is not closed there [not-yaml]",
+        "Line 1 opens [ in column 7, and does not close it: add ] [not-yaml]",
         "read",
         "failed: source: locked",
     ]
