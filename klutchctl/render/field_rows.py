@@ -39,10 +39,12 @@ def _inside(field: FieldChange) -> Iterator[FieldChange]:
         yield field
     elif _are(Mapping, before, after):
         old, new = manifest.get_map(before), manifest.get_map(after)
+        whole = before is None or after is None
         for key in sorted(old.keys() | new.keys()):
-            if old.get(key) != new.get(key):
-                path = f"{field.path}{pointer(key)}"
-                yield from _inside(FieldChange(path, old.get(key), new.get(key)))
+            one, other = old.get(key), new.get(key)
+            # Of what comes or goes as a whole, what is empty or false says what absence does.
+            if one != other and not (whole and _is_empty(other if one is None else one)):
+                yield from _inside(FieldChange(f"{field.path}{pointer(key)}", one, other))
     elif _are(list, before, after) and _has_parts(before) | _has_parts(after):
         old_items, new_items = manifest.get_list(before), manifest.get_list(after)
         for index, (one, other) in enumerate(zip_longest(old_items, new_items)):
@@ -55,6 +57,12 @@ def _inside(field: FieldChange) -> Iterator[FieldChange]:
 def _are(form: type, before: JSON, after: JSON) -> bool:
     """Tell whether values are of this form, or one of them is and the other is absent."""
     return all(one is None or isinstance(one, form) for one in (before, after))
+
+
+def _is_empty(value: JSON) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_empty, value.values()))
+    return not value and type(value) not in (int, float)
 
 
 def _has_parts(items: JSON) -> bool:

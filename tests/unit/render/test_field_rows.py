@@ -31,14 +31,18 @@ FIELDS = {
         None,
         CLAIM,
         [
-            f"{CLAIMS}/0/autoAdopt: (absent) -> false",
-            f'{CLAIMS}/0/group: (absent) -> ""',
             f'{CLAIMS}/0/resource: (absent) -> "secrets"',
             f"{CLAIMS}/0/selector/names: (absent) -> [{LISTED}]",
             f'{CLAIMS}/0/selector/namespaces: (absent) -> ["*"]',
             f'{CLAIMS}/0/selector/owner: (absent) -> "Provider"',
             f'{CLAIMS}/0/state: (absent) -> "Accepted"',
         ],
+    ),
+    "what becomes empty or false is shown": (
+        f"{CLAIMS}/0",
+        {**CLAIM, "autoAdopt": True, "group": "g"},
+        CLAIM,
+        [f"{CLAIMS}/0/autoAdopt: true -> false", f'{CLAIMS}/0/group: "g" -> ""'],
     ),
     "all claims, of which one is another": (
         CLAIMS,
