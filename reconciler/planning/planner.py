@@ -201,7 +201,7 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         draft.warnings |= address_warnings(site, needs)
     for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned)
-    if any(_awaits_backend(change) for change in draft.changes[first:]):
+    if any(_awaits_backend(site, unit) for unit in wanted):
         draft.awaiting.add(site.cluster.control_plane)
     draft.warnings |= rules.unmanaged_warning(site)
     if fleet.guards.mode is not PruneMode.OFF:
@@ -215,10 +215,11 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
     ]
 
 
-def _awaits_backend(change: Change) -> bool:
-    """Tell whether a line asks a backend for something that is not there yet."""
-    asks = change.ref.kind in {api.API_SERVICE_EXPORT_REQUEST, api.APP_CLUSTER_BINDING}
-    return asks and change.action in {Action.CREATE, Action.REPLACE}
+def _awaits_backend(site: Site, unit: Unit) -> bool:
+    """Tell whether a unit needs something that only a backend makes, also by an apply before."""
+    return (
+        site.control_plane.get(api.API_SERVICE_EXPORT, site.placement.space, unit.key.name) is None
+    )
 
 
 def _resumed(site: Site, prune: prune_units.Prune) -> Change:

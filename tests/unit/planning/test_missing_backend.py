@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler import api
 from reconciler.api.leases import LeaseLook, of_backend
+from reconciler.blueprints.objects import build
+from reconciler.core import names
 from reconciler.core.live import ClusterState, dump_live, parse_live
 from reconciler.planning import planner
-from tests.support.scenes import MODES, PLANE, applied, shop
+from tests.support.scenes import ACB, MODES, PLANE, applied, shop
 from tests.support.worlds import POSTGRES, World, offering
 
 LEASE = of_backend(PLANE)
@@ -45,9 +48,19 @@ def test_what_is_to_be_bound_needs_a_backend(mode, bodies, said):
     assert [one for one in plan.warnings if one.startswith("control plane")] == [said] * bool(said)
 
 
+def test_what_an_apply_has_asked_for_needs_one_still():
+    here, fleet = applied(), shop()
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
+    (warning,) = planner.plan(fleet, knowing(here.live(fleet), {LEASE: STOPPED})).warnings
+    assert "klutch-bind has stopped" in warning
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_bound_needs_none(mode):
     here, fleet = applied(mode=mode), shop(mode=mode)
+    space = names.app_cluster_binding_space("klutch-fleet", "shop")
+    export = build(api.API_SERVICE_EXPORT, POSTGRES, namespace=space)
+    here.objects(PLANE).extend([export] if mode == ACB else [])
     live = here.live(fleet)
     assert LEASE not in planner.decide(fleet, live).questions.bodies
     assert planner.plan(fleet, knowing(live, {LEASE: None})).warnings == ()
