@@ -247,6 +247,7 @@ OWN_CAUSES = """
     RecreationAllowed      Error   RecreationHeld
     ProviderInSync         Error   CustomResourceDefinitionNotFound
     ProviderInSync         Error   APIServiceExportUpdateFailed
+    Connected              Warning Unauthorized
     Offered                Warning TemplateNotFound
     ExportsReady           Error   NotListed
     ExportsReady           Error   TemplateNotFound
