@@ -233,9 +233,10 @@ class _Worker:
             outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
             outcome = replace(outcome, change=change)
         carrier = credential_notes.carrier_after(change)
-        if carrier is not None and outcome.status is Status.DONE:
+        # Also where the konnector was faster: what is there then is not noted yet.
+        if carrier is not None and outcome.status in GOOD:
             await credential_notes.note_kubeconfig(self.job.clusters(carrier.cluster), carrier)
-        elif self._mends_kubeconfig(change) and outcome.status is Status.DONE:
+        elif self._mends_kubeconfig(change) and outcome.status in GOOD:
             plane = self._plane.cluster.name
             await credential_notes.note_bindings(change, self.job.clusters, plane)
         if change.action is Action.ADOPT:
