@@ -12,7 +12,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from tests.release import building, evidence
+from tests.release import building, bundle, evidence
 
 ROOT: Final = Path(__file__).parents[2]
 KEY: Final = "RELEASE_KEY"
@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tag", default="", help="has to be that of the version, as v0.1.0")
     made.add_argument("--source", default="", metavar="URI", help="of the repository")
     made.add_argument("--builder", default=evidence.LOCAL, metavar="URI")
+    help_ = "with NAME.oci.tar and NAME.cdx.json of each image; without: no images, no bundle"
+    made.add_argument("--images", type=Path, default=None, metavar="FOLDER", help=help_)
     help_ = f"a private key of ECDSA P-256 in PEM; or its text in ${KEY}; without: no signatures"
     made.add_argument("--key", type=Path, default=None, metavar="FILE", help=help_)
     return made
@@ -59,8 +61,11 @@ def release(
     with tempfile.TemporaryDirectory(prefix="klutchctl-dist-") as text:
         made = Path(text)
         building.packages(checkout, made)
-        building.charts(checkout, made)
-        building.crds(checkout, made)
+        packed = [*building.charts(checkout, made), *building.crds(checkout, made)]
+        if said.images is not None:
+            images = building.images(said.images, made)
+            target = made / f"klutchctl-{checkout.version}-airgap.tar"
+            bundle.write(target, checkout, [*images, *packed], key)
         source = evidence.Source(commit=checkout.commit, uri=said.source, tag=said.tag)
         vouch(made, source, checkout.locks(), said.builder, key)
         replace(said.output, made)

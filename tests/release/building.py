@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,6 +20,7 @@ import yaml
 from tests.release import archives, evidence
 
 CHARTS: Final = ("bind", "klutchctl", "konnector")  # the programs that have one
+IMAGES: Final = ("klutch-bind", "klutchctl", "konnector")
 
 
 class Failed(Exception):
@@ -105,6 +107,12 @@ def crds(checkout: Checkout, target: Path) -> list[Path]:
         path.write_text("\n---\n".join(texts) + "\n", "utf-8")
         made.append(path)
     return made
+
+
+def images(built: Path, target: Path) -> list[Path]:
+    """Copy the images, as OCI archives, and their SBOMs, and return their paths. Raises OSError."""
+    names = [f"{name}.{kind}" for name in IMAGES for kind in ("oci.tar", "cdx.json")]
+    return [Path(shutil.copyfile(built / name, target / name)) for name in names]
 
 
 def _git(repository: Path, *arguments: str) -> bytes:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.release import __main__ as program
 from tests.release import archives, building, evidence
+from tests.support import release as of_release
 
 ROOT = Path(__file__).parents[3]
 KEY = ec.derive_private_key(1234567, ec.SECP256R1())
@@ -152,8 +153,15 @@ def test_an_archive_is_the_same_wherever_its_files_are(tmp_path):
     ]
 
 
-def released(output, *options, **changes):
-    command = [sys.executable, "-m", "tests.release", "--output", str(output), *options]
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    of_release.images(folder)
+    return folder
+
+
+def released(output, images, **changes):
+    command = [sys.executable, "-m", "tests.release", f"--output={output}", f"--images={images}"]
     return subprocess.run(
         command,
         cwd=ROOT,
@@ -166,19 +174,19 @@ def released(output, *options, **changes):
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory):
+def release(tmp_path_factory, images):
     """Return the folder of a release."""
     output = tmp_path_factory.mktemp("release") / "dist"
-    done = released(output)
+    done = released(output, images)
     assert done.returncode == 0, done.stderr
     return output
 
 
-def test_a_release_is_the_same_again_to_the_byte(release, tmp_path):
+def test_a_release_is_the_same_again_to_the_byte(release, images, tmp_path):
     """Another umask, over an earlier release: nothing of it stays."""
     evidence.seal(tmp_path, None)
     (tmp_path / "klutchctl-0.0.9.tar.gz").write_text("old")
-    done = released(tmp_path, umask=0o077)
+    done = released(tmp_path, images, umask=0o077)
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path) == contents(release)
 
@@ -207,7 +215,9 @@ def test_a_release_is_vouched_for_as_a_whole(release, public, tmp_path):
     assert json.loads(base64.b64decode(json.loads(line)["payload"])) == stated
 
 
-def test_a_release_has_a_wheel_an_sdist_charts_and_crds(release):
+def test_a_release_has_a_wheel_an_sdist_charts_crds_images_and_the_bundle(
+    release, public, tmp_path
+):
     (wheel,) = release.glob("*.whl")
     times = {one.date_time for one in zipfile.ZipFile(wheel).infolist()}
     assert len(times) == 1
@@ -219,7 +229,18 @@ def test_a_release_has_a_wheel_an_sdist_charts_and_crds(release):
         "klutchctl-controller-0.1.0.tgz",
         "klutchctl-0.1.0-crds.yaml",
         "klutchctl-0.1.0-crds-dataservices.yaml",
+        "klutchctl-0.1.0-airgap.tar",
+        *(f"{name}.{kind}" for name in building.IMAGES for kind in of_release.KINDS),
     } <= names
+    with tarfile.open(release / "klutchctl-0.1.0-airgap.tar") as tar:
+        tar.extractall(tmp_path, filter="data")
+    folder = tmp_path / "klutchctl-0.1.0-airgap"
+    sums = (folder / "SHA256SUMS").read_bytes()
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
+    assert verified(public, (folder / "SHA256SUMS.sig").read_bytes(), sums, tmp_path)
+    for name in ("konnector-0.1.0.tgz", "konnector.oci.tar", "klutchctl-0.1.0-crds.yaml"):
+        (packed,) = folder.rglob(name)
+        assert packed.read_bytes() == (release / name).read_bytes()
 
 
 REFUSALS = {

@@ -1,0 +1,77 @@
+"""Packs what an installation without a network needs into one archive."""
+
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from tests.release import archives, evidence
+from tests.release.building import Checkout
+
+IMAGES: Final = "images.txt"
+_INSTALL: Final = Path(__file__).with_name("airgap.md")
+_ARCHIVE: Final = ".oci.tar"
+_DEPLOY: Final = ("bind", "klutchctl", "konnector")
+_LEFT_OUT: Final = shutil.ignore_patterns("chart", "Containerfile", "requirements.txt")
+
+
+def mirror_list(digests: Mapping[str, str], version: str) -> str:
+    """Return the list of images to mirror: repository and tag, digest, and file of each.
+
+    `digests`: those of the manifests, by the names of images.
+    """
+    return "".join(
+        f"klutchctl/{name}:{version} {digest} images/{name}{_ARCHIVE}\n"
+        for name, digest in sorted(digests.items())
+    )
+
+
+def manifest_digest(archive: Path) -> str:
+    """Return the digest of the one image of an OCI archive, as a registry has it."""
+    with tarfile.open(archive) as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        (named,) = json.load(index)["manifests"]
+    return str(named["digest"])
+
+
+def write(
+    target: Path,
+    checkout: Checkout,
+    made: Sequence[Path],
+    key: EllipticCurvePrivateKey | None,
+) -> None:
+    """Write the bundle. `made`: images, SBOMs, charts and CRDs, which are put into their folders.
+
+    Checksums are in it, too, and are signed where there is a key.
+    """
+    version = checkout.version
+    with tempfile.TemporaryDirectory(prefix="klutchctl-airgap-", dir=target.parent) as text:
+        top = Path(text)
+        for path in made:
+            place = top / _folder(path)
+            place.mkdir(exist_ok=True)
+            os.link(path, place / path.name)
+        for program in _DEPLOY:
+            manifests = top / "manifests" / program / "deploy"
+            shutil.copytree(checkout.folder / program / "deploy", manifests, ignore=_LEFT_OUT)
+        images = {path.name.removesuffix(_ARCHIVE): path for path in made if path.suffix == ".tar"}
+        digests = {name: manifest_digest(path) for name, path in images.items()}
+        (top / IMAGES).write_text(mirror_list(digests, version), "utf-8")
+        install = _INSTALL.read_text("utf-8").replace("VERSION", version)
+        (top / "INSTALL.md").write_text(install, "utf-8")
+        evidence.seal(top, key)
+        files = archives.files_below(top, target.name.removesuffix(".tar"))
+        archives.pack(target, files, epoch=checkout.epoch, gzipped=False)
+
+
+def _folder(path: Path) -> str:
+    if path.suffix == ".tgz":
+        return "charts"
+    return "crds" if path.suffix == ".yaml" else "images"
