@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak mutants lock audit release
+.PHONY: demo again test check bench soak mutants images lock audit release
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -45,14 +45,20 @@ soak: $(STAMP)
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants $(ARGS)
 
+# The images, as OCI archives, and an SBOM beside each.
+images: $(STAMP)
+	$(BIN)/python -m tests.images $(ARGS)
+
 COMPILE := uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
   --python-version 3.11
 
-# The images hold requirements-runtime.txt alone, and are built with requirements-build.txt: the
-# same versions as in requirements.txt.
+# An image holds the requirements.txt beside its Containerfile, and is built with
+# requirements-build.txt: the same versions as in requirements.txt.
 lock: $(STAMP) # needs uv on PATH
 	$(COMPILE) --upgrade --extra gpg --extra otel --extra sandbox --group dev pyproject.toml -o requirements.txt
-	$(COMPILE) -c requirements.txt pyproject.toml -o requirements-runtime.txt
+	$(COMPILE) -c requirements.txt --extra gpg --extra otel pyproject.toml -o klutchctl/deploy/requirements.txt
+	$(COMPILE) -c requirements.txt --group klutch-bind -o bind/deploy/requirements.txt
+	$(COMPILE) -c requirements.txt --group konnector -o konnector/deploy/requirements.txt
 	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
 
 # The file names all there is to install; most of it is never imported, so it is compiled in use.
@@ -73,7 +79,7 @@ audit:
 	$(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/pip install --quiet pip-audit==2.10.1
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps \
-	  -r requirements.txt -r requirements-runtime.txt -r requirements-build.txt
+	  $(addprefix -r ,$(wildcard requirements*.txt */deploy/requirements.txt))
 
 # A release of HEAD, in dist/: the same bytes each time. KEY=FILE signs it.
 release: $(STAMP)
