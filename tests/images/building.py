@@ -78,11 +78,14 @@ class Builder:
         """Return the id of an image. `sources` are the context and the folder with wheels."""
         room, kind = IMAGES[name]
         context, wheels = sources
-        ours = {"BUILD": bases["build"], "BASE": bases[kind]} if bases else {}
+        ours = (
+            f"--build-arg=BASE={bases['build']}",
+            f"--build-context=base=container-image://{bases[kind]}",
+        )
         return self._buildah(
             *("bud", "--quiet", f"--layers={str(cached).lower()}", f"--timestamp={base.EPOCH}"),
-            *("--pull-never" if bases else "--pull", "--format=oci"),
-            *(f"--build-arg={key}={value}" for key, value in ours.items()),
+            *((*ours, "--pull-never") if bases else ("--pull",)),
+            "--format=oci",
             f"--volume={wheels}:/wheels:ro",
             f"--volume={self.folder / 'pip.conf'}:/etc/pip.conf:ro",
             *("-f", str(context / room / "deploy" / "Containerfile"), "-t", f"{_PREFIX}/{name}"),
