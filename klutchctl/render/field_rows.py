@@ -14,6 +14,8 @@ _VALUE_SHOWN: Final = 120
 _WHOLE_SHOWN: Final = 4_000  # more than any claim has room for; a file may hold a megabyte
 _INSIDE_SHOWN: Final = 20
 _CLAIMS: Final = "/spec/permissionClaims"
+# Of a claim that does not name them: all names, all namespaces, and true.
+_NOT_EMPTY: Final = frozenset({"names", "namespaces", "recreateWhenConsumerSideDeleted"})
 
 
 def differences(field: FieldChange, *, whole: bool = False) -> Iterator[str]:
@@ -39,11 +41,11 @@ def _inside(field: FieldChange) -> Iterator[FieldChange]:
         yield field
     elif _are(Mapping, before, after):
         old, new = manifest.get_map(before), manifest.get_map(after)
-        whole = before is None or after is None
+        # Of a claim that comes or goes as a whole, what is empty or false says what absence does.
+        whole = (before is None or after is None) and field.path.startswith(_CLAIMS)
         for key in sorted(old.keys() | new.keys()):
             one, other = old.get(key), new.get(key)
-            # Of what comes or goes as a whole, what is empty or false says what absence does.
-            if one != other and not (whole and _is_empty(other if one is None else one)):
+            if one != other and not (whole and _is_empty({key: other if one is None else one})):
                 yield from _inside(FieldChange(f"{field.path}{pointer(key)}", one, other))
     elif _are(list, before, after) and _has_parts(before) | _has_parts(after):
         old_items, new_items = manifest.get_list(before), manifest.get_list(after)
@@ -61,7 +63,7 @@ def _are(form: type, before: JSON, after: JSON) -> bool:
 
 def _is_empty(value: JSON) -> bool:
     if isinstance(value, Mapping):
-        return all(map(_is_empty, value.values()))
+        return all(key not in _NOT_EMPTY and _is_empty(one) for key, one in value.items())
     return not value and type(value) not in (int, float)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from klutchctl.render import plan_rows, problems
 from klutchctl.render.plan_formats import DENIED, column_widths, named_lines, section_lines
 from klutchctl.render.plan_rows import DETAIL_INDENT, Section
-from klutchctl.render.terminal import plural, visible
+from klutchctl.render.terminal import plural, visible, visible_lines
 from reconciler.core.errors import InvalidRepository, Problem, Severity
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
@@ -62,7 +62,7 @@ def without_plan(error: BaseException, sentences: Sequence[str]) -> str:
     parts = (
         (DENIED, _problems(found, Severity.DENIED)),
         ("Not valid", _problems(found, Severity.INVALID)),
-        ("Why", [] if found else [line for one in sentences for line in one.split("\n")]),
+        ("Why", [] if found else visible_lines("\n".join(sentences)).split("\n")),
     )
     blocks = [_block(title, lines, _ROOM_PROBLEMS) for title, lines in parts]
     return "\n".join([_NO_PLAN, *(one for some in blocks for one in some)])

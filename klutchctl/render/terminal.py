@@ -15,7 +15,7 @@ from typing import Final
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMMAND: Final = re.compile(r"##(?=\w*\[)")
 _STYLE: Final = re.compile(r"\x1b\[[0-9]+m")
-_WORDS: Final = re.compile(r"( *)(\S+)")
+_WORDS: Final = re.compile(r"( *)([^ ]+)")  # other spaces are part of a value
 _STEP: Final = 4
 _BELOW_SUBJECT: Final = 13  # of a row that begins with a symbol
 _RESET: Final = "\x1b[0m"

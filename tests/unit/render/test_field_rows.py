@@ -22,6 +22,7 @@ CLAIM: Manifest = {
     "selector": {"names": NAMES, "namespaces": ["*"], "owner": "Provider"},
     "state": "Accepted",
 }
+VOLUME: Manifest = {"emptyDir": {}, "name": "y" * 130}
 MANY = {f"key-{number:03}": "x" * 50 for number in range(50)}
 LISTED = ", ".join(f'"{name}"' for name in NAMES)
 FIELDS = {
@@ -36,6 +37,32 @@ FIELDS = {
             f'{CLAIMS}/0/selector/namespaces: (absent) -> ["*"]',
             f'{CLAIMS}/0/selector/owner: (absent) -> "Provider"',
             f'{CLAIMS}/0/state: (absent) -> "Accepted"',
+        ],
+    ),
+    "of a new claim, what does not mean its absence is shown": (
+        f"{CLAIMS}/0",
+        None,
+        {
+            **CLAIM,
+            "onConflict": {"recreateWhenConsumerSideDeleted": False},
+            "read": {"labels": []},
+            "selector": {"names": NAMES, "namespaces": [], "labelSelectors": []},
+        },
+        [
+            f'{CLAIMS}/0/onConflict: (absent) -> {{"recreateWhenConsumerSideDeleted": false}}',
+            f'{CLAIMS}/0/resource: (absent) -> "secrets"',
+            f"{CLAIMS}/0/selector/names: (absent) -> [{LISTED}]",
+            f"{CLAIMS}/0/selector/namespaces: (absent) -> []",
+            f'{CLAIMS}/0/state: (absent) -> "Accepted"',
+        ],
+    ),
+    "of other things, empty and absent differ": (
+        "/spec/template/spec/volumes/0",
+        VOLUME,
+        None,
+        [
+            "/spec/template/spec/volumes/0/emptyDir: {} -> (absent)",
+            f'/spec/template/spec/volumes/0/name: "{"y" * 119}... (132 characters) -> (absent)',
         ],
     ),
     "what becomes empty or false is shown": (

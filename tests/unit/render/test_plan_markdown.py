@@ -106,6 +106,13 @@ def test_a_block_cannot_be_ended_from_inside():
     assert "````````text\n```````\n````````" in plan_markdown.comment(ticks)
 
 
+def test_nothing_acts_or_hides_in_why_there_is_no_plan():
+    said = "app-1: \u202eno\x1b[2J\r\n::error::x\n```@all"
+    text = plan_markdown.without_plan(ValueError(), [said])
+    shown = "app-1: \\u202eno\\x1b[2J\\r\n./::error::x\n```@all"
+    assert f"#### Why\n\n````text\n{shown}\n````\n" in text
+
+
 def test_secret_digests_are_all_that_a_difference_of_a_secret_shows():
     changed = replace(
         change(1, Action.UPDATE), fields=(FieldChange("/data/token", "0123456789abcdef", None),)

@@ -145,6 +145,11 @@ FOLDED = {
     ),
     "no command begins a line": ("one two ::error x", 8, ["one two ::error", "    x"]),
     "an empty line": ("", 40, [""]),
+    "a space that is none of ours stays": (
+        '    /x: "a\u00a0b \u3000c"',
+        40,
+        ['    /x: "a\u00a0b \u3000c"'],
+    ),
 }
 
 
