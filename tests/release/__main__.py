@@ -16,6 +16,8 @@ from tests.release import building, bundle, evidence
 
 ROOT: Final = Path(__file__).parents[2]
 KEY: Final = "RELEASE_KEY"
+PROVENANCE: Final = "provenance.json"
+NAMED: Final = 3  # of files in the way
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -82,17 +84,23 @@ def vouch(
     """Write provenance, checksums and signatures of all files of a folder into it."""
     digests = {path.name: evidence.digest(path) for path in folder.iterdir()}
     stated = evidence.statement(digests, source, locks, builder)
-    (folder / "provenance.json").write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
+    (folder / PROVENANCE).write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
     if key is not None:
         (folder / "provenance.intoto.jsonl").write_text(evidence.envelope(key, stated), "utf-8")
     evidence.seal(folder, key)
 
 
 def require_ours(folder: Path) -> None:
-    """Raise Failed where a folder has files, and they are no earlier release."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / evidence.SUMS).exists():
+    """Raise Failed where a folder has files that are not of an earlier release: it goes whole."""
+    sums = folder / evidence.SUMS
+    lines = sums.read_text("utf-8", errors="replace").splitlines() if sums.is_file() else []
+    named = {line.partition("  ")[2] for line in lines}
+    ours = {*named, evidence.SUMS, f"{evidence.SUMS}.sig"} if PROVENANCE in named else set()
+    found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    if others := [name for name in found if name not in ours]:
         raise building.Failed(
-            f"{folder} has files that are no release: move them, or give another --output"
+            f"{folder} has files that are no release: {', '.join(others[:NAMED])}."
+            " Move them, or give another --output"
         )
 
 

@@ -267,6 +267,21 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.md"]
 
 
+def test_checksums_of_other_files_make_no_folder_ours(tmp_path, capsys):
+    """Whoever downloads has files called SHA256SUMS, too."""
+    (tmp_path / "thesis.md").write_text("mine")
+    (tmp_path / evidence.SUMS).write_text(evidence.sums({"debian.iso": "0" * 64}))
+    assert program.main([f"--output={tmp_path}"], {}) == 1
+    assert "files that are no release: SHA256SUMS, thesis.md." in capsys.readouterr().err
+    assert (tmp_path / "thesis.md").read_text() == "mine"
+
+
+def test_a_release_takes_the_place_of_an_earlier_one(tmp_path):
+    (tmp_path / "file").write_text("x")
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, KEY)
+    program.require_ours(tmp_path)
+
+
 def test_without_a_key_nothing_is_signed_and_it_is_said(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, None)
