@@ -191,6 +191,8 @@ REFUSED = {
     "a flag with its dashes": (BACKEND, ["options.--qps=3"], "--qps"),
     "a provider without TLS": (BACKEND, ["door.issuerURL=http://login"], "issuerURL"),
     "a folder as repository": (CONTROLLER, ["fleet.git=/srv/fleet"], "git"),
+    "no number of replicas": (KONNECTOR, ["replicas=null"], "replicas"),
+    "no word on policies": (BACKEND, ["admissionPolicies=null"], "admissionPolicies"),
     "a port that is none": (BACKEND, ["networkPolicy.egressPorts={0}"], "egressPorts"),
 }
 
@@ -219,6 +221,7 @@ WORKLOAD: dict[str, Any] = {
     "options": {
         "logging-format": None,
         "qps": 7,
+        "bytes": 2_097_152,
         "verbose": True,
         "quiet": False,
         "many": ["a", 2],
@@ -241,7 +244,14 @@ def test_values_change_the_workload(tmp_path):
     assert container["resources"] == WORKLOAD["resources"]
     assert container["env"] == [*before["env"], *WORKLOAD["env"]]
     kept = [one for one in before["args"] if not one.startswith("--logging-format=")]
-    assert container["args"] == [*kept, "--many=a", "--many=2", "--qps=7", "--verbose"]
+    assert container["args"] == [
+        *kept,
+        "--bytes=2097152",
+        "--many=a",
+        "--many=2",
+        "--qps=7",
+        "--verbose",
+    ]
     assert metadata["annotations"] == WORKLOAD["podAnnotations"]
     # The selector still selects it.
     assert metadata["labels"] == {"app": "konnector", "c": "d"}

@@ -142,7 +142,9 @@ options (flags of its program, without dashes: null takes one away, true is one 
     {{- if and (kindIs "bool" $one) $one -}}
       {{- $arguments = append $arguments (printf "--%s" $name) -}}
     {{- else if not (or (kindIs "invalid" $one) (kindIs "bool" $one)) -}}
-      {{- $arguments = append $arguments (printf "--%s=%v" $name $one) -}}
+      {{- /* Large numbers have an exponent in Go's own form, which no flag takes. */ -}}
+      {{- $text := ternary (toJson $one) $one (kindIs "float64" $one) -}}
+      {{- $arguments = append $arguments (printf "--%s=%v" $name $text) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
