@@ -143,8 +143,8 @@ class Bindings:
             return
         now = self._context.clock.monotonic()
         if now - self._withdrawn.setdefault(key, now) >= _WITHDRAWN:
-            self._withdrawn[key] = math.inf
-            await release.report_withdrawal(self._context, body)
+            is_done = await release.report_withdrawal(self._context, body)
+            self._withdrawn[key] = math.inf if is_done else now
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""

@@ -25,7 +25,7 @@ from reconciler.api.claim_status import Stop
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Step, writes
-from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
+from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed, Rejected
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
@@ -34,6 +34,7 @@ from reconciler.kube.store import Store
 
 log = logging.getLogger(__name__)
 
+_REFUSED: Final = (Forbidden, Rejected)  # the same write would fail again, once for each claim
 _LONGEST: Final = 60.0  # seconds between two attempts to free what is left
 
 
@@ -80,25 +81,36 @@ def report(
         context.runtime.recorder.record(ref, live, stop.note)
 
 
-async def report_withdrawal(context: AgentContext, body: Manifest) -> None:
+async def report_withdrawal(context: AgentContext, body: Manifest) -> bool:
     """Have the instances of a kind that is exported no more say so, and its CRD warn.
 
-    `body` is that CRD. Raises ClusterErrors.
+    `body` is that CRD. Returns whether it is done, as far as it is allowed: else it is to be tried
+    again.
     """
-    await warn(context, drain.unserved(body))
-    found = await _held(context.app, crd.instance_kind(body), whole=True)
-    held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
-    stops = drain.stopped(held, body, claim_status.WITHDRAWN, context.clock.now())
-    report(context, stops, held, claim_status.WITHDRAWN)
-    await context.executor().execute(stops)
+    warned = await warn(context, drain.unserved(body))
+    try:
+        found = await _held(context.app, crd.instance_kind(body), whole=True)
+        held = [one for one in found if keys.SYNCER in manifest.finalizers_of(one[1])]
+        stops = drain.stopped(held, body, claim_status.WITHDRAWN, context.clock.now())
+        report(context, stops, held, claim_status.WITHDRAWN)
+        await context.executor().execute(stops)
+    except ClusterError as error:
+        log.warning("not all instances say that their sync stopped", extra={"error": str(error)})
+        return warned and isinstance(error, _REFUSED)
+    return warned
 
 
-async def warn(context: AgentContext, step: Step | None) -> None:
-    """Have a CRD warn those who use what is bound no more; that holds no release up."""
+async def warn(context: AgentContext, step: Step | None) -> bool:
+    """Have a CRD warn those who use what is bound no more; that holds no release up.
+
+    Returns whether it is done, as far as it is allowed.
+    """
     try:
         await context.executor().execute(writes(step))
     except ClusterError as error:
         log.warning("a CRD does not warn of its end", extra={"error": str(error)})
+        return isinstance(error, _REFUSED)
+    return True
 
 
 class _Left:

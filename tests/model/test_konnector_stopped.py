@@ -10,11 +10,13 @@ from reconciler.api.claim_status import RELEASED, WITHDRAWN, Stop
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of
 from reconciler.core.refs import CRD
+from reconciler.kube.requests import Verb
 from tests.support.bound_scenes import Scene, conditions, gone, new, remove, until
-from tests.support.faults import Faults, forbidden, on
+from tests.support.faults import Faults, forbidden, on, unreachable
 from tests.support.konnector_faults import mortal
-from tests.support.konnector_scenes import Story, equals, event, warns, working
+from tests.support.konnector_scenes import Story, equals, event, sides, warns, working
 
+_LATER = 180.0  # seconds: what failed is tried again at the next look but one
 AT = "2026-06-01T12:00:00Z"
 SERVED: Manifest = {
     "phase": "Ready",
@@ -41,6 +43,10 @@ async def stopped(account: Story, stop: Stop = RELEASED) -> bool:
 
 async def has_drain(scene: Scene) -> bool:
     return keys.DRAIN in finalizers_of(await scene.binding())
+
+
+async def withdraw(scene: Scene) -> None:
+    await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
 
 
 async def bound_again(scene: Scene) -> None:
@@ -144,7 +150,7 @@ async def test_an_export_that_is_withdrawn_is_reported_until_it_is_back(scene: S
             await scene.bound()
             await served(account)
         export = await scene.export()
-        await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+        await withdraw(scene)
         await until(lambda: stopped(account, WITHDRAWN))
         await until(lambda: warns(scene))
         noted = await until(lambda: event(scene, "orders", "SyncStopped"))
@@ -153,3 +159,20 @@ async def test_an_export_that_is_withdrawn_is_reported_until_it_is_back(scene: S
         await new(scene.plane, back, API_SERVICE_EXPORT, manager="backend")
         await until(lambda: equals(account.here.status(), SERVED))
         assert not await warns(scene)
+
+
+@pytest.mark.parametrize("failing", ["list", "patch"])
+async def test_what_fails_while_a_withdrawal_is_reported_is_done_later(
+    scene: Scene, failing: Verb
+) -> None:
+    faults, kind = Faults(), scene.offer.kind
+    async with mortal(scene.app.connection, faults) as made:
+        account = Story(scene, made, *sides(scene), {})
+        async with scene.backend():
+            await scene.bound()
+            await served(account)
+        faults.add(on(failing, cluster=APP_CLUSTER, kind=kind).nth(1), unreachable())
+        faults.add(on("patch", cluster=APP_CLUSTER, kind=CRD).nth(1), unreachable())
+        await withdraw(scene)
+        await until(lambda: stopped(account, WITHDRAWN), within=_LATER)
+        await until(lambda: warns(scene), within=_LATER)
