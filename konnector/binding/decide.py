@@ -33,10 +33,6 @@ _OF_THE_PROVIDER: Final = (
 
 _UNREAD: Final = "The service provider cluster could not be read yet."
 
-_CUT_OFF: Final = frozenset(
-    {conditions.CONTROL_PLANE_UNREACHABLE.reason, conditions.CONTROL_PLANE_REFUSES.reason}
-)
-
 # What is wrong, and a sentence about it.
 Problem: TypeAlias = tuple[Cause, str]
 
@@ -233,7 +229,9 @@ def _cut_off(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> C
     if since is None:
         return None
     last = held.get(conditions.CONNECTED)
-    was_there = last is not None and (last.status == conditions.TRUE or last.reason in _CUT_OFF)
+    was_there = last is not None and (
+        last.status == conditions.TRUE or last.reason in conditions.CUT_OFF
+    )
     if not seen.synced and not was_there:
         return None
     if provider.silent_since is not None:

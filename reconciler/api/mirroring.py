@@ -10,9 +10,6 @@ from reconciler.core import conditions, field_set, keys, names
 from reconciler.core.conditions import FALSE
 from reconciler.core.manifest import Manifest
 
-_CUT_OFF: Final = frozenset(
-    {conditions.CONTROL_PLANE_UNREACHABLE.reason, conditions.CONTROL_PLANE_REFUSES.reason}
-)
 # Each writes what the source says; of anybody else it is known that he chose the way himself.
 _MIRRORING: Final = (keys.MANAGER_CLI, keys.MANAGER_BIND, *sorted(keys.KONNECTORS))
 
@@ -43,7 +40,11 @@ def reports_cut_off(binding: Manifest) -> bool:
     """Tell whether the konnector of a binding reports that it cannot reach its control plane."""
     connected = conditions.said(binding, conditions.CONNECTED)
     beating = conditions.said(binding, conditions.HEARTBEATING)
-    if connected is not None and connected.status == FALSE and connected.reason in _CUT_OFF:
+    if (
+        connected is not None
+        and connected.status == FALSE
+        and connected.reason in conditions.CUT_OFF
+    ):
         return True
     return beating is not None and beating.status == FALSE
 

@@ -280,6 +280,7 @@ CLUSTER_BINDING_UPDATE_FAILED: Final = Cause(HEARTBEATING, WARNING, "ClusterBind
 # Ours: the way to the control plane is cut; it does not take the token any more.
 CONTROL_PLANE_UNREACHABLE: Final = Cause(CONNECTED, WARNING, "ControlPlaneUnreachable")
 CONTROL_PLANE_REFUSES: Final = Cause(CONNECTED, WARNING, "Unauthorized")
+CUT_OFF: Final = frozenset({CONTROL_PLANE_UNREACHABLE.reason, CONTROL_PLANE_REFUSES.reason})
 EXPORT_NOT_FOUND: Final = Cause(CONNECTED, ERROR, "APIServiceExportNotFound")
 EXPORT_INVALID: Final = Cause(CONNECTED, ERROR, "APIServiceExportInvalid")
 CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCreateFailed")

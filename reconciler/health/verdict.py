@@ -30,6 +30,7 @@ _HELD: Final = (
 )
 _TOKEN_REVOKED: Final = "TokenRevoked"
 _OLD_ADDRESS: Final = "OldAddress"
+_TOO_OLD: Final = "HeartbeatTooOld"
 _NOTES: Final = {
     _TOKEN_REVOKED: "token revoked",
     _OLD_ADDRESS: "old address",
@@ -131,12 +132,11 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     stale = stopped or _stale(beat, now)
     if stale is not None:
         last = State.READY if fault is None else State.DEGRADED
-        said = stale.message if fault is None else f"{stale.message}; before: {fault.message}"
         since = min(stale.since or beat.time, now)
-        return UnitHealth(unit, State.UNKNOWN, stale.reason, said, since, last)
+        return UnitHealth(unit, State.UNKNOWN, *_unheard(stale, fault), since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    held = _held(facts) or _outdated(facts) or _shown(facts)
+    held = _held(facts) or _revoked(facts) or _shown(facts) or _outdated(facts)
     reason, message = ("", "") if held is None else (held.reason, held.message)
     return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
@@ -148,6 +148,18 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
         and api.heartbeat_of(facts.cluster_binding) is not None
         and _reported_fault(facts) is None
     )
+
+
+def _unheard(stale: _Fault, fault: _Fault | None) -> tuple[str, str]:
+    """Return why nothing is known of a unit, and what was said before.
+
+    A konnector that is cut off sends no heartbeat, and says why in the app cluster: that is first.
+    """
+    if fault is None:
+        return stale.reason, stale.message
+    if fault.reason in conditions.CUT_OFF and stale.reason == _TOO_OLD:
+        return fault.reason, f"{fault.message.removesuffix('.')}; {stale.message}"
+    return stale.reason, f"{stale.message}; before: {fault.message}"
 
 
 def _stopped(facts: UnitFacts) -> _Fault | None:
@@ -163,7 +175,7 @@ def _stale(beat: api.Heartbeat, now: datetime) -> _Fault | None:
     match api.liveness(beat, now, timeout=beat.timeout, ahead=beat.timeout):
         case api.Liveness.SILENT:
             message = f"the konnector's last heartbeat was at {said}: see whether it runs"
-            return _Fault("HeartbeatTooOld", message)
+            return _Fault(_TOO_OLD, message)
         case api.Liveness.AHEAD:
             message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"
             return _Fault("HeartbeatInFuture", message)
@@ -248,25 +260,37 @@ def _held(facts: UnitFacts) -> Condition | None:
     return next((one for one in held if one is not None and one.status == FALSE), None)
 
 
-def _outdated(facts: UnitFacts) -> Condition | None:
-    """Return how the kubeconfig in the app cluster differs from its source, as both are noted.
+def _revoked(facts: UnitFacts) -> Condition | None:
+    """Return that the token in the app cluster is not that of its source, as both are noted."""
+    held, source = _noted(facts.binding), _noted(facts.cluster_binding)
+    if held is None or source is None or held.token_digest == source.token_digest:
+        return None
+    message = (
+        f"{_secret(facts)} has a token that is revoked: `klutchctl apply` writes the present one"
+    )
+    return Condition(conditions.SECRET_VALID, FALSE, "", _TOKEN_REVOKED, message)
 
-    Else why its konnector does not mirror the source, which only apply may read.
+
+def _outdated(facts: UnitFacts) -> Condition | None:
+    """Return that the kubeconfig in the app cluster leads elsewhere than its source, as is noted.
+
+    Else why its konnector does not mirror the source, which only apply may read. Until that is
+    done, the way of before may work on.
     """
     said = conditions.said(facts.cluster_binding, conditions.SECRET_VALID)
     refused = said if said is not None and said.status == FALSE else None
     held, source = _noted(facts.binding), _noted(facts.cluster_binding)
     if held is None or source is None:
         return refused
-    secret = f"Secret {'/'.join(facts.secret)} in the app cluster"
-    if held.token_digest != source.token_digest:
-        message = f"{secret} has a token that is revoked: `klutchctl apply` writes the present one"
-        return Condition(conditions.SECRET_VALID, FALSE, "", _TOKEN_REVOKED, message)
     if (held.server, held.ca_digest) != (source.server, source.ca_digest):
         why = "`klutchctl apply` has it done" if refused is None else refused.message
-        message = f"{secret} does not lead to {source.server} yet: {why}"
+        message = f"{_secret(facts)} does not lead to {source.server} yet: {why}"
         return Condition(conditions.SECRET_VALID, FALSE, "", _OLD_ADDRESS, message)
     return refused
+
+
+def _secret(facts: UnitFacts) -> str:
+    return f"Secret {'/'.join(facts.secret)} in the app cluster"
 
 
 def _noted(carrier: Manifest | None) -> api.KubeconfigFacts | None:

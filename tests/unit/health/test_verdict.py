@@ -1,5 +1,6 @@
 """What Ready means, sentence by sentence (mapping.md 11)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,11 +60,13 @@ def definition(status: str = "True", **more: Any) -> dict[str, Any]:
     }
 
 
-def noting(held: KubeconfigFacts, source: KubeconfigFacts, **more: Any) -> UnitFacts:
+def noting(
+    held: KubeconfigFacts, source: KubeconfigFacts, *, conditions: Sequence[Any] = ()
+) -> UnitFacts:
     """Kubeconfigs as they are noted: that of the app cluster, and that of the space."""
     notes = [{keys.CREDENTIAL: credential_note(one, "uid")} for one in (held, source)]
     return having(
-        binding=binding(**more, annotations=notes[0]),
+        binding=binding(*CONDITIONS, *conditions, annotations=notes[0]),
         cluster_binding={**cluster_binding(), "metadata": {"annotations": notes[1]}},
     )
 
@@ -215,6 +218,15 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
         noting(replace(SOURCE, server="https://old:1"), SOURCE),
         ("OldAddress", f"Secret {'/'.join(K)} in the app cluster does not lead to https://new:1 "
         "yet: `klutchctl apply` has it done"),
+    ),
+    "what does not work now comes before a way that may work on": (
+        noting(replace(SOURCE, server="https://old:1"), SOURCE, conditions=[REFUSED]),
+        ("InstancesRefused", "quota"),
+    ),
+    "a revoked token comes before that": (
+        noting(replace(SOURCE, token_digest="old"), SOURCE, conditions=[REFUSED]),
+        ("TokenRevoked", f"Secret {'/'.join(K)} in the app cluster has a token that is revoked: "
+        "`klutchctl apply` writes the present one"),
     ),
     "one that the konnector does not take over": (
         having(cluster_binding={"status": {
@@ -378,6 +390,18 @@ def test_an_old_heartbeat_leaves_the_last_known_state_and_its_age(facts, last):
     beat = timedelta(hours=2)
     found = judge(UNIT, replace(facts, cluster_binding=cluster_binding(beat)), now=NOW)
     assert (found.state, found.last_known, found.since) == (UNKNOWN, last, NOW - beat)
+
+
+@pytest.mark.parametrize("reason", ["Unauthorized", "ControlPlaneUnreachable"])
+def test_a_konnector_that_is_cut_off_says_why_there_is_no_heartbeat(reason):
+    facts = replace(
+        reporting("Connected", "False", reason), cluster_binding=cluster_binding(timedelta(hours=2))
+    )
+    found = judge(UNIT, facts, now=NOW)
+    assert (found.state, found.reason) == (UNKNOWN, reason)
+    assert found.message.startswith("so it says; the konnector's last heartbeat was at ")
+    stopped = judge(UNIT, replace(facts, stopped=NOW - timedelta(hours=2)), now=NOW)
+    assert stopped.reason == "KonnectorStopped"
 
 
 def test_only_what_is_otherwise_fine_awaits_its_definition():
