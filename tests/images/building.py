@@ -83,7 +83,8 @@ class Builder:
             f"--build-context=base=container-image://{bases[kind]}",
         )
         return self._buildah(
-            *("bud", "--quiet", f"--layers={str(cached).lower()}", f"--timestamp={base.EPOCH}"),
+            *("bud", "--quiet", "--layers", *(() if cached else ("--no-cache",))),
+            f"--timestamp={base.EPOCH}",
             *((*ours, "--pull-never") if bases else ("--pull",)),
             "--format=oci",
             f"--volume={wheels}:/wheels:ro",
