@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak mutants images lock audit release
+.PHONY: demo again test check bench soak mutants images lock audit release scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -84,3 +84,7 @@ audit:
 # A release of HEAD, in dist/: the same bytes each time. KEY=FILE signs it.
 release: $(STAMP)
 	$(BIN)/python -m tests.release $(if $(KEY),--key $(KEY)) $(ARGS)
+
+# Whether Debian has mended what an image of dist/ has; its debsecan asks the database of Debian.
+scan: $(STAMP)
+	$(BIN)/python -m tests.release.scan $(ARGS)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from reconciler.core.refs import DEPLOYMENT
+from tests.images import archive
 from tests.release import building, bundle
 from tests.support import helm, machines, release
 from tests.support.books import ROOT
@@ -48,7 +49,7 @@ def test_each_image_of_the_list_is_in_the_archive_by_its_digest(unpacked):
         path.relative_to(unpacked).as_posix() for path in (unpacked / "images").glob("*.tar")
     }
     for digest, file in images.values():
-        assert bundle.manifest_digest(unpacked / file) == digest
+        assert archive.read(unpacked / file).digest == digest
 
 
 ALL: dict[str, dict[str, Any]] = {
@@ -165,7 +166,7 @@ def test_the_bundle_installs_as_it_says_with_every_outside_address_blocked(
     )
     assert done.returncode == 0, done.stderr
     mirrored = {
-        path.relative_to(tmp_path / "mirror").as_posix(): bundle.manifest_digest(path)
+        path.relative_to(tmp_path / "mirror").as_posix(): archive.read(path).digest
         for path in (tmp_path / "mirror").rglob("*")
         if path.is_file()
     }

@@ -10,8 +10,13 @@ from klutchctl.settings import Settings
 from tests.images import archive, base, building, sbom
 
 
+def cache_folder() -> Path:
+    """Return the folder of what builds have left for later ones."""
+    return Settings(os.environ).cache_home / "klutchctl" / "images"
+
+
 def main(arguments: list[str]) -> int:
-    cache = Settings(os.environ).cache_home / "klutchctl" / "images"
+    cache = cache_folder()
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
     parser.add_argument("--pull", action="store_true", help="build on the image of a registry")
     parser.add_argument("--output", type=Path, default=cache)
@@ -28,14 +33,19 @@ def main(arguments: list[str]) -> int:
         return 1
     said.output.mkdir(parents=True, exist_ok=True)
     for name, path in built.items():
-        image = archive.read(path)
-        target = said.output / f"{name}.oci.tar"
-        shutil.copyfile(path, target)
-        target.with_name(f"{name}.cdx.json").write_text(
-            sbom.of(image, name, image.files(sbom.tells)), "utf-8"
-        )
+        target, _ = write(name, path, said.output)
+        image = archive.read(target)
         print(f"{name:12}{image.size / 1e6:5.0f} MB  {image.digest}  {target}")
     return 0
+
+
+def write(name: str, built: Path, folder: Path) -> tuple[Path, Path]:
+    """Copy an archive into a folder, write its SBOM beside it, and return both."""
+    image = archive.read(built)
+    target = Path(shutil.copyfile(built, folder / f"{name}.oci.tar"))
+    listed = folder / f"{name}.cdx.json"
+    listed.write_text(sbom.of(image, name, image.files(sbom.tells)), "utf-8")
+    return target, listed
 
 
 if __name__ == "__main__":

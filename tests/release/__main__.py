@@ -12,12 +12,13 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from tests.release import building, bundle, evidence
+from tests.release import building, bundle, evidence, plugin
 
 ROOT: Final = Path(__file__).parents[2]
 KEY: Final = "RELEASE_KEY"
 PROVENANCE: Final = "provenance.json"
 NAMED: Final = 3  # of files in the way
+_DOWNLOADS: Final = "https://releases.example.com/klutchctl"
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -41,8 +42,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tag", default="", help="has to be that of the version, as v0.1.0")
     made.add_argument("--source", default="", metavar="URI", help="of the repository")
     made.add_argument("--builder", default=evidence.LOCAL, metavar="URI")
-    help_ = "with NAME.oci.tar and NAME.cdx.json of each image; without: no images, no bundle"
-    made.add_argument("--images", type=Path, default=None, metavar="FOLDER", help=help_)
+    images = made.add_mutually_exclusive_group()
+    help_ = "where they are built already: NAME.oci.tar and NAME.cdx.json of each"
+    images.add_argument("--images", type=Path, default=None, metavar="FOLDER", help=help_)
+    help_ = "no images, and no bundle, which is made of them"
+    images.add_argument("--without-images", action="store_true", help=help_)
+    images.add_argument("--fresh", action="store_true", help="build images from their first layer")
+    made.add_argument("--without-plugins", action="store_true", help="nothing for krew")
+    help_ = "of the folder that the plug-ins are downloaded from, for the manifest"
+    made.add_argument("--downloads", default=_DOWNLOADS, metavar="URI", help=help_)
     help_ = f"a private key of ECDSA P-256 in PEM; or its text in ${KEY}; without: no signatures"
     made.add_argument("--key", type=Path, default=None, metavar="FILE", help=help_)
     return made
@@ -62,16 +70,32 @@ def release(
     require_ours(said.output)
     with tempfile.TemporaryDirectory(prefix="klutchctl-dist-") as text:
         made = Path(text)
-        building.packages(checkout, made)
-        packed = [*building.charts(checkout, made), *building.crds(checkout, made)]
-        if said.images is not None:
-            images = building.images(said.images, made)
-            target = made / f"klutchctl-{checkout.version}-airgap.tar"
-            bundle.write(target, checkout, [*images, *packed], key)
+        build(said, checkout, made, key)
         source = evidence.Source(commit=checkout.commit, uri=said.source, tag=said.tag)
         vouch(made, source, checkout.locks(), said.builder, key)
         replace(said.output, made)
     report(said.output, checkout, key)
+
+
+def build(
+    said: argparse.Namespace,
+    checkout: building.Checkout,
+    made: Path,
+    key: EllipticCurvePrivateKey | None,
+) -> None:
+    """Write all that a release is made of into a folder."""
+    wheel = building.packages(checkout, made)
+    packed = [*building.charts(checkout, made), *building.crds(checkout, made)]
+    if not said.without_plugins:
+        plugin.write(checkout, wheel, made, said.downloads)
+    if said.without_images:
+        return
+    if said.images is None:
+        images = building.images(checkout, made, fresh=said.fresh)
+    else:
+        images = building.given_images(said.images, made)
+    target = made / f"klutchctl-{checkout.version}-airgap.tar"
+    bundle.write(target, checkout, [*images, *packed], key)
 
 
 def vouch(

@@ -28,7 +28,7 @@ def pack(target: Path, files: Mapping[str, Path | bytes], *, epoch: int, gzipped
         if not gzipped:
             _write(raw, files, epoch)
             return
-        with gzip.GzipFile("", "wb", compresslevel=9, fileobj=raw, mtime=epoch) as packed:
+        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=epoch) as packed:
             _write(packed, files, epoch)
 
 

@@ -17,10 +17,13 @@ from typing import Final
 
 import yaml
 
+from tests.images import __main__ as image_program
+from tests.images import base
+from tests.images import building as image_building
 from tests.release import archives, evidence
 
 CHARTS: Final = ("bind", "klutchctl", "konnector")  # the programs that have one
-IMAGES: Final = ("klutch-bind", "klutchctl", "konnector")
+IMAGES: Final = tuple(sorted(image_building.IMAGES))
 
 
 class Failed(Exception):
@@ -70,8 +73,8 @@ def require_tag(tag: str, version: str) -> None:
         )
 
 
-def packages(checkout: Checkout, target: Path) -> None:
-    """Write the wheel and the sdist. Raises Failed."""
+def packages(checkout: Checkout, target: Path) -> Path:
+    """Write the wheel and the sdist, and return the path of the wheel. Raises Failed."""
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", target],
         cwd=checkout.folder,
@@ -82,6 +85,8 @@ def packages(checkout: Checkout, target: Path) -> None:
     )
     if done.returncode != 0:
         raise Failed(f"hatchling: {done.stderr.strip()}")
+    (wheel,) = target.glob("*.whl")
+    return wheel
 
 
 def charts(checkout: Checkout, target: Path) -> list[Path]:
@@ -109,10 +114,25 @@ def crds(checkout: Checkout, target: Path) -> list[Path]:
     return made
 
 
-def images(built: Path, target: Path) -> list[Path]:
-    """Copy the images, as OCI archives, and their SBOMs, and return their paths. Raises OSError."""
+def images(checkout: Checkout, target: Path, *, fresh: bool) -> list[Path]:
+    """Write the images, as OCI archives, and their SBOMs, and return all paths. Raises Failed.
+
+    `fresh`: take nothing of an earlier build but the packages that it has downloaded.
+    """
+    if missing := base.missing():
+        raise Failed(f"{missing}, or leave the images out by --without-images")
+    builder = image_building.Builder(image_program.cache_folder(), checkout=checkout.folder)
+    try:
+        built = builder.build([*IMAGES], cached=not fresh)
+    except image_building.Failed as error:
+        raise Failed(str(error)) from None
+    return [path for name in IMAGES for path in image_program.write(name, built[name], target)]
+
+
+def given_images(folder: Path, target: Path) -> list[Path]:
+    """Copy images and SBOMs that were built before, and return the paths. Raises OSError."""
     names = [f"{name}.{kind}" for name in IMAGES for kind in ("oci.tar", "cdx.json")]
-    return [Path(shutil.copyfile(built / name, target / name)) for name in names]
+    return [Path(shutil.copyfile(folder / name, target / name)) for name in names]
 
 
 def _git(repository: Path, *arguments: str) -> bytes:

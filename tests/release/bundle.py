@@ -1,9 +1,7 @@
 """Packs what an installation without a network needs into one archive."""
 
-import json
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
+from tests.images import archive
 from tests.release import archives, evidence
 from tests.release.building import Checkout
 
@@ -30,15 +29,6 @@ def mirror_list(digests: Mapping[str, str], version: str) -> str:
         f"klutchctl/{name}:{version} {digest} images/{name}{_ARCHIVE}\n"
         for name, digest in sorted(digests.items())
     )
-
-
-def manifest_digest(archive: Path) -> str:
-    """Return the digest of the one image of an OCI archive, as a registry has it."""
-    with tarfile.open(archive) as tar:
-        index = tar.extractfile("index.json")
-        assert index is not None
-        (named,) = json.load(index)["manifests"]
-    return str(named["digest"])
 
 
 def write(
@@ -62,7 +52,7 @@ def write(
             manifests = top / "manifests" / program / "deploy"
             shutil.copytree(checkout.folder / program / "deploy", manifests, ignore=_LEFT_OUT)
         images = {path.name.removesuffix(_ARCHIVE): path for path in made if path.suffix == ".tar"}
-        digests = {name: manifest_digest(path) for name, path in images.items()}
+        digests = {name: archive.read(path).digest for name, path in images.items()}
         (top / IMAGES).write_text(mirror_list(digests, version), "utf-8")
         install = _INSTALL.read_text("utf-8").replace("VERSION", version)
         (top / "INSTALL.md").write_text(install, "utf-8")

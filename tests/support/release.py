@@ -12,18 +12,26 @@ KINDS: Final = ("oci.tar", "cdx.json")  # of files, for each image
 
 def image(path: Path, content: bytes) -> str:
     """Write an OCI archive of an image, and return its digest."""
-    layer = hashlib.sha256(content).hexdigest()
-    manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": f"sha256:{layer}"}]}).encode()
-    name = hashlib.sha256(manifest).hexdigest()
+    blobs = dict([_blob(content), _blob(b'{"config": {}}')])
+    layer, config = blobs
+    described = {
+        "schemaVersion": 2,
+        "config": {"digest": f"sha256:{config}"},
+        "layers": [{"digest": f"sha256:{layer}", "size": len(content)}],
+    }
+    name, manifest = _blob(json.dumps(described).encode())
     index = {"schemaVersion": 2, "manifests": [{"digest": f"sha256:{name}"}]}
     files: dict[str, Path | bytes] = {
         "index.json": json.dumps(index).encode(),
         "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
-        f"blobs/sha256/{layer}": content,
-        f"blobs/sha256/{name}": manifest,
+        **{f"blobs/sha256/{one}": text for one, text in {**blobs, name: manifest}.items()},
     }
     archives.pack(path, files, epoch=0, gzipped=False)
     return f"sha256:{name}"
+
+
+def _blob(content: bytes) -> tuple[str, bytes]:
+    return hashlib.sha256(content).hexdigest(), content
 
 
 def images(folder: Path) -> dict[str, str]:

@@ -162,6 +162,7 @@ def images(tmp_path_factory):
 
 def released(output, images, **changes):
     command = [sys.executable, "-m", "tests.release", f"--output={output}", f"--images={images}"]
+    command += ["--without-plugins"]
     return subprocess.run(
         command,
         cwd=ROOT,
