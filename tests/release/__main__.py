@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,11 @@ NAMED: Final = 3  # of files in the way
 _DOWNLOADS: Final = "https://releases.example.com/klutchctl"
 
 
-def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+def main(arguments: Sequence[str], environ: MutableMapping[str, str]) -> int:
     """Build, and return the exit code. Errors go to stderr."""
     said = parser().parse_args(arguments)
     try:
-        key = signing_key(said.key, environ)
+        key = signing_key(said.key, environ.pop(KEY, ""))  # what builds inherits the others
         with building.checked_out(said.repository) as checkout:
             release(said, checkout, key)
     except (building.Failed, evidence.KeyRefused, OSError) as error:
@@ -56,10 +56,10 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def signing_key(file: Path | None, environ: Mapping[str, str]) -> EllipticCurvePrivateKey | None:
+def signing_key(file: Path | None, text: str) -> EllipticCurvePrivateKey | None:
     """Return the key that is given, None where none is. Raises KeyRefused and OSError."""
-    text = environ.get(KEY, "").encode() if file is None else file.read_bytes()
-    return evidence.load(text) if text else None
+    pem = text.encode() if file is None else file.read_bytes()
+    return evidence.load(pem) if pem else None
 
 
 def release(

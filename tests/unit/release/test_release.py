@@ -114,13 +114,15 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_key_is_refused_in_a_sentence_that_shows_nothing_of_it(case, capsys, tmp_path):
     given, named = REFUSED[case]
-    code = program.main(["--output", str(tmp_path)], {program.KEY: given.decode()})
+    environ = {program.KEY: given.decode()}
+    code = program.main(["--output", str(tmp_path)], environ)
     said = capsys.readouterr()
     assert code == 1
     assert said.err.startswith("Error: the key ")
     assert named in said.err
     assert [line for line in given.decode().splitlines() if line in said.err] == []
     assert [*tmp_path.iterdir()] == []
+    assert environ == {}  # for no program that builds
 
 
 def test_an_archive_is_the_same_wherever_its_files_are(tmp_path):
