@@ -160,6 +160,8 @@ _CREDENTIAL: Final = re.compile(
     "pass|pwd|secret|token|cred|auth|cert|(?<!meta)data|key$|kubeconfig|private", re.IGNORECASE
 )
 _WORD: Final = re.compile(r"[-A-Za-z0-9._/*?\[\]${}]{1,80}")
+# What names something has variables in it, and no other marks, as a pasted secret may have.
+_NAME: Final = re.compile(r"([-A-Za-z0-9._/*?]|\$\{(cluster|vars)\.[-A-Za-z0-9._]{1,40}\}){1,80}")
 _KEY: Final = re.compile(r"[-A-Za-z0-9._/]{1,60}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}|true|false")
 _MARKS: Final = frozenset(" {}[],:-")
@@ -251,12 +253,11 @@ def _on_line(text: str, line: int) -> Iterator[_Scalar]:
 
 def is_name(keys: Sequence[str], text: str) -> bool:
     """Tell whether the text at these keys names something, so that a message may quote it."""
-    return (
-        not _may_be_secret(keys)
-        and bool(keys)
-        and keys[-1] in _NAMING
-        and _WORD.fullmatch(text) is not None
-    )
+    return _NAME.fullmatch(text) is not None and _is_naming(keys)
+
+
+def _is_naming(keys: Sequence[str]) -> bool:
+    return not _may_be_secret(keys) and bool(keys) and keys[-1] in _NAMING
 
 
 def _may_be_secret(keys: Iterable[str]) -> bool:
@@ -270,7 +271,7 @@ def _may_be_shown(event: yaml.ScalarEvent, path: Sequence[str], *, is_key: bool)
         return _KEY.fullmatch(event.value) is not None
     if event.implicit[0] and _NUMBER.fullmatch(event.value):
         return True
-    return is_name(path, event.value)
+    return _WORD.fullmatch(event.value) is not None and _is_naming(path)
 
 
 def _scalars(text: str) -> Iterator[tuple[yaml.ScalarEvent, tuple[str, ...], bool]]:
