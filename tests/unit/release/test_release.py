@@ -187,8 +187,8 @@ def release(tmp_path_factory, images):
 
 def test_a_release_is_the_same_again_to_the_byte(release, images, tmp_path):
     """Another umask, over an earlier release: nothing of it stays."""
-    evidence.seal(tmp_path, None)
     (tmp_path / "klutchctl-0.0.9.tar.gz").write_text("old")
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, None)
     done = released(tmp_path, images, umask=0o077)
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path) == contents(release)
