@@ -308,6 +308,14 @@ def test_the_front_door_is_where_values_say(tmp_path):
     } <= {*container["args"]}
 
 
+def test_an_option_that_is_null_takes_away_one_that_another_value_gives(tmp_path):
+    made = helm.rendered(tmp_path, CONTROLLER, {"options": {"ref": None, "verify": "tag"}})
+    (container,) = deployed.only(DEPLOYMENT, made)["spec"]["template"]["spec"]["containers"]
+    flags = dict(one.partition("=")[::2] for one in container["args"])
+    assert "--ref" not in flags
+    assert flags["--verify"] == "tag"
+
+
 async def test_a_release_takes_over_upgrades_rolls_back_and_leaves_what_outlives_it(
     control_plane, tmp_path
 ):

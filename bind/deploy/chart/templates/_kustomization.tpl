@@ -112,6 +112,13 @@ options (flags of its program, without dashes: null takes one away, true is one 
 {{- end -}}
 {{- end -}}
 
+{{/* Set options that values do not name, not even as null. A dict of options and presets. */}}
+{{- define "kustomization.preset" -}}
+{{- range $name, $value := .presets -}}
+  {{- if not (hasKey $.options $name) -}}{{- $_ := set $.options $name $value -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Change a Deployment as values say. A dict of root, spec, workload, options. */}}
 {{- define "kustomization.deployment" -}}
 {{- $workload := .workload -}}
