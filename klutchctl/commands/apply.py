@@ -83,8 +83,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = 120.0,
     break_lock: _BreakLock = False,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Go on without proof that sync stopped, or an address works."),
+        bool, typer.Option("--force", help="Skip the proof that sync stopped or an address works.")
     ] = False,
     repository: Annotated[
         Path | None,

@@ -34,6 +34,7 @@ _FILE_LOCK: Final = "lock"
 _PREFIX: Final = "localhost/klutchctl"
 _PYTHON: Final = "3.13"  # of Debian's suite, and of the ordinary base
 _PLATFORMS: Final = tuple(f"manylinux_2_{minor}_x86_64" for minor in (5, 12, 17, 24, 27, 28, 34))
+_STORE_LIMIT: Final = 3 * 1024**3  # bytes
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -64,6 +65,8 @@ class Builder:
             made = {name: self.folder / "out" / f"{name}-{key}.tar" for name in names}
             absent = [name for name, path in made.items() if not (cached and path.exists())]
             if absent:
+                if self._emptied():
+                    absent = [*names]
                 self._configure()
                 bases = self._bases() if self.own else {}
                 wheels = self._wheels()
@@ -180,6 +183,14 @@ class Builder:
                     path.chmod(0o755 if executable else 0o644)
                 os.utime(path, (base.EPOCH, base.EPOCH), follow_symlinks=False)
             yield folder
+
+    def _emptied(self) -> bool:
+        """Return whether the store was emptied, since many builds had left their layers there."""
+        store = self.folder / "store"
+        full = sum(one.lstat().st_size for one in store.rglob("*")) > _STORE_LIMIT
+        if full:
+            shutil.rmtree(store)
+        return full
 
     def _configure(self) -> None:
         """Write what tells buildah its own store, and pip that there is no index."""
