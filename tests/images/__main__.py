@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -42,7 +41,8 @@ def main(arguments: list[str]) -> int:
 def write(name: str, built: Path, folder: Path) -> tuple[Path, Path]:
     """Copy an archive into a folder, write its SBOM beside it, and return both."""
     image = archive.read(built)
-    target = Path(shutil.copyfile(built, folder / f"{name}.oci.tar"))
+    target = folder / f"{name}.oci.tar"
+    archive.copy(built, target, epoch=base.EPOCH)
     listed = folder / f"{name}.cdx.json"
     listed.write_text(sbom.of(image, name, image.files(sbom.tells)), "utf-8")
     return target, listed

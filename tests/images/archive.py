@@ -49,6 +49,16 @@ def read(archive: Path) -> Image:
     )
 
 
+def copy(source: Path, target: Path, *, epoch: int) -> None:
+    """Copy an archive, with one time, in seconds, for all in it: that of its writing is noted."""
+    with tarfile.open(source) as old, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as new:
+        for member in old:
+            made = tarfile.TarInfo(member.name)
+            made.type, made.size, made.mtime = member.type, member.size, epoch
+            made.mode = 0o755 if member.isdir() else 0o644
+            new.addfile(made, old.extractfile(member) if member.isfile() else None)
+
+
 def _lay(
     found: dict[str, bytes],
     tar: tarfile.TarFile,

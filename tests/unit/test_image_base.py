@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from tests.images import base
+from tests.images import archive, base
 
 STATUS = """\
 Package: app
@@ -88,3 +88,24 @@ def test_a_file_system_has_their_files_and_their_entries_and_one_time(tmp_path):
     assert {one.mtime for one in members.values()} == {base.EPOCH}
     assert [name for name, one in members.items() if one.mode & 0o7000] == []
     assert base.packages(status).keys() == {"app", "libc", "python", "interpreter"}
+
+
+def test_an_archive_is_the_same_whenever_it_was_written(tmp_path):
+    """Buildah notes the time and the umask of each file and folder in it."""
+    made = []
+    for number, (time, mode) in enumerate([(1, 0o755), (2_000_000_000, 0o700)]):
+        source, target = tmp_path / f"{number}.tar", tmp_path / f"{number}.copy"
+        with tarfile.open(source, "w") as tar:
+            folder, file = tarfile.TarInfo("blobs"), tarfile.TarInfo("index.json")
+            folder.type, file.size = tarfile.DIRTYPE, 2
+            for one in (folder, file):
+                one.mtime, one.mode, one.uname = time, mode, f"user{number}"
+            tar.addfile(folder)
+            tar.addfile(file, io.BytesIO(b"{}"))
+        archive.copy(source, target, epoch=base.EPOCH)
+        made.append(target.read_bytes())
+    assert made[0] == made[1]
+    with tarfile.open(tmp_path / "0.copy") as tar:
+        read = tar.extractfile("index.json")
+        assert read is not None
+        assert (tar.getnames(), read.read()) == (["blobs", "index.json"], b"{}")
