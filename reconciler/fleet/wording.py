@@ -161,7 +161,7 @@ _CREDENTIAL: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[-A-Za-z0-9._/*?\[\]${}]{1,80}")
 # What names something has variables in it, and no other marks, as a pasted secret may have.
-_NAME: Final = re.compile(r"([-A-Za-z0-9._/*?]|\$\{(cluster|vars)\.[-A-Za-z0-9._]{1,40}\}){1,80}")
+_NAME: Final = re.compile(r"([-A-Za-z0-9._/*?]|\$\{[-A-Za-z0-9._]{1,40}\}){1,80}")
 _KEY: Final = re.compile(r"[-A-Za-z0-9._/]{1,60}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}|true|false")
 _MARKS: Final = frozenset(" {}[],:-")
