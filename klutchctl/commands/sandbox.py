@@ -11,15 +11,13 @@ from klutchctl.entry import ExitCode, codes_help
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from klutchctl.sandbox.components import Kit
-    from klutchctl.sandbox.keycloak.server import KeycloakKit
-    from klutchctl.sandbox.monitoring.server import MonitoringKit
+    from klutchctl.sandbox.lifecycle import Plan
+    from klutchctl.sandbox.nodes.images import Archive
     from klutchctl.sandbox.report import Progress
-    from klutchctl.sandbox.servers import Program
     from klutchctl.sandbox.state import Layout, State, Wanted
-    from klutchctl.sandbox.suite import Suite
 
 app = typer.Typer(
     help="Real control planes (kube-apiserver, etcd, kube-controller-manager) on this machine.",
@@ -104,6 +102,20 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             " Without: none at first, then as it is.",
         ),
     ] = None,
+    nodes: Annotated[
+        bool,
+        typer.Option(
+            "--nodes",
+            help="Also run a node for each cluster, so that its Deployments become pods: as root on"
+            " Linux, for a new sandbox. Without: none at first, then as it is.",
+        ),
+    ] = False,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Bring the OCI archives (*.tar) of this folder into all nodes."
+        ),
+    ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
     ] = False,
@@ -114,28 +126,32 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
-    from klutchctl.sandbox import lifecycle, processes
+    from klutchctl.sandbox import binaries, lifecycle, processes, provision
     from klutchctl.sandbox import services as beside
-    from klutchctl.sandbox.agents import starting as agents
-    from klutchctl.sandbox.keycloak import starting
-    from klutchctl.sandbox.monitoring import starting as prometheus
+    from klutchctl.sandbox.nodes import images as oci
     from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
     chosen = processes.port_range(settings.environ.get(processes.PORTS_VARIABLE, ""))
     place = layout_of(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
-    if wanted is not None:
-        lifecycle.check(place, wanted)
-    suite = None if services is False else _suite(place, fleet, chosen=services is True)
+    lifecycle.check(place, wanted, nodes=nodes, agents=programs is True)
+    plugins = provision.find_plugins(place, chosen=nodes)
+    if images is not None and plugins is None:
+        raise typer.BadParameter("--images is for a sandbox with --nodes")
+    archives = oci.read_folder(images) if images else ()
+    suite = (
+        None if services is False else provision.find_suite(place, fleet, chosen=services is True)
+    )
     # What is missing here is told before minutes go into a build.
     kit = beside.find(place, suite, settings.environ) if suite else None
-    java = _java(place, settings, chosen=oidc)
-    metered = _prometheus(place, settings, chosen=monitoring)
+    java = provision.find_java(place, settings, chosen=oidc)
+    metered = provision.find_prometheus(place, settings, chosen=monitoring)
     progress = _progress(settings)
     try:
-        executables = _executables(settings, progress, official=download)
-        kit = _built(kit, settings, progress) if kit else None
+        downloads = binaries.OFFICIAL if download else None
+        executables = provision.control_plane(settings, progress, downloads=downloads)
+        kit = provision.complete(kit, settings, progress) if kit else None
         plan = lifecycle.Plan(
             executables,
             wanted,
@@ -143,22 +159,16 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             kit=kit,
             without_services=services is False,
             ports=chosen,
-            keycloak=_keycloak(java, settings, progress) if java else None,
+            keycloak=provision.keycloak(java, settings, progress) if java else None,
             without_keycloak=oidc is False,
             monitoring=metered,
             without_monitoring=monitoring is False,
             agents=programs,
+            nodes=provision.nodes(plugins, settings, progress) if plugins else None,
         )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)
-        if kit is not None:
-            beside.up(place, kit, progress=progress)
-        if plan.keycloak is not None:
-            starting.up(place, plan.keycloak, progress=progress)
-        if metered is not None:
-            prometheus.up(place, metered, progress=progress)
-        if state.agents is not None:
-            agents.up(place, progress=progress)
+        _start_beside(place, plan, state, archives, progress)
     except (KeyboardInterrupt, SystemExit):
         print(
             "Interrupted. Nothing is lost: the same command goes on,"
@@ -168,6 +178,32 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         raise
     _announce(place, state, kit)
     return ExitCode.SUCCESS
+
+
+def _start_beside(
+    place: "Layout",
+    plan: "Plan",
+    state: "State",
+    archives: "Sequence[Archive]",
+    progress: "Progress",
+) -> None:
+    """Start what needs clusters that run."""
+    from klutchctl.sandbox import services
+    from klutchctl.sandbox.agents import starting as agents
+    from klutchctl.sandbox.keycloak import starting as keycloak
+    from klutchctl.sandbox.monitoring import starting as prometheus
+    from klutchctl.sandbox.nodes import starting as nodes
+
+    if plan.kit is not None:
+        services.up(place, plan.kit, progress=progress)
+    if plan.keycloak is not None:
+        keycloak.up(place, plan.keycloak, progress=progress)
+    if plan.monitoring is not None:
+        prometheus.up(place, plan.monitoring, progress=progress)
+    if state.agents is not None:
+        agents.up(place, progress=progress)
+    if plan.nodes is not None:
+        nodes.up(place, plan.nodes, archives, progress=progress)
 
 
 @app.command(epilog=codes_help({}))
@@ -240,78 +276,6 @@ def _wanted(
     return None if app_clusters is None else state.app_clusters(app_clusters)
 
 
-def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | None":
-    """Return the services to run: `chosen` now, or those that the sandbox remembers."""
-    from klutchctl.sandbox import lifecycle, suite
-
-    if chosen:
-        return suite.read(suite.folder_of(fleet))
-    state = lifecycle.load(place)
-    remembered = state.services if state else None
-    return suite.read(Path(remembered.folder)) if remembered else None
-
-
-def _java(place: "Layout", settings: Settings, *, chosen: bool | None) -> Path | None:
-    """Return the Java for a Keycloak that is `chosen` now, or that the sandbox remembers."""
-    from klutchctl.sandbox import lifecycle
-    from klutchctl.sandbox.keycloak import distribution
-
-    if chosen is None:
-        state = lifecycle.load(place)
-        chosen = state is not None and state.keycloak is not None
-    return distribution.find_java(settings.environ) if chosen else None
-
-
-def _prometheus(
-    place: "Layout", settings: Settings, *, chosen: bool | None
-) -> "MonitoringKit | None":
-    """Return the Prometheus that is `chosen` now, or that the sandbox remembers."""
-    from klutchctl.sandbox import lifecycle
-    from klutchctl.sandbox.monitoring import starting
-
-    if chosen is None:
-        state = lifecycle.load(place)
-        chosen = state is not None and state.monitoring is not None
-    return starting.find(settings.environ) if chosen else None
-
-
-def _keycloak(java: Path, settings: Settings, progress: "Progress") -> "KeycloakKit":
-    from klutchctl.sandbox.keycloak import distribution
-    from klutchctl.sandbox.keycloak.server import KeycloakKit
-
-    environ = settings.environ
-    folder = distribution.provide(settings.cache_home, java, environ=environ, progress=progress)
-    return KeycloakKit(java, folder)
-
-
-def _executables(
-    settings: Settings, progress: "Progress", *, official: bool
-) -> "Mapping[Program, Path]":
-    from klutchctl.sandbox import binaries, recipes
-
-    own = recipes.of()
-    where = binaries.workshop(
-        own.recipe, "controlplane", cache_home=settings.cache_home, environ=settings.environ
-    )
-    downloads = binaries.OFFICIAL if official else None
-    return binaries.provide(own, where, downloads=downloads, progress=progress)
-
-
-def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":
-    """Return the kit with what has to be built for it."""
-    from dataclasses import replace
-
-    from klutchctl.sandbox import binaries, recipes, services
-
-    if not services.needs_crossplane(kit.suite):
-        return kit
-    recipe = recipes.of_services()
-    workshop = binaries.workshop(
-        recipe, "services", cache_home=settings.cache_home, environ=settings.environ
-    )
-    return replace(kit, crossplane=binaries.provide_built(workshop, recipe, progress=progress))
-
-
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:
     import asyncio
 
@@ -326,6 +290,7 @@ def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
     from shlex import quote
 
     from klutchctl.sandbox import report
+    from klutchctl.sandbox.nodes import server as machines
 
     contexts = [member.context for member in state.members]
     example = f"kubectl --kubeconfig {quote(str(place.kubeconfig))} --context {quote(contexts[-1])}"
@@ -335,6 +300,9 @@ def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
         typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
     if state.agents is not None:
         typer.echo("Programs: klutch-bind on control planes, a konnector for each app cluster")
+    if state.nodes is not None:
+        names = [f"{machines.name_of(one)} of {one.context}" for one in state.members]
+        typer.echo(f"Nodes: {', '.join(names)}")
     if state.keycloak is not None:
         typer.echo("\n".join(report.sign_in(place, state.keycloak)))
     if state.monitoring is not None:

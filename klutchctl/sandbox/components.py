@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from klutchctl.sandbox.nodes import server as nodes
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import (
     HttpProbe,
@@ -108,6 +109,8 @@ def stopping_order(identities: Iterable[str], layout: Layout) -> list[str]:
 
 def goodbye(marked: str, layout: Layout) -> signal.Signals:
     """Return the signal that asks the process with this identity to end."""
+    if nodes.is_node(marked):
+        return signal.SIGKILL  # nothing else reaches the first process of namespaces
     # PostgreSQL: SIGTERM waits until every client has gone, SIGINT sends them away.
     return signal.SIGINT if marked == identity(layout, Component.POSTGRESQL) else signal.SIGTERM
 

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl import files
+from klutchctl.sandbox.nodes.addresses import LOOPBACK
 from reconciler.core.errors import HostError
 
 Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -30,7 +31,7 @@ Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _LIFETIME: Final = timedelta(days=3653)
 _HOSTS: Final = (
     x509.DNSName("localhost"),
-    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    x509.IPAddress(ipaddress.ip_address(LOOPBACK)),
     x509.IPAddress(ipaddress.ip_address("::1")),
 )
 _ADMINS: Final = "system:masters"
@@ -38,6 +39,7 @@ CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 _OF_ETCD: Final = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
 _OF_COMPONENT: Final = ("ca.crt", "tls.crt", "tls.key")
 _OF_CLIENT: Final = ("client.crt", "client.key")
+_OF_NODE: Final = ("ca.crt", *_OF_CLIENT, "server.crt", "server.key")
 _OF_CLUSTER: Final = (
     *(f"{s}{e}" for s in ("ca", "server", "admin", "controller-manager") for e in (".crt", ".key")),
     "service-account.key",
@@ -100,12 +102,18 @@ def authority(common_name: str, *, now: datetime) -> KeyPair:
 
 
 def issue(
-    by: KeyPair, common_name: str, *, use: Use, organization: str = "", now: datetime
+    by: KeyPair,
+    common_name: str,
+    *,
+    use: Use,
+    organization: str = "",
+    address: str = LOOPBACK,
+    now: datetime,
 ) -> KeyPair:
     """Return a certificate signed by the authority `by`.
 
     Kubernetes reads `common_name` as the user and `organization` as the group. Certificates
-    of servers are valid for the loopback names and addresses.
+    of servers are valid for the loopback names and addresses, and for their own `address`.
     """
     key = new_key()
     builder = (
@@ -118,7 +126,9 @@ def issue(
         )
     )
     if use is not Use.CLIENT:
-        builder = builder.add_extension(x509.SubjectAlternativeName(_HOSTS), critical=False)
+        own = x509.IPAddress(ipaddress.ip_address(address))
+        hosts = (*_HOSTS, *(() if own in _HOSTS else (own,)))
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     return KeyPair(builder.sign(by.key, hashes.SHA256()), key)
 
 
@@ -157,7 +167,7 @@ def ensure_etcd(folder: Path, *, removal: str) -> None:
         files.write_folder(folder, contents | _named("client", client))
 
 
-def ensure_cluster(folder: Path, *, context: str, removal: str) -> None:
+def ensure_cluster(folder: Path, *, context: str, removal: str, address: str = LOOPBACK) -> None:
     """Create the certificates of the cluster `context` in `folder`, unless they are there.
 
     Raises HostError if only some are, as `ensure_etcd` does.
@@ -172,7 +182,7 @@ def ensure_cluster(folder: Path, *, context: str, removal: str) -> None:
         "service-account.key": private_pem(service_accounts),
         "service-account.pub": public_pem(service_accounts),
     }
-    server = issue(own, "kube-apiserver", use=Use.SERVER, now=now)
+    server = issue(own, "kube-apiserver", use=Use.SERVER, address=address, now=now)
     contents |= _named("server", server)
     # The controllers run as one identity, so it needs the rights of all of them.
     for stem, user in (("admin", "admin"), ("controller-manager", CONTROLLER_MANAGER_USER)):
@@ -199,11 +209,31 @@ def ensure_client(folder: Path, authority: Path, *, user: str, removal: str) -> 
     `authority` is the folder of `ensure_cluster`. Raises HostError as `ensure_etcd`.
     """
     if _lacks(folder, _OF_CLIENT, removal):
-        certificate = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
-        key = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), None)
-        assert isinstance(key, rsa.RSAPrivateKey)
-        client = issue(KeyPair(certificate, key), user, use=Use.CLIENT, now=datetime.now(UTC))
+        client = issue(_loaded(authority), user, use=Use.CLIENT, now=datetime.now(UTC))
         files.write_folder(folder, _named("client", client))
+
+
+def ensure_node(folder: Path, authority: Path, *, name: str, address: str, removal: str) -> None:
+    """Create the certificates of a kubelet in `folder`, unless they are there.
+
+    `authority` is the folder of `ensure_cluster`. Raises HostError as `ensure_etcd`.
+    """
+    if not _lacks(folder, _OF_NODE, removal):
+        return
+    now, own = datetime.now(UTC), _loaded(authority)
+    user = f"system:node:{name}"
+    client = issue(own, user, organization="system:nodes", use=Use.CLIENT, now=now)
+    server = issue(own, user, use=Use.SERVER, address=address, now=now)
+    contents = {"ca.crt": own.certificate_pem}
+    contents |= _named("client", client) | _named("server", server)
+    files.write_folder(folder, contents)
+
+
+def _loaded(authority: Path) -> KeyPair:
+    certificate = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
+    key = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    return KeyPair(certificate, key)
 
 
 def _lacks(folder: Path, names: Sequence[str], removal: str) -> bool:

@@ -24,6 +24,9 @@ from klutchctl.sandbox.keycloak import server as keycloak
 from klutchctl.sandbox.keycloak.server import KeycloakKit
 from klutchctl.sandbox.monitoring import server as monitoring
 from klutchctl.sandbox.monitoring.server import MonitoringKit
+from klutchctl.sandbox.nodes import cgroups, machine, network
+from klutchctl.sandbox.nodes import server as nodes
+from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
@@ -61,11 +64,18 @@ class Plan:
     monitoring: MonitoringKit | None = None
     without_monitoring: bool = False
     agents: bool | None = None
+    nodes: NodesKit | None = None
 
 
-def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
+def check(
+    layout: Layout, wanted: Sequence[Wanted] | None, *, nodes: bool = False, agents: bool = False
+) -> None:
     """Raise the ConfigError of `up` early, before anything that takes long."""
-    _refuse_to_lose(layout, load(layout), wanted)
+    known = load(layout)
+    if wanted is not None:
+        _refuse_to_lose(layout, known, wanted)
+    if nodes or (known is not None and known.nodes is not None):
+        machine.check_plan(layout, known, len(wanted or ()), agents=agents)
 
 
 def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
@@ -85,12 +95,18 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         else:
             _refuse_to_lose(layout, known, wanted)
         new_ports = _port_source(layout, plan.ports)
-        target = state.extend(known, wanted, new_ports=new_ports)
+        own = None
+        if plan.nodes and known is None:
+            own = network.choose(one.nodes for one in _all_known(layout) if one.nodes)
+        target = state.extend(known, wanted, new_ports=new_ports, nodes=own)
         target = _with_services(target, plan, new_ports)
         target = _with_keycloak(target, plan, new_ports)
         target = _with_monitoring(target, plan, new_ports)
         target = _with_agents(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
+        if target.nodes:
+            network.check(layout, target.nodes)
+            network.ensure(layout, target)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
             startup.ensure_running(layout, stage, executables, progress=progress)
@@ -110,6 +126,8 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
             with progress.step(f"stopping {len(observed)} processes"):
                 _stop_all(layout, observed)
             stopped += len(observed)
+        cgroups.remove(nodes.cgroup(layout))
+        network.remove(layout)
         if delete:
             postgresql.remove(layout)
             files.remove_folder(layout.root)
@@ -149,7 +167,7 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
         outlines = (*outlines, keycloak.outline(layout, known.keycloak))
     if known.monitoring:
         outlines = (*outlines, monitoring.outline(layout, known.monitoring))
-    beside = (*outlines, *agents.servers(layout, known))
+    beside = (*outlines, *agents.servers(layout, known), *nodes.outlines(layout, known))
     expected = (*servers.of_clusters(layout, known, tuning), *beside)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
@@ -201,19 +219,21 @@ def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted
         )
 
 
+def _all_known(layout: Layout) -> Iterator[State]:
+    """Yield what all sandboxes have, also those that sleep."""
+    for file in layout.root.parent.glob("*/state.json"):
+        try:
+            yield state_file.parse(file.read_bytes(), source=str(file), removal="")
+        except (OSError, HostError):
+            continue  # another sandbox's trouble
+
+
 def _port_source(layout: Layout, within: range | None = None) -> Callable[[int], Sequence[int]]:
     """Return a source of free ports, each once, that leaves those of sleeping sandboxes alone."""
     given: set[int] = set()
 
     def new_ports(count: int) -> Sequence[int]:
-        remembered = set(given)
-        for file in layout.root.parent.glob("*/state.json"):
-            try:
-                remembered.update(
-                    state_file.parse(file.read_bytes(), source=str(file), removal="").ports
-                )
-            except (OSError, HostError):
-                continue  # another sandbox's trouble
+        remembered = given.union(*(one.ports for one in _all_known(layout)))
         found = processes.free_ports(count, avoid=remembered, within=within)
         given.update(found)
         return found
@@ -251,6 +271,8 @@ def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
         expected = (*expected, keycloak.server(layout, target.keycloak, plan.keycloak))
     if plan.monitoring and target.monitoring:
         expected = (*expected, monitoring.server(layout, target.monitoring, plan.monitoring))
+    if plan.nodes:
+        expected = (*expected, *nodes.whole(layout, target, plan.nodes))
     # One that runs by another command is left to the start of the new one, which comes late.
     observed = processes.observe(layout)
     starting = [
@@ -267,6 +289,8 @@ def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
     }
     leaves = {processes.identity(layout, name): is_left for name, is_left in left.items()}
     leaves |= dict.fromkeys(agents.identities(layout, target.members), target.agents is not None)
+    if plan.nodes is None:
+        leaves |= {one.identity: True for one in nodes.outlines(layout, target)}
     leaves_services = target.services is not None and plan.kit is None
     return [
         one
@@ -283,7 +307,10 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
         credentials.ensure_cluster(
-            layout.pki(member.id), context=member.context, removal=layout.removal
+            layout.pki(member.id),
+            context=member.context,
+            address=member.address,
+            removal=layout.removal,
         )
         own = credentials.kubeconfig([entry(layout, member, user="controller-manager")])
         files.write(servers.controller_manager_kubeconfig(layout, member.id), own)

@@ -36,6 +36,7 @@ _ENVIRONMENT: Final = {"PATH": os.defpath}
 _OF_GO: Final = ("GOGC", "GOMEMLIMIT")
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
 _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
+LEFT: Final = "left by "  # how the identity of what a process left begins
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 # In the environment: from which ports a sandbox chooses, such as 21000-21999.
@@ -121,7 +122,7 @@ def observe(layout: Layout) -> tuple[Observed, ...]:
         except psutil.Error:
             continue  # gone meanwhile, or not ours to look at
         if seen is not None and parent:
-            children.append((parent, replace(seen, identity=f"left by {seen.identity}")))
+            children.append((parent, replace(seen, identity=f"{LEFT}{seen.identity}")))
         elif seen is not None:
             processes.append(seen)
     pids = {one.pid for one in processes}

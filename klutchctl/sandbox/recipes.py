@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klutchctl.sandbox.nodes import server as nodes
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Component
 
 MODULE: Final = Path(__file__).parent / "controlplane"
 SERVICES_MODULE: Final = Path(__file__).parent / "crossplane"
+NODES_MODULE: Final = Path(__file__).parent / "nodes" / "programs"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 _CROSSPLANE: Final = "github.com/crossplane/crossplane"
 _PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
@@ -152,6 +154,26 @@ def of_services(module: Path = SERVICES_MODULE) -> Recipe:
         patches=_PATCHES,
         space=Space(result=512, build_cache=2560, module_cache=1024),
         id=f"{crossplane}-{_digest(module, (*arguments, *map(str, _PATCHES)))}",
+    )
+
+
+def of_nodes(module: Path = NODES_MODULE) -> Recipe:
+    """Return how what nodes run is built from the Go module in `module`."""
+    requirements = (module / "go.mod").read_text()
+    kubernetes = _version_of("k8s.io/kubernetes", requirements)
+    arguments = build_arguments(kubernetes)
+    return Recipe(
+        module=module,
+        subject="the programs of nodes",
+        versions=f"kubelet and kube-scheduler {kubernetes}",
+        otherwise="",
+        go=_toolchain(requirements),
+        arguments=arguments,
+        packages={name: f"./{name}" for name in (nodes.KUBELET, nodes.SCHEDULER, nodes.PAUSE)},
+        crds=(),
+        patches=(),
+        space=Space(result=512, build_cache=2560, module_cache=1024),
+        id=f"{kubernetes}-{_digest(module, arguments)}",
     )
 
 

@@ -8,12 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
 from klutchctl.sandbox.state import Layout, Member, State
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _AUDIT_MEGABYTES: Final = 4_096
 # Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.
-# The others look after pods and nodes, and there are none.
+# The others look after pods and nodes, where there are some.
 _CONTROLLERS: Final = (
     "namespace-controller",
     "serviceaccount-controller",
@@ -27,13 +28,18 @@ _CONTROLLERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HttpsProbe:
-    """Ready once GET https://127.0.0.1:`port``path` answers 200."""
+    """Ready once GET https://`host`:`port``path` answers 200.
+
+    With a `condition`, once the object there has that, said no earlier than the process began.
+    """
 
     port: int
     path: str
     authority: Path
     certificate: Path
     key: Path
+    host: str = LOOPBACK
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ def of_clusters(layout: Layout, state: State, tuning: Tuning) -> tuple[Server, .
     return (
         _etcd(layout, state, tuning),
         *(_api_server(layout, state, member, tuning) for member in state.members),
-        *(_controller_manager(layout, member) for member in state.members),
+        *(_controller_manager(layout, state, member) for member in state.members),
     )
 
 
@@ -218,11 +224,9 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--tls-cert-file={pki / 'server.crt'}",
         f"--tls-private-key-file={pki / 'server.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
+        f"--bind-address={member.address}",
+        f"--advertise-address={member.address}",
         f"--secure-port={member.port}",
-        # Endpoints may not be loopback addresses, and no pod is there to use them.
-        "--endpoint-reconciler-type=none",
         f"--etcd-servers=https://127.0.0.1:{state.etcd_port}",
         f"--etcd-cafile={layout.etcd_pki / 'ca.crt'}",
         f"--etcd-certfile={layout.etcd_pki / 'client.crt'}",
@@ -231,13 +235,34 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--service-account-issuer={_ISSUER}",
         f"--service-account-key-file={pki / 'service-account.pub'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
-        "--authorization-mode=RBAC",
-        "--disable-admission-plugins=ServiceAccount",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        *(_with_pods(layout, state.nodes, member) if state.nodes else _WITHOUT_PODS),
         *_audit_arguments(layout, member.id, tuning),
     ]
     return _of_member(
-        layout, member, Program.API_SERVER, arguments, ports=(member.port,), path="/readyz"
+        layout, member, Program.API_SERVER, arguments, ports=member.ports, path="/readyz"
+    )
+
+
+_WITHOUT_PODS: Final = (
+    # Endpoints may not be loopback addresses, and no pod is there to use them.
+    "--endpoint-reconciler-type=none",
+    "--authorization-mode=RBAC",
+    "--disable-admission-plugins=ServiceAccount",
+    "--service-cluster-ip-range=10.0.0.0/24",
+)
+
+
+def _with_pods(layout: Layout, nodes: Nodes, member: Member) -> Sequence[str]:
+    """Return the arguments of an API server that trusts a node with its own pods alone."""
+    pki = layout.pki(member.id)
+    return (
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        f"--service-cluster-ip-range={nodes.services(member.address)}",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={pki / 'admin.crt'}",
+        f"--kubelet-client-key={pki / 'admin.key'}",
     )
 
 
@@ -252,11 +277,11 @@ def _audit_arguments(layout: Layout, cluster_id: str, tuning: Tuning) -> Sequenc
     )
 
 
-def _controller_manager(layout: Layout, member: Member) -> Server:
+def _controller_manager(layout: Layout, state: State, member: Member) -> Server:
     pki = layout.pki(member.id)
     arguments = [
         f"--kubeconfig={controller_manager_kubeconfig(layout, member.id)}",
-        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--controllers={'*' if state.nodes else ','.join(_CONTROLLERS)}",
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--service-account-private-key-file={pki / 'service-account.key'}",
         "--use-service-account-credentials=false",
@@ -286,10 +311,12 @@ def _of_member(
         identity=arguments[0],
         log=layout.logs / f"{program}-{member.id}.log",
         ports=ports,
-        probe=_as_admin(layout, member, path),
+        probe=as_admin(layout, member, path),
     )
 
 
-def _as_admin(layout: Layout, member: Member, path: str) -> HttpsProbe:
+def as_admin(layout: Layout, member: Member, path: str, condition: str = "") -> HttpsProbe:
+    """Return the question to the API server of a cluster for what is at `path`."""
     pki = layout.pki(member.id)
-    return HttpsProbe(member.port, path, pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+    certificate = (pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+    return HttpsProbe(member.port, path, *certificate, host=member.address, condition=condition)

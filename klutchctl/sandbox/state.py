@@ -10,6 +10,8 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
+from klutchctl.sandbox.nodes import addresses
+from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
@@ -102,6 +104,10 @@ class Layout:
         """Beside the folder, so that it outlives `down --delete`."""
         return self.root.parent / f".{self.root.name}.lock"
 
+    def node(self, cluster_id: str) -> Path:
+        """Everything of the node of one cluster, but its logs: images, volumes, certificates."""
+        return self.root / "nodes" / cluster_id
+
     def cluster(self, cluster_id: str) -> Path:
         """Everything of one cluster but its data and logs."""
         return self.root / "clusters" / cluster_id
@@ -152,11 +158,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A cluster of the sandbox; its API server listens on 127.0.0.1:`port`."""
+    """A cluster of the sandbox; its API server listens on `address` and `port`.
+
+    Where it has a node, that is the address of the Service `kubernetes`, which pods know.
+    """
 
     context: str
     role: Role
     port: _Port
+    address: str = LOOPBACK
 
     @property
     def id(self) -> str:
@@ -169,7 +179,12 @@ class Member:
     @property
     def server(self) -> str:
         """The address of the API server."""
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{self.address}:{self.port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The port, where others could take it: an address of its own has all of its ports."""
+        return (self.port,) if self.address == LOOPBACK else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +235,13 @@ class State:
     monitoring: MonitoringPorts | None = None
     # By the ids of clusters: where klutch-bind or the konnector of each answers probes.
     agents: Mapping[str, _Port] | None = None
+    nodes: Nodes | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
         """Every port that the sandbox calls its own."""
         more = self.services.ports.values() if self.services else ()
-        clusters = (member.port for member in self.members)
+        clusters = (port for member in self.members for port in member.ports)
         keycloak = astuple(self.keycloak) if self.keycloak else ()
         monitoring = self.monitoring.all if self.monitoring else ()
         agents = (self.agents or {}).values()
@@ -281,21 +297,36 @@ def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
 
 
 def extend(
-    state: State | None, wanted: Sequence[Wanted], *, new_ports: Callable[[int], Sequence[int]]
+    state: State | None,
+    wanted: Sequence[Wanted],
+    *,
+    new_ports: Callable[[int], Sequence[int]],
+    nodes: Nodes | None = None,
 ) -> State:
-    """Return `state` with the clusters of `wanted` added; what is there keeps its ports."""
+    """Return `state` with the clusters of `wanted` added; what is there keeps its ports.
+
+    A new sandbox has `nodes`, an old one keeps its own.
+    """
     if state is None:
         client, peer = new_ports(2)
-        state = State(etcd_port=client, etcd_peer_port=peer, members=())
+        state = State(etcd_port=client, etcd_peer_port=peer, members=(), nodes=nodes)
     known = {member.context for member in state.members}
     added = [want for want in wanted if want.context not in known]
-    ports = new_ports(len(added)) if added else ()
-    members = [
-        *state.members,
-        *(Member(w.context, w.role, port) for w, port in zip(added, ports, strict=True)),
-    ]
+    members = [*state.members, *_added(state, added, new_ports)]
     members.sort(key=lambda member: member.role is not Role.CONTROL_PLANE)
     return replace(state, members=tuple(members))
+
+
+def _added(
+    state: State, wanted: Sequence[Wanted], new_ports: Callable[[int], Sequence[int]]
+) -> Iterator[Member]:
+    if state.nodes:
+        free = state.nodes.new_servers(member.address for member in state.members)
+        for want, address in zip(wanted, free, strict=False):
+            yield Member(want.context, want.role, addresses.PORT, address)
+    elif wanted:
+        for want, port in zip(wanted, new_ports(len(wanted)), strict=True):
+            yield Member(want.context, want.role, port)
 
 
 def with_services(
@@ -343,7 +374,8 @@ def with_new_ports(
     """Return `state` with another port in place of each one of `taken`."""
     old = sorted(set(taken))
     instead = dict(zip(old, new_ports(len(old)), strict=True))
-    return State(
+    return replace(
+        state,
         etcd_port=instead.get(state.etcd_port, state.etcd_port),
         etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
         members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),

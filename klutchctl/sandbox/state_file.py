@@ -12,7 +12,7 @@ from reconciler.core.errors import HostError
 # With what runs beside the clusters it is another one: a klutchctl that does not know that would
 # leave it running.
 _VERSION: Final = 1
-_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5}
+_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5, "nodes": 6}
 _NEWEST: Final = max(_VERSION_WITH.values())
 
 

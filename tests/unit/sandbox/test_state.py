@@ -173,8 +173,8 @@ def test_an_unusable_file_is_named_with_a_way_out(old, new):
 
 
 def test_a_newer_format_is_called_one():
-    with pytest.raises(HostError, match=r"has the format 6.*--name"):
-        state_file.parse(b'{"version": 6}', source="/some/state.json", removal=REMOVAL)
+    with pytest.raises(HostError, match=r"has the format 7.*--name"):
+        state_file.parse(b'{"version": 7}', source="/some/state.json", removal=REMOVAL)
 
 
 FLEET = document("Fleet", "acme", "{}")

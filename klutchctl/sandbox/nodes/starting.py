@@ -1,0 +1,150 @@
+"""Start the schedulers and the nodes of a sandbox, and bring images into them."""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import IO, Final
+
+import psutil
+
+from klutchctl import files
+from klutchctl.sandbox import credentials, lifecycle, processes, startup
+from klutchctl.sandbox.nodes import cgroups, images, server
+from klutchctl.sandbox.nodes.images import Archive
+from klutchctl.sandbox.nodes.server import NodesKit
+from klutchctl.sandbox.report import Progress
+from klutchctl.sandbox.servers import Server
+from klutchctl.sandbox.state import Layout, Member, State
+from reconciler.core.errors import HostError
+
+_USER: Final = "system:kube-scheduler"
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def up(layout: Layout, kit: NodesKit, archives: Sequence[Archive], *, progress: Progress) -> None:
+    """Start what is missing, and return when all nodes are ready and have the images.
+
+    `lifecycle.up` was told of `kit`. Raises HostError for one that does not start.
+    """
+    with (
+        files.full_disk_explained(layout.root, variable="XDG_STATE_HOME"),
+        lifecycle.locked(layout, progress),
+    ):
+        state = lifecycle.load(layout)
+        if state is None or state.nodes is None:
+            raise HostError(
+                "the sandbox was changed meanwhile", hint="Run the command again for its nodes"
+            )
+        for member in state.members:
+            _write_files(layout, state, member, kit)
+        wanted = server.whole(layout, state, kit)
+        _clear(layout, state, wanted)
+        startup.ensure_running(layout, wanted, {}, progress=progress)
+        pause = _pause(layout, kit)
+        with progress.step(f"bringing {len(archives) + 1} images into nodes") as update:
+            _import(layout, wanted, [pause, *archives], update)
+
+
+def _write_files(layout: Layout, state: State, member: Member, kit: NodesKit) -> None:
+    own, pki = layout.node(member.id), layout.pki(member.id)
+    assert state.nodes is not None
+    for folder in (own, own / "cni"):
+        files.private_folder(folder)
+    credentials.ensure_node(
+        own / "pki",
+        pki,
+        name=server.name_of(member),
+        address=state.nodes.node(member.address),
+        removal=layout.removal,
+    )
+    client = layout.cluster(member.id) / server.SCHEDULER
+    credentials.ensure_client(client, pki, user=_USER, removal=layout.removal)
+    for path, folder in (
+        (own / "kubeconfig", own / "pki"),
+        (server.scheduler_kubeconfig(layout, member.id), client),
+    ):
+        entry = replace(
+            lifecycle.entry(layout, member, user="admin"),
+            certificate=(folder / "client.crt").read_bytes(),
+            key=(folder / "client.key").read_bytes(),
+        )
+        files.write(path, credentials.kubeconfig([entry]))
+    for name, content in server.contents(layout, state, member, kit).items():
+        files.write(own / name, content)
+
+
+def _clear(layout: Layout, state: State, wanted: Sequence[Server]) -> None:
+    """End what nodes that run no more have left: processes, then cgroups, which are made anew."""
+    observed = processes.observe(layout)
+    left = [one for one in observed if one.identity.startswith(processes.LEFT)]
+    processes.stop([one for one in left if server.is_node(one.identity)], grace=startup.STOP_GRACE)
+    nodes = {one.cluster_id: one for one in wanted if one.program == server.NODE}
+    for member in state.members:
+        if not processes.running(nodes[member.id], observed):
+            cgroups.remove(server.cgroup(layout, member))
+            cgroups.make(server.cgroup(layout, member))
+
+
+def _pause(layout: Layout, kit: NodesKit) -> Archive:
+    """Return the archive of the image that holds the namespaces of each pod, written anew."""
+    machine = platform.machine()
+    content = images.pause(
+        (kit.programs / server.PAUSE).read_bytes(), _ARCHITECTURES.get(machine, machine)
+    )
+    path = layout.root / "nodes" / "pause.tar"
+    files.write(path, content)
+    return replace(images.read(path), name=server.PAUSE_IMAGE)
+
+
+def _import(
+    layout: Layout,
+    wanted: Sequence[Server],
+    archives: Sequence[Archive],
+    update: Callable[[str], None],
+) -> None:
+    """Import what each node lacks; nodes in parallel."""
+    observed = processes.observe(layout)
+    running = [processes.running(one, observed) for one in wanted if one.program == server.NODE]
+    pids = [one.pid for one in running if one is not None]
+
+    def bring(pid: int) -> None:
+        has = _ctr(pid, "images", "list")
+        lines = [line.split() for line in has.splitlines()[1:]]
+        there = {(words[0], words[2]) for words in lines if len(words) > 2}
+        for archive in archives:
+            if (archive.name, archive.digest) not in there:
+                update(archive.name)
+                # Without a base it gets a second name, of today, by which nothing finds it.
+                base = f"--base-name={archive.name.rpartition(':')[0]}"
+                named = (base, f"--index-name={archive.name}")
+                with archive.path.open("rb") as content:
+                    _ctr(pid, "images", "import", *named, "-", stdin=content)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        list(pool.map(bring, pids))
+
+
+def _ctr(pid: int, *arguments: str, stdin: IO[bytes] | None = None) -> str:
+    """Ask the containerd of the node whose outer process this is. Raises HostError."""
+    first = psutil.Process(pid).children()[0].pid
+    nsenter = shutil.which("nsenter", path=server.PATH)
+    assert nsenter is not None
+    command = (nsenter, f"--target={first}", "--mount", "--", "ctr", "--namespace=k8s.io")
+    done = subprocess.run(
+        (*command, *arguments),
+        env={"PATH": server.PATH},
+        stdin=stdin or subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise HostError(
+            f"a node does not take an image: `ctr {' '.join(arguments)}` fails:"
+            f" {done.stderr.strip()}",
+            hint="Run the command again; the log of the node may tell more",
+        )
+    return done.stdout

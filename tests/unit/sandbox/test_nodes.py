@@ -1,0 +1,312 @@
+"""Nodes of a sandbox, before any runs: addresses, refusals, images, cgroups, what they read."""
+
+import itertools
+import json
+import os
+import platform
+import signal
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from klutchctl import main
+from klutchctl.sandbox import components, processes, servers, startup, state, state_file
+from klutchctl.sandbox.nodes import addresses, cgroups, images, machine, server
+from klutchctl.sandbox.nodes.addresses import Nodes
+from klutchctl.sandbox.nodes.server import NodesKit
+from klutchctl.sandbox.servers import NORMAL, HttpsProbe, Program
+from klutchctl.sandbox.state import Layout
+from reconciler.core.errors import ConfigError, HostError
+from tests.images import archive
+
+LAYOUT = Layout(Path("/state/klutchctl/sandbox/default"))
+NODES = Nodes("10.96.0.0/16")
+KIT = NodesKit(Path("/cache/nodes/v1"), Path("/usr/lib/cni"))
+
+
+def sandbox(app_clusters=2, nodes=NODES, known=None):
+    ports = iter(range(20001, 21000))
+    wanted = state.app_clusters(app_clusters)
+    source = lambda count: [next(ports) for _ in range(count)]  # noqa: E731
+    return state.extend(known, wanted, new_ports=source, nodes=nodes)
+
+
+STATE = sandbox()
+
+
+def test_every_cluster_has_addresses_that_no_other_has():
+    full = sandbox(app_clusters=addresses.MOST - 1)
+    whole = IPv4Network(NODES.network)
+    networks = [IPv4Network(f"{NODES.gateway}/24", strict=False)]
+    for member in full.members:
+        networks += [IPv4Network(NODES.pods(member.address))]
+        networks += [IPv4Network(NODES.services(member.address))]
+        # Kubernetes gives the Service `kubernetes` the first address of all.
+        assert IPv4Address(member.address) == networks[-1][1]
+        assert IPv4Address(NODES.node(member.address)) in networks[0]
+    assert len(full.members) == addresses.MOST
+    assert all(one.subnet_of(whole) for one in networks)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(networks, 2))
+    own = {NODES.node(one.address) for one in full.members}
+    assert len(own - {NODES.gateway}) == addresses.MOST
+
+
+def test_clusters_that_come_later_leave_the_others_where_they_are():
+    more = sandbox(app_clusters=4, known=STATE, nodes=None)
+    assert {*STATE.members} < {*more.members}
+    assert len({one.address for one in more.members}) == len(more.members) == 5
+
+
+def test_an_address_of_its_own_takes_no_port_of_the_machine():
+    assert {member.server for member in STATE.members} == {
+        f"https://10.96.{100 + number}.1:443" for number in (1, 2, 3)
+    }
+    assert STATE.ports == (STATE.etcd_port, STATE.etcd_peer_port)
+
+
+def test_the_state_file_gives_nodes_back_in_a_format_that_a_klutchctl_without_them_refuses():
+    content = state_file.dump(STATE)
+    assert json.loads(content)["version"] == 6
+    assert state_file.parse(content, source="state.json", removal="") == STATE
+
+
+CHOICES = {
+    "the first, where nothing is taken": ([], "10.96.0.0/16"),
+    "another, where a part of it is": (["10.96.7.0/24", "10.97.0.1"], "10.98.0.0/16"),
+    "a VPN for the whole internet takes none": (["0.0.0.0/1", "128.0.0.0/1"], "10.96.0.0/16"),
+    "a company that has all of 10": (["10.0.0.0/8"], "198.18.0.0/16"),
+    "none": (["10.0.0.0/8", "198.18.0.0/15"], None),
+}
+
+
+@pytest.mark.parametrize(("taken", "network"), CHOICES.values(), ids=CHOICES.keys())
+def test_the_network_is_one_that_nobody_has(taken, network):
+    assert addresses.choose(taken) == network
+
+
+MISFITS = {
+    "of an old sandbox": (sandbox(nodes=None), 2, False, "has no nodes.*down --delete"),
+    "of too many clusters": (None, 100, False, "100 clusters cannot have nodes, 99 can"),
+    "with programs beside": (STATE, 2, True, "not with nodes.*kubectl apply"),
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "clusters", "agents", "says"), MISFITS.values(), ids=MISFITS.keys()
+)
+def test_what_nodes_do_not_go_with(known, clusters, agents, says):
+    with pytest.raises(ConfigError, match=says):
+        machine.check_plan(LAYOUT, known, clusters, agents=agents)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    return tmp_path
+
+
+MACHINES = {
+    "another user than root": ((os, "geteuid", lambda: 1000), "nodes need root: they mount"),
+    "another system than Linux": ((platform, "system", lambda: "Darwin"), "and this is Darwin"),
+}
+
+
+@pytest.mark.parametrize(("fact", "says"), MACHINES.values(), ids=MACHINES.keys())
+def test_a_machine_that_cannot_says_so_before_anything_is_started(
+    home, monkeypatch, capsys, fact, says
+):
+    monkeypatch.setattr(*fact)
+    assert main.run(["sandbox", "up", "--nodes"]) == 1
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Leave --nodes out" in said
+    assert not [*home.rglob("state.json")]
+
+
+def test_images_are_for_a_sandbox_with_nodes(home, capsys):
+    assert main.run(["sandbox", "up", "--images", str(home)]) == 64
+    assert "--images is for a sandbox with --nodes" in capsys.readouterr().err
+
+
+def test_all_that_is_missing_is_told_with_the_packages_that_have_it(tmp_path):
+    for name in ("ip", "unshare", "nsenter", "ctr"):
+        (tmp_path / name).touch(mode=0o755)
+    with pytest.raises(HostError) as caught:
+        machine.find_plugins(str(tmp_path), (tmp_path / "cni",))
+    assert caught.value.message == (
+        "nodes need containerd, runc, the CNI plugins, which are not here"
+    )
+    assert "recommends containerd containernetworking-plugins runc`" in caught.value.hint
+
+
+PAUSE = images.pause(b"\x7fELF", "amd64")
+
+
+def test_the_image_that_holds_namespaces_is_one_that_others_can_read(tmp_path):
+    path = tmp_path / "pause.tar"
+    path.write_bytes(PAUSE)
+    found = archive.read(path)
+    assert found.files(lambda name: True) == {"/pause": b"\x7fELF"}
+    assert found.config["config"]["Entrypoint"] == ["/pause"]
+    assert images.pause(b"\x7fELF", "amd64") == PAUSE
+
+
+def archived(path, annotations):
+    """Write an archive that says no more than its index."""
+    index = {"manifests": [{"digest": "sha256:0", "annotations": annotations}]}
+    content = {"index.json": (json.dumps(index).encode(), 0o644)}
+    path.write_bytes(images._tar(content))
+    return images.read(path).name
+
+
+NAMES = {
+    "one of ours is named as manifests have it": ("konnector", "konnector:0.1.0"),
+    "with a tag of its own": ("konnector:dev", "konnector:dev"),
+}
+
+
+@pytest.mark.parametrize(("said", "name"), NAMES.values(), ids=NAMES.keys())
+def test_a_plain_word_is_an_image_of_ours(tmp_path, said, name):
+    found = archived(tmp_path / "x.tar", {"org.opencontainers.image.ref.name": said})
+    assert found == f"registry.example.com/klutchctl/{name}"
+    unnamed = archived(tmp_path / "konnector.oci.tar", {})
+    assert unnamed == "registry.example.com/klutchctl/konnector:0.1.0"
+
+
+@pytest.mark.parametrize("name", ["docker.io/library/a:1", "localhost/a:1", "r.example:5000/a:b"])
+def test_a_whole_name_stays(tmp_path, name):
+    assert archived(tmp_path / "x.tar", {"io.containerd.image.name": name}) == name
+    untagged = name.rpartition(":")[0]
+    found = archived(tmp_path / "x.tar", {"org.opencontainers.image.ref.name": untagged})
+    assert found == f"{untagged}:latest"
+
+
+FOLDERS = {
+    "without an image": ({}, "holds no image"),
+    "with another tar": ({"x.tar": images._tar({"a": (b"", 0o644)})}, "no OCI archive with one"),
+    "with something else": ({"x.tar": b"PK"}, "no OCI archive with one image"),
+}
+
+
+@pytest.mark.parametrize(("files", "says"), FOLDERS.values(), ids=FOLDERS.keys())
+def test_a_folder_that_is_none_of_images(tmp_path, files, says):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=says):
+        images.read_folder(tmp_path)
+    with pytest.raises(ConfigError, match="is no folder"):
+        images.read_folder(tmp_path / "absent")
+
+
+HIERARCHIES = {"version 2": ("",), "version 1": ("cpuset", "memory")}
+
+
+@pytest.mark.parametrize("names", HIERARCHIES.values(), ids=HIERARCHIES.keys())
+def test_cgroups_are_made_in_each_hierarchy_and_removed_with_all_below(tmp_path, names):
+    for name in names:
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "cgroup.procs").touch()
+    (tmp_path / "link").symlink_to("cpuset")
+    made = [tmp_path / name / "klutchctl-1-1" for name in names]
+    cgroups.make("klutchctl-1-1", tmp_path)
+    (made[0] / "kubepods" / "burstable").mkdir(parents=True)
+    cgroups.make("klutchctl-2-1", tmp_path)
+    cgroups.remove("klutchctl-1-*", tmp_path)
+    assert not [one for one in made if one.exists()]
+    assert (tmp_path / names[0] / "klutchctl-2-1").is_dir()
+
+
+def test_a_cgroup_in_use_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "_DEADLINE", 0.0)
+    (tmp_path / "cgroup.procs").touch()
+    cgroups.make("klutchctl-1-1", tmp_path)
+    (tmp_path / "klutchctl-1-1" / "busy").touch()
+    with pytest.raises(HostError, match="klutchctl-1-1 cannot be removed: something runs in it"):
+        cgroups.remove("klutchctl-1-*", tmp_path)
+
+
+def flag(arguments, name):
+    (value,) = [one.partition("=")[2] for one in arguments if one.startswith(f"--{name}=")]
+    return value
+
+
+def test_an_api_server_with_pods_gives_a_node_the_rights_of_its_node_alone():
+    for one in servers.of_clusters(LAYOUT, STATE, NORMAL):
+        if one.program is not Program.API_SERVER:
+            continue
+        assert flag(one.arguments, "authorization-mode") == "Node,RBAC"
+        assert flag(one.arguments, "enable-admission-plugins") == "NodeRestriction"
+        assert not [word for word in one.arguments if "disable-admission" in word]
+        address = flag(one.arguments, "bind-address")
+        services = IPv4Network(flag(one.arguments, "service-cluster-ip-range"))
+        assert str(services[1]) == address
+        assert isinstance(one.probe, HttpsProbe)
+        assert one.probe.host == address
+        assert one.ports == ()
+
+
+def test_strangers_get_nothing_from_a_kubelet_and_it_sets_nothing_of_the_machine():
+    (config,) = {
+        content
+        for member in STATE.members[:1]
+        for name, content in server.contents(LAYOUT, STATE, member, KIT).items()
+        if name == "kubelet.yaml"
+    }
+    kubelet = yaml.safe_load(config)
+    assert kubelet["authentication"]["anonymous"] == {"enabled": False}
+    assert kubelet["authorization"] == {"mode": "Webhook"}
+    assert kubelet["readOnlyPort"] == kubelet["healthzPort"] == 0
+    assert kubelet["protectKernelDefaults"] is True
+
+
+def test_a_node_is_another_one_when_its_files_are():
+    found = {one.name: one for one in server.whole(LAYOUT, STATE, KIT)}
+    other = server.whole(LAYOUT, STATE, replace(KIT, plugins=Path("/opt/cni/bin")))
+    changed = {one.name for one in other if one.digest != found[one.name].digest}
+    assert changed == {"node of control-plane", "node of app-1", "node of app-2"}
+    assert len({one.identity for one in found.values()}) == 6
+    assert server.outlines(LAYOUT, sandbox(nodes=None)) == ()
+
+
+def test_what_a_sandbox_makes_on_the_machine_bears_its_own_name():
+    other = Layout(Path("/state/klutchctl/sandbox/other"))
+    assert server.bridge(LAYOUT) != server.bridge(other)
+    link = f"{server.bridge(LAYOUT)}-{addresses.MOST}"
+    assert len(link) <= 15  # the most that Linux takes
+    assert Path(server.cgroup(LAYOUT, STATE.members[0])).match(server.cgroup(LAYOUT))
+    assert not Path(server.cgroup(LAYOUT, STATE.members[0])).match(server.cgroup(other))
+
+
+def test_nodes_are_killed_and_schedulers_are_asked():
+    (scheduler, *_, node) = server.whole(LAYOUT, STATE, KIT)
+    left = f"{processes.LEFT}{node.identity}"
+    said = [components.goodbye(one, LAYOUT) for one in (scheduler.identity, node.identity, left)]
+    assert said == [signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]
+
+
+STARTED = time.time()
+
+
+def node_saying(status, ago):
+    heard = datetime.fromtimestamp(STARTED, UTC) - timedelta(seconds=ago)
+    said = {"type": "Ready", "status": status, "lastHeartbeatTime": f"{heard:%Y-%m-%dT%H:%M:%SZ}"}
+    return {"status": {"conditions": [said]}}
+
+
+SAID = {
+    "ready, since it started": (node_saying("True", ago=0), True),
+    "ready, before it started": (node_saying("True", ago=5), False),
+    "not ready": (node_saying("False", ago=0), False),
+    "nothing": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("live", "ready"), SAID.values(), ids=SAID.keys())
+def test_a_node_is_ready_when_it_has_said_so_since_it_started(live, ready):
+    assert startup._is_said(live, "Ready", STARTED) is ready
