@@ -94,7 +94,7 @@ def sections(plan: Plan, *, most: int | None = None) -> tuple[Section, ...]:
 
     A title names `most` ranges of clusters that are alike, and counts the others.
     """
-    known = sorted({*plan.sections, *(change.cluster for change in plan.changes)})
+    known = in_order({*plan.sections, *(change.cluster for change in plan.changes)})
     return tuple(
         Section(
             some.clusters,
@@ -120,9 +120,13 @@ def counted(actions: Iterable[Action]) -> str:
     return ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
 
 
-def ranges(names: Iterable[str], known: Sequence[str], *, most: int | None = None) -> str:
-    """Return names in order; `a ... f` are all of `known`, which is sorted, from `a` to `f`."""
-    at = {name: index for index, name in enumerate(known)}
+def in_order(names: Iterable[str]) -> Mapping[str, int]:
+    """Return the place of each name among all of them."""
+    return {name: place for place, name in enumerate(sorted(names))}
+
+
+def ranges(names: Iterable[str], at: Mapping[str, int], *, most: int | None = None) -> str:
+    """Return names in order; `a ... f` are all that have a place, from `a` to `f`."""
     runs: list[list[str]] = []
     for name in sorted(names):
         if runs and at[name] == at[runs[-1][-1]] + 1:
@@ -223,7 +227,7 @@ def unread(
     for one in unseen:
         said = planes.get(one.reason, (one.reason, one.remedy))
         names[*said, *(() if known else (one.name,))].append(one.name)
-    among = sorted({*known, *(one.name for one in unseen)})
+    among = in_order({*known, *(one.name for one in unseen)})
     return tuple(
         (ranges(some, among), visible(". ".join(filter(None, said[:2]))))
         for said, some in names.items()
@@ -237,7 +241,7 @@ def notes(plan: Plan) -> tuple[str, ...]:
         name, slash, rest = warning.partition("/")
         of_cluster = bool(slash) and name in plan.sections
         clusters[f"/{rest}" if of_cluster else warning] += [name] if of_cluster else []
-    known = sorted(plan.sections)
+    known = in_order(plan.sections)
     return tuple(
         visible(said) if not names else f"{ranges(names, known)}{visible(said)}"
         for said, names in clusters.items()
