@@ -5,9 +5,10 @@ is replaced per cluster and checked then (`problem_of`). No message quotes the t
 where one of a few is wanted. Keys and allowed values are quoted.
 """
 
+import functools
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -383,7 +384,8 @@ def _model_at(model: type[BaseModel], steps: Sequence[str | int]) -> type[BaseMo
     return model
 
 
-def _models_in(model: type[BaseModel]) -> dict[str, type[BaseModel] | None]:
+@functools.cache
+def _models_in(model: type[BaseModel]) -> Mapping[str, type[BaseModel] | None]:
     """Return the keys of a mapping, and the mapping that stands at each, if it is one."""
     fields = model.model_fields.items()
     return {field.alias or name: _model_in(field.annotation) for name, field in fields}
