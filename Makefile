@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak mutants images lock audit release scan
+.PHONY: demo again test compiled check bench soak mutants images lock audit release scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -22,6 +22,10 @@ PYTEST := GOGC=200 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: check
 	$(PYTEST) $(ARGS)
+
+# To collect tests is to compile them.
+compiled: $(STAMP)
+	$(BIN)/pytest -qq -n 0 --collect-only
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
