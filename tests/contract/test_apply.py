@@ -18,16 +18,12 @@ from reconciler.core.refs import CONFIG_MAP, LEASE, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
+from tests.support import modes
 from tests.support.apply_runs import mode, scene
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
 
 __all__ = ["mode", "scene"]
-
-MODES = [
-    pytest.param(Mode.DIRECT, id="direct"),
-    pytest.param(Mode.APP_CLUSTER_BINDING, id="acb", marks=pytest.mark.soak),
-]
 
 
 @asynccontextmanager
@@ -121,7 +117,7 @@ async def holder(scene):
     return get_text(lease, "spec", "holderIdentity")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes.both(Mode.DIRECT))
 async def test_a_killed_apply_is_finished_by_the_next(scene):
     code, out, _ = await ended(scene, signal.SIGKILL)
     assert (code, out) == (-signal.SIGKILL, "")
@@ -134,7 +130,7 @@ async def test_a_killed_apply_is_finished_by_the_next(scene):
     assert not writes_are_left or await holder(scene) == ""
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", modes.both(Mode.DIRECT))
 @pytest.mark.parametrize(
     ("number", "expected"),
     # Ctrl-C ends a question here, and `status`, which `make soak` ends by SIGTERM too.

@@ -109,7 +109,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
             await removal.remove(app_cluster.cluster, refs.Ref(app_cluster.name, kind, place, name))
 
 
-@only("direct", "konnector", "acb", soak=["direct"])
+@only("direct", "konnector", "acb", soak=["direct", "acb"])
 async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_path):
     async with holding(scene, tmp_path) as held, scene.peers():
         first = await scene.apply("--wait")
@@ -206,7 +206,7 @@ async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(
         assert held.refused() == []
 
 
-@only("direct")
+@only("direct", soak=["direct"])
 async def test_a_right_to_list_secrets_where_instances_are_lets_them_go_too(scene, tmp_path):
     scene.fleet.policy = "Delete"
     scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"

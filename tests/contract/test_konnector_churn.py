@@ -47,7 +47,7 @@ from tests.support.losses import confirm
 pytestmark = pytest.mark.timeout(7200)
 
 ACTS: Final = 2
-SECONDS: Final = float(os.environ.get("CHURN_SECONDS", "24")) / ACTS
+SECONDS: Final = float(os.environ.get("CHURN_SECONDS", "12")) / ACTS
 AT_ONCE: Final = 3
 SEEDS: Final = range(int(os.environ.get("SEEDS", AT_ONCE)))
 BATCHES: Final = [tuple(SEEDS[start : start + AT_ONCE]) for start in range(0, len(SEEDS), AT_ONCE)]

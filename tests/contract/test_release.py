@@ -7,25 +7,15 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.values import Mode
-from tests.support import removal
+from tests.support import modes, removal
 from tests.support.apply_runs import wipe
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 
-# The other mode differs in what is let go, which the first test here shows.
-in_one_mode = pytest.mark.parametrize(
-    "scene",
-    [
-        pytest.param(Mode.APP_CLUSTER_BINDING, id="acb"),
-        pytest.param(Mode.DIRECT, id="direct", marks=pytest.mark.soak),
-    ],
-    indirect=True,
-)
 
-
-@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+@pytest.fixture(params=modes.both(Mode.APP_CLUSTER_BINDING))
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
     async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
         name = namespace.replace("test-", "f")
@@ -92,7 +82,6 @@ async def test_what_pruning_leaves_is_let_go_and_its_data_stays(scene):
         assert written(marks) == []
 
 
-@in_one_mode
 async def test_only_what_may_be_let_go_is_let_go(scene):
     usual = scene.fleet.prune
     async with scene.peers():
@@ -140,7 +129,6 @@ async def a_unit_of_a_cluster_that_left_is_let_go_alone(scene):
     assert keys.RELEASED not in annotations_of(await scene.at(scene.home_of_units))
 
 
-@in_one_mode
 async def test_what_the_files_name_is_refused_before_any_cluster_is_asked(scene):
     scene.kubeconfig = scene.fleet.folder / "nowhere"
     for target in (scene.offer.name, "orders-db"):
@@ -150,7 +138,6 @@ async def test_what_the_files_name_is_refused_before_any_cluster_is_asked(scene)
         assert "the next apply would bind it again" in refused.stderr
 
 
-@in_one_mode
 async def test_what_is_not_ours_is_refused_with_what_to_do(scene):
     async with scene.peers():
         await scene.apply()

@@ -19,7 +19,7 @@ from reconciler.fleet.values import Fleet, Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.source import gather
-from tests.support import programs
+from tests.support import modes, programs
 from tests.support.applying import Fleet as Files
 from tests.support.bound_units import ByHand, new_unit
 from tests.support.eventually import eventually
@@ -52,7 +52,7 @@ class Scene:
 KONNECTOR = "deploy: true, image: registry.example.com/konnector:1"
 
 
-@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+@pytest.fixture(params=modes.both(Mode.DIRECT))
 async def scene(request, namespace, on_plane, in_app, tmp_path):
     unit, name = new_unit(), namespace.removeprefix("test-")
     path = tmp_path / "fleet"

@@ -113,7 +113,7 @@ async def taking_over(scene) -> None:
 
 
 # Further cases of AppClusterBindings.
-FURTHER: Final = {CLUSTER_SCOPED, TWO_APP_CLUSTERS}
+FURTHER: Final = {CLUSTER_SCOPED, TWO_APP_CLUSTERS, DEFECTS}
 
 
 def every(*names: str) -> pytest.MarkDecorator:

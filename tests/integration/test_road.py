@@ -36,7 +36,7 @@ from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
-SEEDS = range(int(os.environ.get("SEEDS", "3")))
+SEEDS = range(int(os.environ.get("SEEDS", "1")))
 NAME = "road"
 MANAGED = Kind("servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings")
 ROTATE = "postgresql.anynines.com/rotate"

@@ -237,6 +237,7 @@ async def test_servers_that_somebody_paused_end_by_themselves(another):
     assert "Stopped listening on" in log.read_text()
 
 
+@pytest.mark.soak
 async def test_a_lost_certificate_is_named_with_a_way_out(another):
     lost = another.layout("other").pki("control-plane") / "admin.crt"
     content = lost.read_bytes()
@@ -250,6 +251,7 @@ async def test_a_lost_certificate_is_named_with_a_way_out(another):
     lost.write_bytes(content)
 
 
+@pytest.mark.soak
 async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(another):
     etcd, peer, api_server = another.ports("other")
     await another.sandbox("down", "--name", "other")

@@ -301,6 +301,7 @@ async def composed(front: Compositions, broker: ServedBroker) -> None:
         await eventually(partial(is_gone, Ref(name, kind, "default", CLAIMED)), within=120)
 
 
+@pytest.mark.soak
 async def test_claims_of_a9s_compositions_come_from_a_service_broker(running):
     offered = osb_catalogues.catalogue(
         osb_catalogues.offering("a9s-postgresql15-ms-1687", ("postgresql-single-nano",))

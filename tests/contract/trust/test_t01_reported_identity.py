@@ -14,7 +14,7 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, labels_of, resource_version_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
-from tests.support import removal
+from tests.support import modes, removal
 from tests.support.apply_runs import staged
 from tests.support.applying import Fleet
 from tests.support.removal import remove_for_good
@@ -54,7 +54,7 @@ class Renamed(Fleet):
         super().write()
 
 
-@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+@pytest.fixture(params=modes.both(Mode.DIRECT))
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
     made = staged(
         control_plane, app_cluster, namespace=namespace, mode=request.param, folder=tmp_path

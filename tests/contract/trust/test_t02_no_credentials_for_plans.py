@@ -18,12 +18,12 @@ from reconciler.core.times import format_time
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
-from tests.support import removal
+from tests.support import modes, removal
 from tests.support.apply_runs import inhabit, staged
 from tests.support.role_holders import kubeconfig, role_holder
 
 
-@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+@pytest.fixture(params=modes.both(Mode.APP_CLUSTER_BINDING))
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
     folder = tmp_path / "fleet"
     folder.mkdir()

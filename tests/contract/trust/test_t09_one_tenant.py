@@ -26,7 +26,7 @@ from tests.support.offers import CREDENTIALS, offered
 from tests.support.replicas import Replica, replicas
 from tests.support.served_spaces import Space, a_space, flood
 
-HUGE = [30, *(pytest.param(n, marks=pytest.mark.soak) for n in (60, 400))]
+HUGE = [15, *(pytest.param(n, marks=pytest.mark.soak) for n in (60, 400))]
 MANY = 4000
 MEBIBYTES = 2**20
 PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}

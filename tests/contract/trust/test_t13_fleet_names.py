@@ -3,10 +3,11 @@
 import pytest
 
 from reconciler.fleet.values import Mode
+from tests.support import modes
 from tests.support.apply_runs import staged
 
 
-@pytest.mark.parametrize("mode", [Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+@pytest.mark.parametrize("mode", modes.both(Mode.APP_CLUSTER_BINDING))
 async def test_a_renamed_fleet_writes_nothing(
     control_plane, app_cluster, namespace, tmp_path, mode
 ):

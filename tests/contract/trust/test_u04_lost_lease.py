@@ -14,7 +14,9 @@ from tests.support.tcp_proxy import TcpProxy
 PROGRAMS = {"klutch-bind": BACKEND, "konnector": (sys.executable, "-m", "konnector")}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program", [pytest.param("klutch-bind", marks=pytest.mark.soak), "konnector"]
+)
 async def test_a_cut_line_ends_the_work_and_not_the_process(
     scene: Scene, namespace: str, program: str, tmp_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ def live_through(world: Watched) -> int:
     return len(world.steps)
 
 
-@pytest.mark.parametrize("fails", [0, 1])
+@pytest.mark.parametrize("fails", [0, pytest.param(1, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("is_async", "is_retrievable"), [(False, True), (False, False), (True, True)]
 )
