@@ -107,7 +107,7 @@ def _layout(home: Path) -> Layout:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mix the kinds of tests, and leave what is marked `soak` to `make soak`.
 
-    `soak` marks more cases of what others show.
+    `soak` marks more cases of what others show, and longer stories.
     """
     turns = _turns({item.path for item in items})
     items.sort(key=lambda item: turns[item.path])

@@ -21,8 +21,8 @@ from tests.support.churn import Consumer, following, seen, truth
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 
-ACTS = 2
-SECONDS = float(os.environ.get("CHURN_SECONDS", "10")) / ACTS
+ACTS = 4
+SECONDS = 20.0 / ACTS
 AT_ONCE = 3
 SEEDS = range(int(os.environ.get("SEEDS", AT_ONCE)))
 BATCHES = [tuple(SEEDS[start : start + AT_ONCE]) for start in range(0, len(SEEDS), AT_ONCE)]
@@ -41,6 +41,7 @@ def restless(monkeypatch):
     monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.5)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
 async def test_the_cache_ends_as_the_server_and_nobody_missed_the_end(control_plane, hasty, seeds):

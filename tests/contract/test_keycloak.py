@@ -41,6 +41,9 @@ from tests.support.konnector import konnector
 from tests.support.konnector_claims import data, ends
 from tests.support.raw import get_json
 
+# In the usual run, somebody signs in at a Keycloak as README.md shows.
+pytestmark = pytest.mark.soak
+
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 CLUSTER = "https://kubernetes.default.svc.cluster.local"
 CALLBACK = "http://127.0.0.1:29999/callback"

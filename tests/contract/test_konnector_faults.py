@@ -14,7 +14,7 @@ from tests.support import konnector_faults as story
 from tests.support.bound_scenes import Scene, until
 from tests.support.konnector import konnector
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
 
 
 async def test_api_servers_that_die_in_turn_and_come_back_cost_nothing(

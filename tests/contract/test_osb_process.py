@@ -73,6 +73,7 @@ async def made(osb: OsbScene, tmp_path: Path) -> AsyncIterator[Replicas]:
         yield made
 
 
+@pytest.mark.soak
 async def test_a_kill_within_each_call_doubles_and_loses_nothing(
     osb: OsbScene, made: Replicas
 ) -> None:

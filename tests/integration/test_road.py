@@ -36,7 +36,7 @@ from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
-SEEDS = range(int(os.environ.get("SEEDS", "1")))
+SEEDS = range(int(os.environ.get("SEEDS", "3")))
 NAME = "road"
 MANAGED = Kind("servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings")
 ROTATE = "postgresql.anynines.com/rotate"
@@ -202,6 +202,7 @@ async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> No
         await developer.ask(credentials, "SELECT 1")
 
 
+@pytest.mark.soak
 async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road) -> None:
     """Three stories at a time, which share their deaths."""
     seeds = [*SEEDS]

@@ -206,6 +206,7 @@ async def test_fewer_clusters_than_there_are_is_refused(running):
     assert len(running.pids()) == 5
 
 
+@pytest.mark.soak
 async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_next(running):
     """A second sandbox, beside the first."""
     first = await running.start("up", "--name", "other", "--app-clusters", "0")
