@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check bench soak mutants images lock audit release scan
+.PHONY: demo again test compiled check bench soak nodes mutants images lock audit release scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -44,6 +44,10 @@ SEEDS ?= 20
 soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 $(PYTEST) \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
+
+# Of `make soak`: what is shipped, as pods. As root on Linux, with what `sandbox up --nodes` needs.
+nodes: $(STAMP)
+	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py $(ARGS)
 
 # Defects of the product, one at a time, that the tests have to notice.
 mutants: $(STAMP)

@@ -48,11 +48,12 @@ class Machine:
             stderr=asyncio.subprocess.PIPE,
         )
 
-    async def sandbox(self, *arguments: str, cwd: Path | None = None) -> Answer:
-        ended = await programs.klutchctl_beside(
-            "sandbox", *arguments, cwd=cwd, environ=self.environ
-        )
+    async def klutchctl(self, *arguments: str, cwd: Path | None = None) -> Answer:
+        ended = await programs.klutchctl_beside(*arguments, cwd=cwd, environ=self.environ)
         return Answer(ended.returncode, ended.stdout, ended.stderr)
+
+    async def sandbox(self, *arguments: str, cwd: Path | None = None) -> Answer:
+        return await self.klutchctl("sandbox", *arguments, cwd=cwd)
 
     async def up(self, *arguments: str, cwd: Path | None = None) -> Answer:
         answer = await self.sandbox("up", *arguments, cwd=cwd)

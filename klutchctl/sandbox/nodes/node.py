@@ -8,6 +8,7 @@ go with the namespaces. Nothing of the machine is changed: what would be is hidd
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -44,7 +45,7 @@ def inside(facts_file: str, machine: str) -> None:
     """Make the node and keep it until one of its programs ends."""
     os.umask(0o022)  # what is unpacked is for users of containers; the folder around it is not
     facts: Mapping[str, Any] = json.loads(Path(facts_file).read_bytes())
-    _run("hostname", facts["hostname"])
+    socket.sethostname(facts["hostname"])
     _mount(facts)
     _join(facts, machine)
     os.close(int(machine))

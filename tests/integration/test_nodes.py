@@ -1,0 +1,402 @@
+"""`klutchctl sandbox up --nodes`: what is shipped, as pods, from a claim to a database and back.
+
+The example of a fleet and its services, on a control plane and app clusters with a node each. The
+images are those of `make images`. The tests share one machine, and each begins with `up`.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox.nodes import cgroups, server
+from klutchctl.sandbox.servers import Program
+from klutchctl.sandbox.state import Layout
+from klutchctl.settings import Settings
+from reconciler.core.errors import HostError
+from tests.demo.developer import BINDING, INSTANCE, Developer, ask
+from tests.images import __main__ as make_images
+from tests.images import base
+from tests.integration import test_readme
+from tests.support.eventually import eventually
+from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
+from tests.support.machines import Machine, furnished
+from tests.support.quiet import Quiet
+
+ROOT = Path(__file__).parents[2]
+PLANE, SHOP, OTHER, ANALYTICS, LAB = "cp-eu", "shop-eu-1", "shop-eu-2", "analytics-eu-1", "lab-1"
+BIND = "klutch-bind"
+USER = "65532"
+SPACE = "klutch-bind-lab-lab-1"  # of the AppClusterBinding lab/lab-1
+KONNECTOR = "registry.example.com/klutchctl/konnector:0.1.0"
+LONG = 300.0
+# A fleet of its own, whose konnector klutch-bind deploys beside itself.
+LAB_FLEET = one_file(
+    document("Fleet", "lab", "{}"),
+    control_plane(at=PLANE, more=", mode: AppClusterBinding, namespace: lab"),
+    cluster(LAB, more=f", konnector: {{deploy: true, image: {KONNECTOR}}}"),
+    binding("lab-databases", group="anynines.com", plural="postgresqlinstances", clusters=LAB),
+    binding(
+        "lab-credentials",
+        group="anynines.com",
+        plural="servicebindings",
+        clusters=LAB,
+        more=", claims: [{resource: secrets, version: v1, owner: Provider, state: Accepted}]",
+    ),
+)
+# What a process of a container finds, by the Python of its image.
+LOOK = """\
+import json, os, pathlib
+lines = open("/proc/1/status").read().splitlines()
+status = dict(one.split(":\\t", 1) for one in lines if ":\\t" in one)
+def writes(path):
+    try:
+        pathlib.Path(path, "x").write_text("")
+    except OSError as error:
+        return os.strerror(error.errno)
+    return "written"
+keys = "Uid Gid Groups NoNewPrivs Seccomp CapEff CapBnd".split()
+found = {key: status[key].split() for key in keys}
+limits = [*pathlib.Path("/sys/fs/cgroup").glob("memory*/memory.limit_in_bytes")]
+limits += [*pathlib.Path("/sys/fs/cgroup").glob("memory.max")]
+found["limits"] = [one.read_text().strip() for one in limits]
+found["writes"] = [writes(path) for path in ("/", "/tmp", "/app")]
+print(json.dumps(found))
+"""
+
+
+def why_not() -> str:
+    if os.geteuid() != 0:
+        return "nodes are for root"
+    if shutil.which("kubectl") is None:
+        return "kubectl applies the manifests"
+    try:
+        from klutchctl.sandbox.nodes import machine
+
+        machine.check()
+        machine.find_plugins()
+    except HostError as error:
+        return str(error)
+    return base.missing()
+
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "they run"),
+    pytest.mark.timeout(1800),
+]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A machine with a sandbox whose clusters have nodes."""
+
+    machine: Machine
+    images: Path
+    jobs: list[Any] = field(default_factory=list)  # the pods of those that were complete
+
+    @property
+    def layout(self) -> Layout:
+        return self.machine.layout()
+
+    async def up(self) -> None:
+        fleet = str(self.machine.home / "fleet")
+        wanted = ("--fleet", fleet, "--nodes", "--services", "--images", str(self.images))
+        await self.machine.up(*wanted)
+
+    async def kubectl(self, context: str, *arguments: str) -> str:
+        """Run kubectl, which has to succeed, and return what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *("kubectl", f"--kubeconfig={self.layout.kubeconfig}", f"--context={context}"),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode == 0, f"{arguments}: {err.decode()}"
+        return out.decode()
+
+    async def get(self, context: str, *arguments: str) -> Any:
+        return json.loads(await self.kubectl(context, "get", "-o", "json", *arguments))
+
+    async def available(self, context: str, deployment: str, namespace: str = BIND) -> None:
+        """Wait until all pods of a Deployment, and no others, are as it says."""
+        way = ("-n", namespace, "rollout", "status", f"deployment/{deployment}")
+        await self.kubectl(context, *way, f"--timeout={LONG:.0f}s")
+
+    async def pods(self, context: str, app: str, namespace: str = BIND) -> list[Any]:
+        found = await self.get(context, "-n", namespace, "pods", "-l", f"app={app}")
+        return [one for one in found["items"] if "deletionTimestamp" not in one["metadata"]]
+
+    async def installed(self) -> None:
+        """Apply what is shipped, as its READMEs say, and wait for it."""
+        await self.kubectl(PLANE, "apply", "-k", str(ROOT / "bind/deploy/control-plane-mode"))
+        for context in (SHOP, OTHER):
+            await self.kubectl(context, "apply", "-k", str(ROOT / "konnector/deploy/minimal"))
+        await self.available(PLANE, BIND)
+        for context in (SHOP, OTHER):
+            await self.available(context, "konnector")
+
+    async def applied(self) -> None:
+        """Let the Job of the example apply its fleet, as a sync of Argo CD does, and one beside."""
+        await self.kubectl(PLANE, "delete", "namespace", "klutchctl", "--ignore-not-found")
+        await self.kubectl(PLANE, "create", "namespace", "klutchctl")
+        access = f"--from-file=kubeconfig={self.layout.kubeconfig}"
+        await self.kubectl(
+            PLANE, "-n", "klutchctl", "create", "secret", "generic", "fleet-access", access
+        )
+        await self.kubectl(PLANE, "apply", "-k", str(ROOT / "fleet-example"))
+        done = ("wait", "job/fleet", "--for=condition=complete", f"--timeout={LONG:.0f}s")
+        await self.kubectl(PLANE, "-n", "klutchctl", *done)
+        self.jobs[:] = (await self.get(PLANE, "-n", "klutchctl", "pods"))["items"]
+        (self.machine.home / "lab").mkdir(exist_ok=True)
+        (self.machine.home / "lab/fleet.yaml").write_text(LAB_FLEET)
+        lab = ("apply", str(self.machine.home / "lab"), "--auto-approve", "--wait")
+        answer = await self.machine.klutchctl(f"--kubeconfig={self.layout.kubeconfig}", *lab)
+        assert answer.code == 0, answer.out + answer.err
+
+    async def road(self, context: str, database: str) -> None:
+        """Claim a database, and use it by the credentials that arrive."""
+        async with self.machine.connect(context) as cluster:
+            developer = Developer(cluster, database)
+            await developer.claim_a_database()
+            for kind in (INSTANCE, BINDING):
+                await developer.is_ready(kind)
+            assert await ask(await developer.credentials(), "SELECT 42") == ["42"]
+
+    def running(self) -> dict[str, int]:
+        """Return the processes of servers; that of a node has all others of it below."""
+        state = lifecycle.load(self.layout)
+        assert state is not None
+        observed = processes.observe(self.layout)
+        beside = {
+            one.name: processes.running(one, observed)
+            for one in server.outlines(self.layout, state)
+        }
+        return self.machine.pids() | {name: one.pid for name, one in beside.items() if one}
+
+    def below(self, context: str, name: str) -> list[psutil.Process]:
+        """Return the processes of a node with this name."""
+        pid = self.running().get(f"node of {context}")
+        found = psutil.Process(pid).children(recursive=True) if pid else []
+        # Python's own name has its version.
+        return [one for one in found if name in (one.name(), one.name().rstrip("0123456789."))]
+
+    def left(self) -> list[str]:
+        """Return all that a sandbox makes on a machine and that is there now, but its folder."""
+        name = server.cgroup(self.layout)
+        found = [str(one) for root in cgroups.hierarchies() for one in root.glob(name)]
+        links = Path("/sys/class/net").glob(f"{server.bridge(self.layout)}*")
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+        return [
+            *found,
+            *(one.name for one in links),
+            *(one for one in mounts if str(self.layout.root) in one),
+            *(one.identity for one in processes.observe(self.layout)),
+        ]
+
+
+@pytest.fixture(scope="module")
+def furnished_nodes(
+    tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]
+) -> Iterator[Nodes]:
+    machine = furnished(tmp_path_factory.mktemp("nodes"), programs)
+    cache = Settings(os.environ).cache_home / "klutchctl"
+    (machine.home / "cache/klutchctl").mkdir(parents=True)
+    for name in ("nodes", "services"):
+        (cache / name).mkdir(parents=True, exist_ok=True)
+        (machine.home / "cache/klutchctl" / name).symlink_to(cache / name)
+    shutil.copytree(ROOT / "fleet-example", machine.home / "fleet")
+    (machine.home / "fleet/clusters/lab").mkdir()
+    (machine.home / "fleet/clusters/lab/lab.yaml").write_text(cluster(LAB))
+    images = machine.home / "images"
+    assert make_images.main(["--output", str(images)]) == 0
+    made = Nodes(machine, images)
+    yield made
+    lifecycle.down(made.layout, delete=True, progress=Quiet())
+
+
+@pytest.fixture
+async def nodes(furnished_nodes: Nodes) -> Nodes:
+    """The sandbox, whole, with the agents and the fleet of the example."""
+    await furnished_nodes.up()
+    await furnished_nodes.installed()
+    if not (await furnished_nodes.get(SHOP, "apiservicebindings", "-A"))["items"]:
+        await furnished_nodes.applied()
+    return furnished_nodes
+
+
+async def test_the_road_from_a_claim_to_a_database_is_one_of_pods(nodes):
+    """The fleet was applied by its Job, as a pod; konnectors and klutch-bind are pods, too."""
+    assert "Succeeded" in [one["status"]["phase"] for one in nodes.jobs]
+    ours = {"klutchctl", "konnector", BIND}
+    observed = {one.identity.partition(" ")[0] for one in processes.observe(nodes.layout)}
+    assert not ours & {one.partition(":")[0] for one in observed}
+    await nodes.available(ANALYTICS, "konnector")  # of the fleet itself
+    for context in (SHOP, OTHER, ANALYTICS):
+        await nodes.road(context, "road")
+
+
+async def test_klutch_bind_deploys_a_konnector_that_is_a_pod_beside_it(nodes):
+    await nodes.available(PLANE, "konnector-lab-1", SPACE)
+    images = {
+        one["spec"]["containers"][0]["image"] for one in await nodes.pods(PLANE, "konnector", SPACE)
+    }
+    assert images == {KONNECTOR}
+    await nodes.road(LAB, "lab")
+
+
+RUNNING = {
+    "klutch-bind": (PLANE, BIND, "klutch-bind", "klutch-bind"),
+    "a konnector by its manifest": (SHOP, BIND, "konnector", "konnector"),
+    "a konnector of a fleet": (ANALYTICS, BIND, "konnector", "konnector"),
+    "a konnector of an AppClusterBinding": (PLANE, SPACE, "konnector", "klutch-binder"),
+}
+
+
+@pytest.mark.parametrize("title", RUNNING)
+async def test_a_process_has_no_more_rights_than_its_manifest_says(nodes, title):
+    context, namespace, app, account = RUNNING[title]
+    found_pods = await nodes.pods(context, app, namespace)
+    assert len(found_pods) == 2
+    for pod in found_pods:
+        name = pod["metadata"]["name"]
+        look = ("exec", "-n", namespace, name, "--", "/app/bin/python", "-c", LOOK)
+        found = json.loads(await nodes.kubectl(context, *look))
+        assert set(found["Uid"]) == set(found["Gid"]) == {USER}
+        assert set(found["Groups"]) <= {USER}
+        assert (found["NoNewPrivs"], found["Seccomp"]) == (["1"], ["2"])
+        assert int(found["CapEff"][0], 16) == int(found["CapBnd"][0], 16) == 0
+        assert set(found["writes"]) == {"Read-only file system"}
+        (container,) = pod["spec"]["containers"]
+        megabytes = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+        assert found["limits"] == [str(megabytes * 1024 * 1024)]
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        assert all(f"{one}Probe" in container for one in ("startup", "liveness", "readiness"))
+        assert pod["spec"]["serviceAccountName"] == account
+        (sources,) = [one["projected"]["sources"] for one in pod["spec"]["volumes"]]
+        assert any("serviceAccountToken" in one for one in sources)
+
+
+async def test_no_token_is_mounted_where_none_is_needed(nodes):
+    assert nodes.jobs
+    for job in nodes.jobs:
+        mounted = {one["name"] for one in job["spec"]["containers"][0]["volumeMounts"]}
+        assert mounted == {"fleet", "access", "tmp"}
+
+
+async def test_namespaces_refuse_a_pod_with_more_rights(nodes):
+    for context, namespace in ((PLANE, BIND), (PLANE, SPACE), (PLANE, "klutchctl"), (SHOP, BIND)):
+        run = ("-n", namespace, "run", "x", "--image=localhost/pause:1")
+        with pytest.raises(AssertionError, match="violates PodSecurity"):
+            await nodes.kubectl(context, *run)
+
+
+async def test_strangers_get_nothing_from_a_kubelet(nodes):
+    state = lifecycle.load(nodes.layout)
+    assert state is not None
+    assert state.nodes is not None
+    anonymous = ssl.create_default_context()
+    anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
+    for member in state.members:
+        address = state.nodes.node(member.address)
+        reader, writer = await asyncio.open_connection(address, 10250, ssl=anonymous)
+        writer.write(b"GET /pods HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
+        assert b" 401 " in (await reader.read()).splitlines()[0]
+        writer.close()
+
+
+async def test_work_goes_on_while_pods_are_deleted_rolled_and_drained(nodes):
+    for context, app in ((PLANE, BIND), (SHOP, "konnector")):
+        before = {one["metadata"]["name"] for one in await nodes.pods(context, app)}
+        await nodes.kubectl(context, "-n", BIND, "delete", "pod", *before, "--wait=false")
+        await nodes.available(context, app)
+        assert not before & {one["metadata"]["name"] for one in await nodes.pods(context, app)}
+    await nodes.road(SHOP, "deleted")
+    for context, app in ((PLANE, BIND), (SHOP, "konnector")):
+        await nodes.kubectl(context, "-n", BIND, "rollout", "restart", f"deployment/{app}")
+    await nodes.road(SHOP, "rolled")
+    for context, app in ((PLANE, BIND), (SHOP, "konnector")):
+        await nodes.available(context, app)
+    (node,) = (await nodes.get(SHOP, "nodes"))["items"]
+    name = node["metadata"]["name"]
+    # One of two may go; the other is what the PodDisruptionBudget keeps.
+    with pytest.raises(AssertionError, match="disruption budget"):
+        await nodes.kubectl(SHOP, "drain", name, "--ignore-daemonsets", "--timeout=15s")
+    here = [one for one in await nodes.pods(SHOP, "konnector") if one["spec"].get("nodeName")]
+    assert len(here) == 1
+    await nodes.road(SHOP, "drained")
+    await nodes.kubectl(SHOP, "uncordon", name)
+    await nodes.available(SHOP, "konnector")
+
+
+SHIM = "containerd-shim-runc-v2"
+INSIDE = ("python", "kubelet", "containerd", SHIM)  # of a node
+
+
+@pytest.mark.parametrize("victim", ["node", "kube-scheduler", "kube-apiserver", *INSIDE])
+async def test_what_was_killed_is_there_again_after_up(nodes, victim):
+    before = nodes.running()
+    server = f"{'node' if victim in INSIDE else victim} of {SHOP}"
+    found = nodes.below(SHOP, victim) if victim in INSIDE else [psutil.Process(before[server])]
+    assert found
+    for one in found:
+        one.kill()
+    if victim != SHIM:  # a kubelet replaces it by itself
+        await eventually(lambda: server not in nodes.running())
+        assert (await nodes.machine.sandbox("status")).code == 1
+    await nodes.up()
+    assert (await nodes.machine.sandbox("status")).code == 0
+    assert nodes.running().keys() == before.keys()
+    await nodes.available(SHOP, "konnector")
+    await nodes.road(SHOP, f"after-{victim}")
+
+
+async def test_an_up_that_is_killed_is_finished_by_the_next(nodes):
+    await nodes.machine.sandbox("down")
+    assert nodes.left() == []
+    for seen in (nodes.left, lambda: nodes.below(SHOP, "kubelet")):
+        starting = await nodes.machine.start("up")
+        await eventually(seen, within=LONG)
+        starting.kill()
+        await starting.communicate()
+    await nodes.up()
+    await nodes.available(SHOP, "konnector")
+    await nodes.road(SHOP, "after-up")
+
+
+async def test_down_removes_what_is_left_of_a_sandbox_that_was_killed(nodes):
+    for one in processes.observe(nodes.layout):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGKILL)
+    assert nodes.left()
+    await nodes.machine.sandbox("down", "--delete")
+    assert nodes.left() == []
+    assert not nodes.layout.root.exists()
+
+
+def test_the_commands_of_the_book(furnished_nodes, tmp_path):
+    (tmp_path / "images").symlink_to(furnished_nodes.images)
+    (tmp_path / "cache").symlink_to(Settings(os.environ).cache_home)
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    lines = "\n".join(test_readme.script("klutchctl/README.md", nodes=True))
+    assert "--images" in lines
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {**furnished_nodes.machine.environ, **cache, "PATH": path}
+    del environ["XDG_STATE_HOME"]
+    shell = ["bash", "-c", lines]
+    done = subprocess.run(shell, env=environ, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
