@@ -130,7 +130,8 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
         network.remove(layout)
         if delete:
             postgresql.remove(layout)
-            files.remove_folder(layout.root)
+            with progress.step("removing the data"):  # nodes have a gigabyte each
+                files.remove_folder(layout.root)
         return stopped
 
 
