@@ -98,8 +98,9 @@ def test_the_program_knows_its_arguments_and_its_environment():
     assert (given.lease_namespace, given.lease_name) == ("klutch-bind", "klutch-bind")
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert given.probes == ("", ports["probes"])
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert get_map(container, probe, "httpGet") == {"path": "/healthz", "port": "probes"}
+    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for probe, path in paths.items():
+        assert get_map(container, probe, "httpGet") == {"path": path, "port": "probes"}
     images = yaml.safe_load((MINIMAL / "kustomization.yaml").read_text())["images"]
     assert [one["name"] for one in images] == [container["image"]]
 
