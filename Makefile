@@ -47,7 +47,8 @@ soak: $(STAMP)
 
 # Of `make soak`: what is shipped, as pods. As root on Linux, with what `sandbox up --nodes` needs.
 nodes: $(STAMP)
-	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py $(ARGS)
+	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py \
+	  tests/integration/test_upgrades.py $(ARGS)
 
 # Defects of the product, one at a time, that the tests have to notice.
 mutants: $(STAMP)

@@ -167,13 +167,13 @@ class Scene:
         patch: Manifest = {"metadata": {"ownerReferences": [owner]}}
         await self.app.cluster.merge_patch(ref, patch, manager=MANAGER)
 
-    async def bound(self, *claims: Manifest) -> None:
+    async def bound(self, *claims: Manifest, within: float = 60.0) -> None:
         """Bind, and wait until all is well but for claims, which some tests make in vain."""
         await self.make_space()
         await self.request()
         await self.bind(*claims)
-        await until(lambda: well_but_for_claims(self.binding()))
-        await until(lambda: served(self.app, self.offer.kind))
+        await until(lambda: well_but_for_claims(self.binding()), within=within)
+        await until(lambda: served(self.app, self.offer.kind), within=within)
 
 
 @dataclass
