@@ -26,14 +26,12 @@ from klutchctl.sandbox.nodes import cgroups, server
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout
 from klutchctl.settings import Settings
-from reconciler.core.errors import HostError
 from tests.demo.developer import BINDING, INSTANCE, Developer, ask
 from tests.images import __main__ as make_images
-from tests.images import base
 from tests.integration import test_readme
 from tests.support.eventually import eventually
 from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
-from tests.support.machines import Machine, furnished
+from tests.support.machines import Machine, furnished, without_pods
 from tests.support.quiet import Quiet
 
 ROOT = Path(__file__).parents[2]
@@ -79,18 +77,7 @@ print(json.dumps(found))
 
 
 def why_not() -> str:
-    if os.geteuid() != 0:
-        return "nodes are for root"
-    if shutil.which("kubectl") is None:
-        return "kubectl applies the manifests"
-    try:
-        from klutchctl.sandbox.nodes import machine
-
-        machine.check()
-        machine.find_plugins()
-    except HostError as error:
-        return str(error)
-    return base.missing()
+    return without_pods() if shutil.which("kubectl") else "kubectl applies the manifests"
 
 
 pytestmark = [

@@ -24,15 +24,14 @@ from klutchctl.sandbox.state import app_clusters, layout_of
 from klutchctl.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.core import conditions
-from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_int, get_list, get_text, name_of
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from tests.images import __main__ as make_images
-from tests.images import base
 from tests.support import clusters, helm
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene, at_home
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
+from tests.support.machines import without_pods
 from tests.support.offers import offered
 from tests.support.quiet import Quiet
 from tests.support.rollouts import POD, Leaders, Pods, generation_of, write_newer
@@ -48,19 +47,9 @@ LEADERLESS: Final = 15.0
 LONGEST_WAIT: Final = 30.0
 
 
-def why_not() -> str:
-    """Return what this machine lacks, or ""."""
-    try:
-        machine.check()
-        machine.find_plugins()
-    except HostError as error:
-        return str(error)
-    return base.missing()
-
-
 pytestmark = [
     pytest.mark.soak,
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or "they run"),
+    pytest.mark.skipif(bool(without_pods()), reason=without_pods() or "they run"),
     pytest.mark.timeout(3600),
 ]
 
