@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pytest
 
 from bind import rbac_changes
 from bind.door import authorizer
@@ -61,6 +63,11 @@ def with_services_of(offer: Offer, made: Sequence[Any], *, claimed: str) -> list
     return [services if manifest.name_of(one) == deployed.SERVICES else one for one in made]
 
 
+# How an API server ends the message with which it refuses an object in a namespace that goes.
+_TERMINATING: Final = "because it is being terminated"
+_METHODS: Final = {"create": "POST", "patch": "PATCH"}  # of verbs that make an object
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A control plane on which the backend works with the rights of one folder."""
@@ -71,24 +78,39 @@ class Stage:
     made: Sequence[Any]
     way: Connection
     hearing: Hearing
+    mark: int  # the audit log's end when it began
 
     @property
     def cluster(self):
         return self.live.cluster
 
     def refused(self, space: Space) -> set[tuple[str, str]]:
-        """Return what was refused in a space, which no other test has, and of its views.
+        """Return what was refused in a space for want of a right, and of its views.
 
-        Not counted is the search of a service namespace: kinds that were never offered may be out
-        of reach, and those that count being out of reach keeps the Namespace.
+        No other test has that space. Not counted is the search of a service namespace: kinds that
+        were never offered may be out of reach, and those that count being out of reach keeps the
+        Namespace.
         """
         home = f"/namespaces/{space.home}/"
         return {
             (method, path)
-            for method, path in self.hearing.refused()
+            for method, path in self.hearing.refused() - self.too_late()
             if (method == "GET" and "/namespaces/" not in path)
             or (space.name in path and not (method == "GET" and home in path))
         }
+
+    def too_late(self) -> set[tuple[str, str]]:
+        """Return method and path of what was last refused as its namespace was being deleted.
+
+        Such an answer has the status of one for want of a right, 403, and says nothing of rights.
+        """
+        last = dict[tuple[str, str], str]()
+        for event in self.live.audit.events_since(self.mark):
+            if event["stage"] == "ResponseComplete" and event["verb"] in _METHODS:
+                path = event["requestURI"].partition("?")[0]
+                answer = manifest.get_text(event, "responseStatus", "message")
+                last[_METHODS[event["verb"]], path] = answer
+        return {request for request, answer in last.items() if answer.endswith(_TERMINATING)}
 
     def own(self, *names_of_roles: str) -> frozenset[Right]:
         """Return what these roles of the manifests give."""
@@ -116,13 +138,14 @@ async def staged(
     claimed: str = "secrets",
 ) -> AsyncIterator[Stage]:
     cluster, claims = live.cluster, [{**CREDENTIALS, "resource": claimed}]
+    mark = live.audit.mark()
     async with offered(cluster, namespace=namespace, claims=claims) as offer:
         made = with_services_of(offer, deployed.built(folder), claimed=claimed)
         async with (
             deployed.installed(cluster, live.connection, made) as way,
             deployed.heard(way) as (heard, hearing),
         ):
-            stage = Stage(live, offer, namespace, made, heard, hearing)
+            stage = Stage(live, offer, namespace, made, heard, hearing, mark)
             async with backend(heard, settings, leads=True):
                 yield stage
             await given_back(stage)
@@ -288,6 +311,50 @@ async def test_consumer_scope_cluster(control_plane, namespace):
     own = "klutch-bind-consumer-scope-cluster"
     assert stage.idle(own, handed_out={}) == set()
     assert stage.own(own) & stage.own("klutch-bind-own") == set()
+
+
+async def test_a_refusal_for_want_of_a_right_is_told_from_one_that_came_too_late(
+    control_plane, namespace
+):
+    """In a namespace that is being deleted, a right is not enough; elsewhere none is."""
+    async with (
+        staged(control_plane, namespace, FOLDER, Settings()) as stage,
+        going(stage, f"{namespace}-going") as space,
+        KubeCluster(stage.way) as as_backend,
+    ):
+        paths = list[tuple[str, str]]()
+        for kind in (refs.RESOURCE_QUOTA, refs.CONFIG_MAP):  # it has no right to make the second
+            late = build(kind, "late", namespace=space.name)
+            with pytest.raises(Forbidden):
+                await as_backend.create(late, kind, manager="tests")
+            paths.append(("POST", f"/api/v1/namespaces/{space.name}/{kind.plural}"))
+        assert stage.hearing.refused() >= set(paths)
+
+        async def counted():
+            return stage.refused(space) == {paths[1]}
+
+        await eventually(counted)  # the audit log says how a request ended a little later
+
+
+@asynccontextmanager
+async def going(stage: Stage, name: str) -> AsyncIterator[Space]:
+    """Yield a namespace whose deletion waits for an object in it."""
+    space = Space(stage.cluster, name, stage.offer)
+    where, held = space.everywhere(refs.NAMESPACE, name), space.ref(refs.CONFIG_MAP, "held")
+    keeper = manifest.put(
+        build(refs.CONFIG_MAP, held.name, namespace=name),
+        ["example.com/held"],
+        "metadata",
+        "finalizers",
+    )
+    await stage.cluster.create(build(refs.NAMESPACE, name), refs.NAMESPACE, manager="tests")
+    try:
+        await stage.cluster.create(keeper, refs.CONFIG_MAP, manager="tests")
+        await removal.remove(stage.cluster, where)
+        yield space
+    finally:
+        await removal.remove(stage.cluster, where)
+        await removal.remove_for_good(stage.live, held)
 
 
 async def test_front_door(control_plane, namespace):
