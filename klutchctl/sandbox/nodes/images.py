@@ -18,6 +18,11 @@ _REFERENCE: Final = "org.opencontainers.image.ref.name"
 _CONTAINERD: Final = "io.containerd.image.name"
 _WHOLE: Final = re.compile(r"[^/]+[.:][^/]*/.+|localhost/.+")
 _LAYOUT: Final = b'{"imageLayoutVersion": "1.0.0"}'
+# What reading another file, or a part of one, may end with.
+_NOT_ONE: Final = (
+    *(OSError, EOFError, tarfile.TarError, ValueError),
+    *(LookupError, TypeError, AttributeError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,10 @@ class Archive:
 
 
 def read_folder(folder: Path) -> Sequence[Archive]:
-    """Return the archives (*.tar) of a folder. Raises ConfigError where there is none."""
+    """Return the archives (*.tar) of a folder.
+
+    Raises ConfigError where there is none, and for two of one name: each would replace the other.
+    """
     if not folder.is_dir():
         raise ConfigError("is no folder", where=str(folder))
     found = [read(path) for path in sorted(folder.glob("*.tar"))]
@@ -40,6 +48,12 @@ def read_folder(folder: Path) -> Sequence[Archive]:
             where=str(folder),
             hint="Images are OCI archives there, with names that end with .tar",
         )
+    paths: dict[str, Path] = {}
+    for one in found:
+        other = paths.setdefault(one.name, one.path)
+        if other != one.path:
+            message = f"holds {one.name}, the same image as {other.name}"
+            raise ConfigError(message, where=str(one.path), hint="Leave one of them there")
     return found
 
 
@@ -52,7 +66,7 @@ def read(path: Path) -> Archive:
             (image,) = json.loads(content)["manifests"]
             name = _name(path, image.get("annotations") or {})
             return Archive(path, name, _digest(content))
-    except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _NOT_ONE as error:
         raise ConfigError(
             "is no OCI archive with one image", where=str(path), hint="`make images` writes some"
         ) from error

@@ -72,7 +72,7 @@ def find_plugins(path: str = server.PATH, folders: tuple[Path, ...] = _PLUGIN_FO
     if not cgroups.hierarchies():
         raise HostError(
             "nodes need cgroups, and nothing is mounted on /sys/fs/cgroup",
-            hint="In a container, start that with its own cgroups, writable",
+            hint=cgroups.HINT,
         )
     assert plugins is not None
     return plugins

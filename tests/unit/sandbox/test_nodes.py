@@ -1,5 +1,6 @@
 """Nodes of a sandbox, before any runs: addresses, refusals, images, cgroups, what they read."""
 
+import gzip
 import itertools
 import json
 import os
@@ -187,8 +188,11 @@ def test_a_whole_name_stays(tmp_path, name):
     assert found == f"{untagged}:latest"
 
 
+NAMELESS = images._tar({"index.json": (b'{"manifests": [{}]}', 0o644)})
 FOLDERS = {
     "without an image": ({}, "holds no image"),
+    "with a part of a compressed one": ({"x.tar": gzip.compress(PAUSE)[:-50]}, "no OCI archive"),
+    "with two of one name": ({"a.tar": NAMELESS, "a.b.tar": NAMELESS}, "same image as .*a.b.tar"),
     "with another tar": ({"x.tar": images._tar({"a": (b"", 0o644)})}, "no OCI archive with one"),
     "with something else": ({"x.tar": b"PK"}, "no OCI archive with one image"),
 }
@@ -204,14 +208,21 @@ def test_a_folder_that_is_none_of_images(tmp_path, files, says):
         images.read_folder(tmp_path / "absent")
 
 
+def hierarchy(folder, has="", gives=""):
+    """Make the first cgroup of a hierarchy."""
+    folder.mkdir(exist_ok=True)
+    (folder / "cgroup.procs").touch()
+    (folder / "cgroup.controllers").write_text(has)
+    (folder / "cgroup.subtree_control").write_text(gives)
+
+
 HIERARCHIES = {"version 2": ("",), "version 1": ("cpuset", "memory")}
 
 
 @pytest.mark.parametrize("names", HIERARCHIES.values(), ids=HIERARCHIES.keys())
 def test_cgroups_are_made_in_each_hierarchy_and_removed_with_all_below(tmp_path, names):
     for name in names:
-        (tmp_path / name).mkdir(exist_ok=True)
-        (tmp_path / name / "cgroup.procs").touch()
+        hierarchy(tmp_path / name)
     (tmp_path / "link").symlink_to("cpuset")
     made = [tmp_path / name / "klutchctl-1-1" for name in names]
     cgroups.make("klutchctl-1-1", tmp_path)
@@ -224,11 +235,24 @@ def test_cgroups_are_made_in_each_hierarchy_and_removed_with_all_below(tmp_path,
 
 def test_a_cgroup_in_use_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(cgroups, "_DEADLINE", 0.0)
-    (tmp_path / "cgroup.procs").touch()
+    hierarchy(tmp_path)
     cgroups.make("klutchctl-1-1", tmp_path)
     (tmp_path / "klutchctl-1-1" / "busy").touch()
     with pytest.raises(HostError, match="klutchctl-1-1 cannot be removed: something runs in it"):
         cgroups.remove("klutchctl-1-*", tmp_path)
+
+
+def test_cgroups_of_version_2_give_a_kubelet_the_controllers_that_it_asks_for(tmp_path):
+    hierarchy(tmp_path, has="cpuset cpu io memory hugetlb misc", gives="cpu memory")
+    cgroups.make("klutchctl-1-1", tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpuset +hugetlb"
+
+
+def test_where_no_cgroup_can_be_made_the_reason_is_said(tmp_path):
+    hierarchy(tmp_path)
+    (tmp_path / "klutchctl-1-1").touch()
+    with pytest.raises(HostError, match=r"klutchctl-1-1 of a node cannot be made.*writable"):
+        cgroups.make("klutchctl-1-1", tmp_path)
 
 
 def flag(arguments, name):
