@@ -112,14 +112,14 @@ def _waited(
     if process is None:
         # While a process is becoming another program, it has no command line for a moment.
         if pending.missed >= _MISSES:
-            raise _failed(server, "ended while it started")
+            raise failed(server, "ended while it started")
         pending.missed += 1
         return pending
     pending.missed = 0
     if time.monotonic() < pending.deadline:
         return pending
     if pending.fresh:
-        raise _failed(server, f"was not ready after {_START_DEADLINE:.0f} s")
+        raise failed(server, f"was not ready after {_START_DEADLINE:.0f} s")
     processes.stop([process], grace=STOP_GRACE)
     _start(server, programs)
     return _Pending(server, fresh=True)
@@ -133,7 +133,8 @@ def _step_text(stage: Sequence[Server], absent: Sequence[Server]) -> str:
     return f"{'starting' if absent else 'checking'} {subject}"
 
 
-def _failed(server: Server, what: str) -> HostError:
+def failed(server: Server, what: str) -> HostError:
+    """Return the error for a server that failed, with its last words."""
     lines = last_words(server.log)
     said = "".join(f"\n  {line}" for line in lines)
     hint = f"Its log {server.log} ends with:{said}" if said else f"Its log {server.log} is empty"

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import IO, Final
 
 import psutil
@@ -21,6 +22,7 @@ from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.state import Layout, Member, State
 from reconciler.core.errors import HostError
 
+_VARIABLE: Final = "XDG_STATE_HOME"
 _USER: Final = "system:kube-scheduler"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -31,7 +33,7 @@ def up(layout: Layout, kit: NodesKit, archives: Sequence[Archive], *, progress: 
     `lifecycle.up` was told of `kit`. Raises HostError for one that does not start.
     """
     with (
-        files.full_disk_explained(layout.root, variable="XDG_STATE_HOME"),
+        files.full_disk_explained(layout.root, variable=_VARIABLE),
         lifecycle.locked(layout, progress),
     ):
         state = lifecycle.load(layout)
@@ -108,11 +110,13 @@ def _import(
 ) -> None:
     """Import what each node lacks; nodes in parallel."""
     observed = processes.observe(layout)
-    running = [processes.running(one, observed) for one in wanted if one.program == server.NODE]
-    pids = [one.pid for one in running if one is not None]
 
-    def bring(pid: int) -> None:
-        has = _ctr(pid, "images", "list")
+    def bring(node: Server) -> None:
+        process = processes.running(node, observed)
+        if process is None:
+            raise startup.failed(node, "has ended")
+        ctr = partial(_ctr, layout, node, process.pid)
+        has = ctr("images", "list")
         lines = [line.split() for line in has.splitlines()[1:]]
         there = {(words[0], words[2]) for words in lines if len(words) > 2}
         for archive in archives:
@@ -122,15 +126,20 @@ def _import(
                 base = f"--base-name={archive.name.rpartition(':')[0]}"
                 named = (base, f"--index-name={archive.name}")
                 with archive.path.open("rb") as content:
-                    _ctr(pid, "images", "import", *named, "-", stdin=content)
+                    ctr("images", "import", *named, "-", stdin=content)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        list(pool.map(bring, pids))
+        list(pool.map(bring, (one for one in wanted if one.program == server.NODE)))
 
 
-def _ctr(pid: int, *arguments: str, stdin: IO[bytes] | None = None) -> str:
-    """Ask the containerd of the node whose outer process this is. Raises HostError."""
-    first = psutil.Process(pid).children()[0].pid
+def _ctr(
+    layout: Layout, node: Server, pid: int, *arguments: str, stdin: IO[bytes] | None = None
+) -> str:
+    """Ask the containerd of a node, whose outer process is `pid`. Raises HostError."""
+    try:
+        first = psutil.Process(pid).children()[0].pid
+    except (psutil.Error, IndexError) as error:
+        raise startup.failed(node, "has ended") from error
     nsenter = shutil.which("nsenter", path=server.PATH)
     assert nsenter is not None
     command = (nsenter, f"--target={first}", "--mount", "--", "ctr", "--namespace=k8s.io")
@@ -141,10 +150,9 @@ def _ctr(pid: int, *arguments: str, stdin: IO[bytes] | None = None) -> str:
         capture_output=True,
         text=True,
     )
+    if files.says_full(done.stderr):
+        raise files.full(layout.root, variable=_VARIABLE)
     if done.returncode != 0:
-        raise HostError(
-            f"a node does not take an image: `ctr {' '.join(arguments)}` fails:"
-            f" {done.stderr.strip()}",
-            hint="Run the command again; the log of the node may tell more",
-        )
+        said = f"`ctr {' '.join(arguments)}`: {done.stderr.strip()}"
+        raise startup.failed(node, f"does not take an image, says {said}")
     return done.stdout

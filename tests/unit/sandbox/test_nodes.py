@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import signal
+import subprocess
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ import yaml
 
 from klutchctl import main
 from klutchctl.sandbox import components, processes, servers, startup, state, state_file
-from klutchctl.sandbox.nodes import addresses, cgroups, images, machine, server
+from klutchctl.sandbox.nodes import addresses, cgroups, images, machine, server, starting
 from klutchctl.sandbox.nodes.addresses import Nodes
 from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.servers import NORMAL, HttpsProbe, Program
@@ -334,3 +335,45 @@ SAID = {
 @pytest.mark.parametrize(("live", "ready"), SAID.values(), ids=SAID.keys())
 def test_a_node_is_ready_when_it_has_said_so_since_it_started(live, ready):
     assert startup._is_said(live, "Ready", STARTED) is ready
+
+
+@pytest.fixture
+def bring(tmp_path, monkeypatch):
+    """Bring no image into a node whose `nsenter` does this, and whose outer process is `pid`."""
+    layout = Layout(tmp_path)
+    (_, node) = server.whole(layout, sandbox(app_clusters=0), KIT)
+    monkeypatch.setattr(server, "PATH", str(tmp_path))
+
+    def run(does, pid):
+        (tmp_path / "nsenter").write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / "nsenter").chmod(0o755)
+        seen = [processes.Observed(pid, (), 0.0, node.identity)] if pid else []
+        monkeypatch.setattr(processes, "observe", lambda layout: seen)
+        starting._import(layout, [node], [], lambda said: None)
+
+    return run
+
+
+REFUSALS = {
+    "a full disk": ("echo no space left on device >&2; exit 1", "no space left for"),
+    "another reason": ("echo no >&2; exit 1", "node of control-plane does not take .*images list"),
+}
+
+
+@pytest.mark.parametrize(("does", "says"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_why_a_node_takes_no_image(bring, does, says):
+    with (
+        subprocess.Popen(["sleep", "60"]) as child,
+        pytest.raises(HostError, match=says) as caught,
+    ):
+        try:
+            bring(does, os.getpid())
+        finally:
+            child.kill()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("pid", [None, 2**22 + 1])
+def test_a_node_that_ends_while_it_gets_images(bring, pid):
+    with pytest.raises(HostError, match="node of control-plane has ended"):
+        bring("", pid)
