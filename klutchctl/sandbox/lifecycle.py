@@ -95,18 +95,12 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         else:
             _refuse_to_lose(layout, known, wanted)
         new_ports = _port_source(layout, plan.ports)
-        own = None
-        if plan.nodes and known is None:
-            own = network.choose(one.nodes for one in _all_known(layout) if one.nodes)
-        target = state.extend(known, wanted, new_ports=new_ports, nodes=own)
+        target = _with_clusters(layout, known, wanted, plan, new_ports)
         target = _with_services(target, plan, new_ports)
         target = _with_keycloak(target, plan, new_ports)
         target = _with_monitoring(target, plan, new_ports)
         target = _with_agents(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
-        if target.nodes:
-            network.check(layout, target.nodes)
-            network.ensure(layout, target)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
             startup.ensure_running(layout, stage, executables, progress=progress)
@@ -332,6 +326,25 @@ def entry(layout: Layout, member: Member, *, user: str) -> credentials.Entry:
         certificate=(folder / f"{user}.crt").read_bytes(),
         key=(folder / f"{user}.key").read_bytes(),
     )
+
+
+def _with_clusters(
+    layout: Layout,
+    known: State | None,
+    wanted: Sequence[Wanted],
+    plan: Plan,
+    new_ports: Callable[[int], Sequence[int]],
+) -> State:
+    """Return the state with all clusters; the network of their nodes is there then."""
+    if (known.nodes if known else plan.nodes) is None:
+        return state.extend(known, wanted, new_ports=new_ports)
+    with network.alone():
+        own = None
+        if known is None:
+            own = network.choose(layout, (one.nodes for one in _all_known(layout) if one.nodes))
+        target = state.extend(known, wanted, new_ports=new_ports, nodes=own)
+        network.ensure(layout, target)
+        return target
 
 
 def _with_services(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:

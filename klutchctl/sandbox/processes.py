@@ -307,10 +307,10 @@ def free_ports(
     return ports
 
 
-def is_port_free(port: int) -> bool:
+def is_port_free(port: int, address: str = _LOOPBACK) -> bool:
     """Tell whether a server could listen on `port` now."""
     with contextlib.ExitStack() as held:
-        return _listens(port, held)
+        return _listens(port, held, address)
 
 
 def taken_ports(ports: Collection[int], *, grace: float) -> Mapping[int, str]:
@@ -322,14 +322,14 @@ def taken_ports(ports: Collection[int], *, grace: float) -> Mapping[int, str]:
     """
     deadline = time.monotonic() + grace
     while taken := [port for port in ports if not is_port_free(port)]:
-        holders = {port: _port_holder(port) for port in taken}
+        holders = {port: port_holder(port) for port in taken}
         if any(holders.values()) or time.monotonic() > deadline:
             return {port: holder or "another program" for port, holder in holders.items()}
         time.sleep(_POLL)
     return {}
 
 
-def _port_holder(port: int) -> str | None:
+def port_holder(port: int) -> str | None:
     """Return the process that runs and listens on `port`, as far as this user may see."""
     try:
         connections = psutil.net_connections(kind="tcp")
@@ -346,12 +346,12 @@ def _port_holder(port: int) -> str | None:
     return None
 
 
-def _listens(port: int, held: contextlib.ExitStack) -> bool:
+def _listens(port: int, held: contextlib.ExitStack, address: str = _LOOPBACK) -> bool:
     listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
     # As servers do: connections of a server that is gone do not keep its port.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((_LOOPBACK, port))
+        listener.bind((address, port))
         listener.listen()
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):

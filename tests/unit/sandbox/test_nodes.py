@@ -6,10 +6,13 @@ import json
 import os
 import platform
 import signal
+import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -17,8 +20,24 @@ import pytest
 import yaml
 
 from klutchctl import main
-from klutchctl.sandbox import components, processes, servers, startup, state, state_file
-from klutchctl.sandbox.nodes import addresses, cgroups, images, machine, server, starting
+from klutchctl.sandbox import (
+    components,
+    lifecycle,
+    processes,
+    servers,
+    startup,
+    state,
+    state_file,
+)
+from klutchctl.sandbox.nodes import (
+    addresses,
+    cgroups,
+    images,
+    machine,
+    network,
+    server,
+    starting,
+)
 from klutchctl.sandbox.nodes.addresses import Nodes
 from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.servers import NORMAL, HttpsProbe, Program
@@ -362,18 +381,65 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("does", "says"), REFUSALS.values(), ids=REFUSALS.keys())
 def test_why_a_node_takes_no_image(bring, does, says):
-    with (
-        subprocess.Popen(["sleep", "60"]) as child,
-        pytest.raises(HostError, match=says) as caught,
-    ):
-        try:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        with pytest.raises(HostError, match=says) as caught:
             bring(does, os.getpid())
-        finally:
-            child.kill()
-    assert caught.value.hint
+        assert caught.value.hint
+    finally:
+        child.kill()
+        child.wait()
 
 
 @pytest.mark.parametrize("pid", [None, 2**22 + 1])
 def test_a_node_that_ends_while_it_gets_images(bring, pid):
     with pytest.raises(HostError, match="node of control-plane has ended"):
         bring("", pid)
+
+
+@pytest.fixture
+def ip(tmp_path, monkeypatch):
+    """A machine without networks, as far as `ip` goes, which takes its time."""
+    routes: list[dict[str, str]] = []
+
+    def run(*arguments):
+        match arguments:
+            case ("-4", "-json", "route", *_):
+                found = json.dumps(routes)
+                time.sleep(0.05)
+                return found
+            case ("addr", "add", address, "dev", bridge):
+                routes.append({"dst": address, "dev": bridge})
+        return ""
+
+    monkeypatch.setattr(network, "_INTERFACES", tmp_path)
+    monkeypatch.setattr(network, "_ip", run)
+    return routes
+
+
+def with_clusters(tmp_path, name):
+    plan = lifecycle.Plan({}, nodes=KIT)
+    layout, ports = Layout(tmp_path / name), lambda count: range(20001, 20001 + count)
+    return lifecycle._with_clusters(layout, None, state.app_clusters(1), plan, ports)
+
+
+def test_sandboxes_that_choose_a_network_at_once_choose_two(tmp_path, ip, monkeypatch):
+    monkeypatch.setattr(network, "_check_port", lambda nodes: None)
+    with ThreadPoolExecutor() as pool:
+        made = [*pool.map(partial(with_clusters, tmp_path), ("one", "other"))]
+    assert {one.nodes.network for one in made} == {"10.96.0.0/16", "10.97.0.0/16"}
+
+
+def test_a_network_that_another_interface_has_meanwhile_is_refused(tmp_path, ip):
+    ip.append({"dst": "10.96.7.0/24", "type": "blackhole"})
+    with pytest.raises(HostError, match=r"reaches 10\.96\.7\.0/24 by a route of type blackhole"):
+        network.ensure(Layout(tmp_path / "x"), STATE)
+
+
+def test_a_program_that_has_the_port_of_api_servers_everywhere_is_named(tmp_path, ip, monkeypatch):
+    here = sandbox(nodes=Nodes("127.96.0.0/16"))
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        monkeypatch.setattr(addresses, "PORT", listener.getsockname()[1])
+        with pytest.raises(HostError, match=rf"is held by \S+ \(pid {os.getpid()}\)"):
+            network.ensure(Layout(tmp_path / "x"), here)
+    network.ensure(Layout(tmp_path / "x"), here)
