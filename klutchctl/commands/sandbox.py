@@ -164,7 +164,9 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             monitoring=metered,
             without_monitoring=monitoring is False,
             agents=programs,
-            nodes=provision.nodes(plugins, settings, progress) if plugins else None,
+            nodes=provision.nodes(plugins, settings, progress, downloads=downloads)
+            if plugins
+            else None,
         )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)

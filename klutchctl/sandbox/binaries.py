@@ -1,7 +1,7 @@
 """Where the servers' executables come from.
 
 $KUBEBUILDER_ASSETS (the convention of envtest), our cache, a download, a build: in this order.
-Of what is not part of a control plane there are no releases to download. What is in our cache is
+Of what is neither of Kubernetes nor etcd there are no releases to download. What is in our cache is
 complete, and made by one run at a time. Each download is checked against its published checksum.
 """
 
@@ -128,16 +128,16 @@ def provide(
     if len(assets) == len(Program):
         return assets
 
-    def fill(into: Path) -> None:
-        if downloads is not None:
-            download(release, into, progress=progress, origins=downloads)
-        else:
-            _build(where, release.recipe, into, progress)
-
-    entry = ensured(where.cache, release.recipe.id, release.recipe.packages, fill, progress)
     rest = [program for program in Program if program not in assets]
-    progress.note(f"Using {', '.join(rest)} from {entry}")
+    entry = _entry(where, release, rest, downloads, progress)
     return {program: entry / program for program in rest} | assets
+
+
+def provide_whole(
+    release: Release, where: Workshop, *, downloads: Origins | None = None, progress: Progress
+) -> Path:
+    """Return the folder with all of a release, as `provide` does; no folder of others has it."""
+    return _entry(where, release, release.recipe.packages, downloads, progress)
 
 
 def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Path:
@@ -145,12 +145,32 @@ def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Pat
 
     Raises HostError.
     """
+    return provide_whole(Release("", "", recipe), where, progress=progress)
+
+
+def _entry(
+    where: Workshop,
+    release: Release,
+    used: Iterable[str],
+    downloads: Origins | None,
+    progress: Progress,
+) -> Path:
+    recipe = release.recipe
 
     def fill(into: Path) -> None:
-        _build(where, recipe, into, progress)
+        if downloads is not None:
+            download(release, into, progress=progress, origins=downloads)
+        else:
+            go_build.build(
+                recipe,
+                into,
+                environ=where.environ,
+                packaged_go=where.packaged_go,
+                progress=progress,
+            )
 
     entry = ensured(where.cache, recipe.id, recipe.packages, fill, progress)
-    progress.note(f"Using {', '.join(recipe.packages)} from {entry}")
+    progress.note(f"Using {', '.join(used)} from {entry}")
     return entry
 
 
@@ -166,12 +186,6 @@ def _assets(environ: Mapping[str, str], progress: Progress) -> dict[Program, Pat
         return {}
     progress.note(f"Using {', '.join(executables)} from KUBEBUILDER_ASSETS={value}")
     return executables
-
-
-def _build(where: Workshop, recipe: Recipe, into: Path, progress: Progress) -> None:
-    go_build.build(
-        recipe, into, environ=where.environ, packaged_go=where.packaged_go, progress=progress
-    )
 
 
 def ensured(
@@ -220,22 +234,28 @@ def damage(entry: Path, executables: Iterable[str]) -> str | None:
 def download(
     release: Release, into: Path, *, progress: Progress, origins: Origins = OFFICIAL
 ) -> None:
-    """Write all programs to the folder `into`. Raises HostError."""
+    """Write all programs of a release to the folder `into`. Raises HostError."""
     architecture = _architecture()
-    progress.note(f"Downloading Kubernetes {release.kubernetes} and etcd {release.etcd}")
-    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
-        url = f"{origins.kubernetes}/{release.kubernetes}/bin/linux/{architecture}/{program}"
-        expected = _text(f"{url}.sha512").strip()
+    progress.note(f"Downloading {release.recipe.versions}")
+    for program in release.recipe.packages:
         with progress.step(f"downloading {program}") as update:
+            if program == Program.ETCD:
+                _download_etcd(release.etcd, architecture, into, origins, update)
+                continue
+            url = f"{origins.kubernetes}/{release.kubernetes}/bin/linux/{architecture}/{program}"
+            expected = _text(f"{url}.sha512").strip()
             fetch(url, into / program, checksum=("sha512", expected), update=update)
-        (into / program).chmod(0o755)
-    folder = f"etcd-{release.etcd}-linux-{architecture}"
-    base = f"{origins.etcd}/{release.etcd}"
+            (into / program).chmod(0o755)
+
+
+def _download_etcd(
+    version: str, architecture: str, into: Path, origins: Origins, update: Callable[[str], None]
+) -> None:
+    folder = f"etcd-{version}-linux-{architecture}"
+    base = f"{origins.etcd}/{version}"
     expected = _listed(_text(f"{base}/SHA256SUMS"), f"{folder}.tar.gz")
     archive = into / f"{folder}.tar.gz"
-    with progress.step("downloading etcd") as update:
-        url = f"{base}/{folder}.tar.gz"
-        fetch(url, archive, checksum=("sha256", expected), update=update)
+    fetch(f"{base}/{folder}.tar.gz", archive, checksum=("sha256", expected), update=update)
     _extract(archive, f"{folder}/etcd", into / Program.ETCD)
     archive.unlink()
 

@@ -78,9 +78,18 @@ def keycloak(java: Path, settings: Settings, progress: Progress) -> KeycloakKit:
     return KeycloakKit(java, folder)
 
 
-def nodes(plugins: Path, settings: Settings, progress: Progress) -> NodesKit:
+def nodes(
+    plugins: Path,
+    settings: Settings,
+    progress: Progress,
+    *,
+    downloads: binaries.Origins | None = None,
+) -> NodesKit:
     """Return what runs nodes."""
-    return NodesKit(_built(recipes.of_nodes(), "nodes", settings, progress), plugins)
+    own = recipes.of_nodes()
+    where = _workshop(own.recipe, "nodes", settings)
+    programs = binaries.provide_whole(own, where, downloads=downloads, progress=progress)
+    return NodesKit(programs, plugins)
 
 
 def _built(recipe: Recipe, folder: str, settings: Settings, progress: Progress) -> Path:

@@ -98,7 +98,9 @@ _PATCHES: Final = (*_LOOPBACK_ONLY, *_WATCHES_RETRIED)
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The control plane. `kubernetes` and `etcd` are tags such as v1.36.3."""
+    """What is published, too. `kubernetes` and `etcd` are tags such as v1.36.3; `recipe` builds
+    the programs of that name, of Kubernetes all but etcd.
+    """
 
     kubernetes: str
     etcd: str
@@ -107,19 +109,37 @@ class Release:
 
 def of(module: Path = MODULE) -> Release:
     """Return the release of the control plane that the Go module in `module` builds."""
+    return _release(
+        module,
+        "the control plane",
+        Program,
+        ", or let --download fetch the official binaries, or name a folder with them in"
+        " KUBEBUILDER_ASSETS",
+    )
+
+
+def of_nodes(module: Path = NODES_MODULE) -> Release:
+    """Return the release of what nodes run, which the Go module in `module` builds."""
+    programs = (nodes.KUBELET, nodes.SCHEDULER)
+    otherwise = ", or let --download fetch the official binaries"
+    return _release(module, "the programs of nodes", programs, otherwise)
+
+
+def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str) -> Release:
     requirements = (module / "go.mod").read_text()
+    names = [*map(str, programs)]
     kubernetes = _version_of("k8s.io/kubernetes", requirements)
-    etcd = _version_of("go.etcd.io/etcd/server/v3", requirements)
+    has_etcd = Program.ETCD in names
+    etcd = _version_of("go.etcd.io/etcd/server/v3", requirements) if has_etcd else ""
     arguments = build_arguments(kubernetes)
     recipe = Recipe(
         module=module,
-        subject="the control plane",
-        versions=f"Kubernetes {kubernetes} and etcd {etcd}",
-        otherwise=", or let --download fetch the official binaries, or name a folder with them in"
-        " KUBEBUILDER_ASSETS",
+        subject=subject,
+        versions=f"Kubernetes {kubernetes}{f' and etcd {etcd}' if etcd else ''}",
+        otherwise=otherwise,
         go=_toolchain(requirements),
         arguments=arguments,
-        packages={str(program): f"./{program}" for program in Program},
+        packages={name: f"./{name}" for name in names},
         crds=(),
         patches=(),
         space=Space(result=512, build_cache=2560, module_cache=1024),
@@ -154,26 +174,6 @@ def of_services(module: Path = SERVICES_MODULE) -> Recipe:
         patches=_PATCHES,
         space=Space(result=512, build_cache=2560, module_cache=1024),
         id=f"{crossplane}-{_digest(module, (*arguments, *map(str, _PATCHES)))}",
-    )
-
-
-def of_nodes(module: Path = NODES_MODULE) -> Recipe:
-    """Return how what nodes run is built from the Go module in `module`."""
-    requirements = (module / "go.mod").read_text()
-    kubernetes = _version_of("k8s.io/kubernetes", requirements)
-    arguments = build_arguments(kubernetes)
-    return Recipe(
-        module=module,
-        subject="the programs of nodes",
-        versions=f"kubelet and kube-scheduler {kubernetes}",
-        otherwise="",
-        go=_toolchain(requirements),
-        arguments=arguments,
-        packages={name: f"./{name}" for name in (nodes.KUBELET, nodes.SCHEDULER, nodes.PAUSE)},
-        crds=(),
-        patches=(),
-        space=Space(result=512, build_cache=2560, module_cache=1024),
-        id=f"{kubernetes}-{_digest(module, arguments)}",
     )
 
 

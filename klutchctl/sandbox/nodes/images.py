@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from klutchctl.sandbox.nodes.pause import Machine
 from reconciler.core.errors import ConfigError
 
 _REGISTRY: Final = "registry.example.com/klutchctl"
@@ -81,12 +82,14 @@ def _name(path: Path, annotations: Mapping[str, str]) -> str:
     return f"{_REGISTRY}/{name}:{tag or metadata.version('klutchctl')}"
 
 
-def pause(program: bytes, architecture: str) -> bytes:
-    """Return an OCI archive, the same each time, whose only file is this program."""
-    layer = _tar({"pause": (program, 0o755)})
+def pause(machine: Machine) -> bytes:
+    """Return an OCI archive, the same each time, whose only file is the program that waits."""
+    layer = _tar({"pause": (machine.program(), 0o755)})
     run = {"Entrypoint": ["/pause"], "User": "65535:65535"}
     root = {"type": "layers", "diff_ids": [_digest(layer)]}
-    config = _json({"architecture": architecture, "os": "linux", "config": run, "rootfs": root})
+    config = _json(
+        {"architecture": machine.architecture, "os": "linux", "config": run, "rootfs": root}
+    )
     described = _described(config, "config.v1+json")
     layers = [_described(layer, "layer.v1.tar")]
     manifest = _json({"schemaVersion": 2, "config": described, "layers": layers})

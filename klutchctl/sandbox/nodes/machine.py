@@ -8,6 +8,7 @@ from typing import Final
 
 from klutchctl.sandbox.nodes import cgroups, server
 from klutchctl.sandbox.nodes.addresses import MOST
+from klutchctl.sandbox.nodes.pause import MACHINES
 from klutchctl.sandbox.state import Layout, State
 from reconciler.core.errors import ConfigError, HostError
 
@@ -27,13 +28,19 @@ _PLUGIN_PACKAGE: Final = "containernetworking-plugins"
 
 def check() -> None:
     """Raise HostError where nodes cannot be: elsewhere than on Linux, and as another than root."""
-    hint = "Leave --nodes out: a sandbox without nodes runs everywhere, and its clusters take all"
+    hint = (
+        "Leave --nodes out: a sandbox without nodes runs everywhere, and its clusters take all but"
+        " pods"
+    )
     if platform.system() != "Linux":
         message = f"nodes are containers of a Linux kernel, and this is {platform.system()}"
-        raise HostError(message, hint=f"{hint} but pods")
+        raise HostError(message, hint=hint)
+    if platform.machine() not in MACHINES:
+        message = f"nodes run on {' and '.join(MACHINES)}, and this is {platform.machine()}"
+        raise HostError(message, hint=hint)
     if os.geteuid() != 0:
         message = "nodes need root: they mount, and make network interfaces and cgroups"
-        raise HostError(message, hint=f"Run it as root. {hint} but pods")
+        raise HostError(message, hint=f"Run it as root. {hint}")
 
 
 def check_plan(layout: Layout, known: State | None, clusters: int, *, agents: bool) -> None:

@@ -15,7 +15,7 @@ from klutchctl.sandbox.processes import LEFT, identity
 from klutchctl.sandbox.servers import Launch, LifeProbe, Server
 from klutchctl.sandbox.state import Layout, Member, State
 
-KUBELET, SCHEDULER, PAUSE = "kubelet", "kube-scheduler", "pause"
+KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
 PAUSE_IMAGE: Final = "localhost/pause:1"
 NODE: Final = "node"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,7 +29,7 @@ _SETTLED: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NodesKit:
-    """What nodes need of this machine: what our recipe made, and the CNI plugins."""
+    """What nodes need of this machine: kubelet and kube-scheduler, and the CNI plugins."""
 
     programs: Path
     plugins: Path

@@ -16,6 +16,7 @@ from klutchctl import files
 from klutchctl.sandbox import credentials, lifecycle, processes, startup
 from klutchctl.sandbox.nodes import cgroups, images, server
 from klutchctl.sandbox.nodes.images import Archive
+from klutchctl.sandbox.nodes.pause import MACHINES
 from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
@@ -24,7 +25,6 @@ from reconciler.core.errors import HostError
 
 _VARIABLE: Final = "XDG_STATE_HOME"
 _USER: Final = "system:kube-scheduler"
-_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def up(layout: Layout, kit: NodesKit, archives: Sequence[Archive], *, progress: Progress) -> None:
@@ -46,7 +46,7 @@ def up(layout: Layout, kit: NodesKit, archives: Sequence[Archive], *, progress: 
         wanted = server.whole(layout, state, kit)
         _clear(layout, state, wanted)
         startup.ensure_running(layout, wanted, {}, progress=progress)
-        pause = _pause(layout, kit)
+        pause = _pause(layout)
         with progress.step(f"bringing {len(archives) + 1} images into nodes") as update:
             _import(layout, wanted, [pause, *archives], update)
 
@@ -91,14 +91,10 @@ def _clear(layout: Layout, state: State, wanted: Sequence[Server]) -> None:
             cgroups.make(server.cgroup(layout, member))
 
 
-def _pause(layout: Layout, kit: NodesKit) -> Archive:
+def _pause(layout: Layout) -> Archive:
     """Return the archive of the image that holds the namespaces of each pod, written anew."""
-    machine = platform.machine()
-    content = images.pause(
-        (kit.programs / server.PAUSE).read_bytes(), _ARCHITECTURES.get(machine, machine)
-    )
     path = layout.root / "nodes" / "pause.tar"
-    files.write(path, content)
+    files.write(path, images.pause(MACHINES[platform.machine()]))
     return replace(images.read(path), name=server.PAUSE_IMAGE)
 
 

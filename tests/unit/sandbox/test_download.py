@@ -10,10 +10,14 @@ import threading
 
 import pytest
 
+from klutchctl import main
+from klutchctl.sandbox import binaries, lifecycle, provision, recipes
 from klutchctl.sandbox.binaries import Origins
+from klutchctl.sandbox.lifecycle import Plan
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
+OF_NODES = ("kubelet", "kube-scheduler")
 ETCD = "etcd-v3.6.8-linux-amd64"
 
 
@@ -30,7 +34,7 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     kubernetes = folder / "kubernetes/v1.36.3/bin/linux/amd64"
     kubernetes.mkdir(parents=True)
-    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
+    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER, *OF_NODES):
         content = f"this is {program}".encode()
         (kubernetes / program).write_bytes(content)
         (kubernetes / f"{program}.sha512").write_text(hashlib.sha512(content).hexdigest())
@@ -72,6 +76,49 @@ def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
         "contents.json",
     }
     assert workshop.builds == 0
+
+
+def nodes(workshop, origins):
+    """Provide what nodes run, on a machine without Go."""
+    workshop.environ["PATH"] = ""
+    release, progress = recipes.of_nodes(), workshop.progress
+    return binaries.provide_whole(release, workshop.place, downloads=origins, progress=progress)
+
+
+def test_what_nodes_run_is_fetched_too(workshop, origins):
+    folder = nodes(workshop, origins)
+    assert {file.name for file in folder.iterdir()} == {*OF_NODES, "contents.json"}
+    for program in OF_NODES:
+        assert (folder / program).read_text() == f"this is {program}"
+        assert (folder / program).stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("program", OF_NODES)
+def test_what_nodes_run_is_refused_where_it_does_not_match(workshop, site, origins, program):
+    (site / KUBERNETES / program).write_bytes(b"evil")
+    with pytest.raises(HostError, match=f"{program} does not match its sha512 checksum"):
+        nodes(workshop, origins)
+    assert workshop.entries() == set()
+
+
+def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origins, capsys):
+    for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr(binaries, "OFFICIAL", origins)
+    monkeypatch.setattr(provision, "find_plugins", lambda place, chosen: tmp_path)
+    plans: list[Plan] = []
+
+    def up(place, plan, progress):
+        plans.append(plan)
+        raise HostError("enough")
+
+    monkeypatch.setattr(lifecycle, "up", up)
+    assert main.run(["sandbox", "up", "--nodes", "--download"]) == 1
+    assert capsys.readouterr().err.endswith("enough\n")
+    (plan,) = plans
+    assert plan.nodes is not None
+    assert plan.programs.keys() == {*Program}
+    assert {*OF_NODES} < {file.name for file in plan.nodes.programs.iterdir()}
 
 
 KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"

@@ -1,5 +1,6 @@
 """Nodes of a sandbox, before any runs: addresses, refusals, images, cgroups, what they read."""
 
+import asyncio
 import gzip
 import itertools
 import json
@@ -16,6 +17,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -35,6 +37,7 @@ from klutchctl.sandbox.nodes import (
     images,
     machine,
     network,
+    pause,
     server,
     starting,
 )
@@ -44,6 +47,7 @@ from klutchctl.sandbox.servers import NORMAL, HttpsProbe, Program
 from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import ConfigError, HostError
 from tests.images import archive
+from tests.support.eventually import eventually
 
 LAYOUT = Layout(Path("/state/klutchctl/sandbox/default"))
 NODES = Nodes("10.96.0.0/16")
@@ -135,6 +139,7 @@ def home(tmp_path, monkeypatch):
 MACHINES = {
     "another user than root": ((os, "geteuid", lambda: 1000), "nodes need root: they mount"),
     "another system than Linux": ((platform, "system", lambda: "Darwin"), "and this is Darwin"),
+    "another processor": ((platform, "machine", lambda: "s390x"), "aarch64, and this is s390x"),
 }
 
 
@@ -166,16 +171,38 @@ def test_all_that_is_missing_is_told_with_the_packages_that_have_it(tmp_path):
     assert "recommends containerd containernetworking-plugins runc`" in caught.value.hint
 
 
-PAUSE = images.pause(b"\x7fELF", "amd64")
+PAUSE = images.pause(pause.MACHINES["x86_64"])
 
 
-def test_the_image_that_holds_namespaces_is_one_that_others_can_read(tmp_path):
+@pytest.mark.parametrize("name", pause.MACHINES)
+def test_the_image_that_holds_namespaces_is_one_that_others_can_read(tmp_path, name):
+    machine = pause.MACHINES[name]
     path = tmp_path / "pause.tar"
-    path.write_bytes(PAUSE)
+    path.write_bytes(images.pause(machine))
     found = archive.read(path)
-    assert found.files(lambda name: True) == {"/pause": b"\x7fELF"}
+    assert found.files(lambda name: True) == {"/pause": machine.program()}
+    assert found.config["architecture"] == machine.architecture
     assert found.config["config"]["Entrypoint"] == ["/pause"]
-    assert images.pause(b"\x7fELF", "amd64") == PAUSE
+    assert images.pause(machine) == path.read_bytes()
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="it is a program of Linux")
+async def test_the_program_of_that_image_waits_until_it_is_killed_and_leaves_no_zombie(tmp_path):
+    program = tmp_path / "pause"
+    program.write_bytes(pause.MACHINES[platform.machine()].program())
+    program.chmod(0o755)
+    # A shell becomes it, and leaves it a child.
+    shell = await asyncio.create_subprocess_exec("sh", "-c", f"sleep 60 & exec {program}")
+    try:
+        waiting = psutil.Process(shell.pid)
+        await eventually(lambda: waiting.name() == "pause")
+        (child,) = waiting.children()
+        child.kill()
+        await eventually(lambda: not waiting.children())
+        assert waiting.status() == psutil.STATUS_SLEEPING
+    finally:
+        shell.kill()
+        assert await shell.wait() == -signal.SIGKILL
 
 
 def archived(path, annotations):

@@ -1,5 +1,5 @@
-// What nodes of the sandbox run: kubelet and kube-scheduler, unchanged, and what holds the
-// namespaces of a pod; built from the Go module proxy.
+// What nodes of the sandbox run: kubelet and kube-scheduler, unchanged, built from the Go module
+// proxy.
 module klutchctl.dev/nodes
 
 go 1.26.0
