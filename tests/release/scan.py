@@ -11,31 +11,49 @@ from pathlib import Path
 from typing import Final
 
 from tests.images import archive, base
+from tests.images.building import Failed
 
 ROOT: Final = Path(__file__).parents[2]
 _STATUS: Final = "/var/lib/dpkg/status"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what is found, and return 1 if anything is, or if there is nothing to look at."""
+    """Print what is found; return 1 if anything is, or could not be looked for."""
     folder = Path(arguments[0]) if arguments else ROOT / "dist"
     archives = sorted(folder.glob("*.oci.tar"))
-    found = {path.name: vulnerable(path) for path in archives}
-    for name, lines in found.items():
-        print(f"{name}: {len(lines)} known to Debian, and mended by it", *lines, sep="\n  ")
     if not archives:
         print(f"Error: no image is in {folder}: run `make release`", file=sys.stderr)
-    return int(not archives or any(found.values()))
+        return 1
+    try:
+        found = {path.name: vulnerable(packages(path)) for path in archives}
+    except Failed as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    for name, lines in found.items():
+        print(f"{name}: {len(lines)} known to Debian, and mended by it", *lines, sep="\n  ")
+    return int(any(found.values()))
 
 
-def vulnerable(path: Path) -> list[str]:
-    """Return a line for each vulnerability in the packages of an image that a newer one mends."""
-    files = archive.read(path).files(lambda name: name == _STATUS)
+def packages(path: Path) -> bytes:
+    """Return what dpkg notes of the packages in an image."""
+    return archive.read(path).files(lambda name: name == _STATUS)[_STATUS]
+
+
+def vulnerable(noted: bytes) -> list[str]:
+    """Return a line for each vulnerability in these packages that a newer one mends.
+
+    Raises Failed where debsecan is not there, or does not reach Debian's database.
+    """
     with tempfile.NamedTemporaryFile(suffix=".status") as status:
-        status.write(files[_STATUS])
+        status.write(noted)
         status.flush()
         command = ["debsecan", f"--suite={base.SUITE}", f"--status={status.name}", "--only-fixed"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise Failed("debsecan is not there: apt-get install debsecan") from None
+    if done.returncode:
+        raise Failed(f"debsecan: {done.stderr.strip()}")
     return done.stdout.splitlines()
 
 
