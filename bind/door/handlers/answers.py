@@ -83,7 +83,7 @@ def refusal(
         view = pages.ErrorView(status, title, sentence, advice, request.id, frame)
         headers = pages.security_headers(secure=secure)
         return Response(status, pages.error_page(view).encode(), _HTML, headers)
-    return Response(status, f"{sentence}\n".encode())
+    return Response(status, f"{sentence}\n".encode(), headers=NO_CACHE)
 
 
 def refused(

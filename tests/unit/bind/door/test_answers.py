@@ -25,6 +25,7 @@ def test_a_refusal_has_the_form_of_its_client(path, headers, content_type):
     answer = answers.refused(request, Refused("forbidden", "Not yours"))
     assert (answer.status, answer.content_type) == (403, content_type)
     assert b"Not yours" in answer.body
+    assert "no-store" in dict(answer.headers)["Cache-Control"]
     if content_type == "application/json":
         assert json.loads(answer.body)["code"] == "forbidden"
 
