@@ -11,13 +11,21 @@ import signal
 import pytest
 import yaml
 
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import annotations_of, get_map, get_text
+from reconciler.core.manifest import Manifest, annotations_of, get_map, get_text
 from reconciler.core.refs import Ref
+from reconciler.kube.connection import Connection
+from reconciler.kube.kubeconfig import from_content
+from tests.support import konnector_claims
+from tests.support.bound_scenes import BIND, Scene, at_home, says, until
 from tests.support.browsers import CALLBACK, PUBLIC, Cli
 from tests.support.doors import Door, wire
+from tests.support.eventually import eventually
 from tests.support.issuer import WEB
-from tests.support.offers import MANAGER
+from tests.support.konnector_claims import ends
+from tests.support.offers import MANAGER, offered
+from tests.support.raw import http_session
 
 TEXT = "text/plain; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -26,6 +34,23 @@ NO_CACHE = {
     "Expires": "Thu, 01 Jan 1970 00:00:00 UTC",
     "X-Accel-Expires": "0",
 }
+
+
+CLAIM: Manifest = {
+    "resource": "secrets",
+    "version": "v1",
+    "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Provider"},
+    "required": True,
+    "read": {},
+    "onConflict": {"recreateWhenConsumerSideDeleted": True},
+}
+
+
+@pytest.fixture(scope="module")
+async def offer(control_plane, app_cluster, backend):
+    clusters = (control_plane.cluster, app_cluster.cluster)
+    async with offered(*clusters, namespace=backend.namespace) as offer:
+        yield offer
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +90,8 @@ ROUTES = {
         *("GET", "/bind?s=abc&resource=databases&group=shop.example", 401, TEXT),
         None,
     ),
+    # The original shows what there is to all the world.
+    "cards without a session": ("GET", "/resources?s=abc", 200, "text/html", None),
 }
 
 
@@ -78,6 +105,8 @@ async def test_a_route_without_a_flow(plain, browser, case):
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
     if body is not None:
         assert reply.text == f"{body}\n"
+    if path.startswith(("/bind", "/resources")):
+        assert {name: reply.headers[name] for name in NO_CACHE} == NO_CACHE
 
 
 async def test_discovery_is_the_captured_document(plain, browser):
@@ -90,7 +119,7 @@ async def test_discovery_is_the_captured_document(plain, browser):
     )
 
 
-async def test_the_captured_walk(backend, plain, provider, browser, offer):
+async def test_the_captured_walk(backend, app_cluster, plain, provider, browser, offer):
     provider.sign_in_as(f"{backend.prefix}alice")
     cli = Cli(s="h3Xk9a", c="4ceiSr")
     reply = await browser.get(plain.port, "/authorize", {"c": cli.c, "p": "40123", "s": cli.s})
@@ -124,9 +153,11 @@ async def test_the_captured_walk(backend, plain, provider, browser, offer):
     assert response["authentication"] == {
         "oauth2CodeGrant": {"sid": cli.s, "id": f"{provider.issuer}/{backend.prefix}alice"}
     }
-    await _leads_to_a_space(backend, response, f"{backend.prefix}alice#{cli.c}")
+    way = await _leads_to_a_space(backend, response, f"{backend.prefix}alice#{cli.c}")
     again = await browser.get(plain.port, href)
     assert again.query["response"] == reply.query["response"]
+    await _serves_the_clis_request(way, response["requests"], offer)
+    await _takes_a_claim_and_gives_its_secret(backend, app_cluster, way, response, offer)
 
 
 async def _leads_to_a_space(backend, response, identity):
@@ -145,6 +176,55 @@ async def _leads_to_a_space(backend, response, identity):
     token = get_text(await at(refs.SECRET, space, names.BINDER), "data", "token")
     (user,) = kubeconfig["users"]
     assert user["user"] == {"token": base64.b64decode(token).decode()}
+    way = from_content(yaml.safe_dump(kubeconfig).encode(), name="the provider")
+    assert isinstance(way, Connection)
+    return way
+
+
+async def _serves_the_clis_request(way, requests, offer):
+    """Send what the original CLI sends next (14-bind.cli-requests.yaml, 6 and 7)."""
+    resource = {**offer.resource.wire, "permissionClaims": [CLAIM]}
+    assert requests == [
+        {
+            "kind": "APIServiceExportRequest",
+            "apiVersion": "klutch.anynines.com/v1alpha1",
+            "metadata": {"name": offer.name},
+            "spec": {"resources": [resource]},
+            "status": {},
+        }
+    ]
+    # Go writes what is not there, too.
+    body = {**requests[0], "metadata": {"name": offer.name, "creationTimestamp": None}}
+    place = (
+        f"/apis/klutch.anynines.com/v1alpha1/namespaces/{way.namespace}/apiserviceexportrequests"
+    )
+    async with http_session(way) as session:
+        said = {"Authorization": f"Bearer {way.credential.token.reveal()}"}
+        async with session.post(place, json=body, headers=said) as answer:
+            assert answer.status == 201, await answer.text()
+
+        async def phase():
+            async with session.get(f"{place}/{offer.name}", headers=said) as answer:
+                return get_text(await answer.json(), "status", "phase") == "Succeeded"
+
+        await eventually(phase)
+
+
+async def _takes_a_claim_and_gives_its_secret(backend, app_cluster, way, response, offer):
+    """Bind as the CLI does at the end, and have a konnector sync a claim and its Secret."""
+    developer = f"dev-{way.namespace}"
+    scene = Scene(backend.plane, app_cluster, offer, way.namespace, developer)
+    async with at_home(scene), scene.konnector():
+        data = {"kubeconfig": response["kubeconfig"]}
+        made = build(refs.SECRET, scene.secret, namespace=BIND, data=data)
+        await app_cluster.cluster.create(made, refs.SECRET, manager=MANAGER)
+        await scene.bind({**CLAIM, "state": "Accepted"})
+        await until(lambda: says(scene.binding(), "Ready"))
+        await scene.create_instance(size="1Gi")
+        await until(lambda: scene.copy())
+        there, here = ends(scene)
+        await there.make(refs.SECRET, "credentials", **konnector_claims.data("s3cret"))
+        await until(lambda: here.holds(refs.SECRET, "credentials", "s3cret"))
 
 
 async def _killed(door: Door) -> None:
