@@ -42,6 +42,8 @@ SIGNER: Final = Client("signer", key=SIGNER_KEY)
 CLUSTER_KEY: Final = signing_key("of-a-cluster", "ES256")  # signs for ServiceAccounts
 FEDERATED: Final = Client("federated", key=CLUSTER_KEY, subject="system:serviceaccount:ci:deployer")
 CLIENTS: Final = (WEB, CLI, MACHINE, SIGNER, FEDERATED)
+_PROOFS: Final = ("code", "code_verifier", "device_code", "subject_token", "client_assertion")
+_GUESSED: Final = 16  # characters, or fewer: no proof of a test's that could not be elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class FakeProvider:
     """An issuer with its clients, its users and its keys.
 
     `requests` counts by route (discovery, jwks, authorize, token, device), `received` holds the
-    forms. `audience` is whom access tokens are for, unless the request says so. `waits` are the
-    answers to polls of the device grant before the one that counts, such as "slow_down".
-    `algorithm` is that of keys to come. With `user` None, people refuse to sign in.
+    forms, `issued` the tokens. `audience` is whom access tokens are for, unless the request says
+    so. `waits` are the answers to polls of the device grant before the one that counts, such as
+    "slow_down". `algorithm` is that of keys to come. With `user` None, people refuse to sign in.
     """
 
     def __init__(self, clients: tuple[Client, ...], *, path: str, folder: Path | None) -> None:
@@ -89,6 +91,7 @@ class FakeProvider:
         self.keys = (signing_key(),)
         self.requests: collections.Counter[str] = collections.Counter()
         self.received: dict[str, list[Received]] = collections.defaultdict(list)
+        self.issued: list[str] = []
         self._grants = Grants(self)
         self._path = path
         self._thread: threading.Thread | None = None
@@ -122,6 +125,13 @@ class FakeProvider:
         """The public keys, as published."""
         return {"keys": [key.jwk() for key in self.keys], **self.lies.jwks}
 
+    @property
+    def proofs(self) -> set[str]:
+        """What was given out or redeemed, and proves something: no log may hold one."""
+        forms = [one.form for one in self.received["token"]]
+        sent = {form[name] for form in forms for name in _PROOFS if name in form}
+        return {one for one in (*self.issued, *sent) if len(one) > _GUESSED}
+
     # What the grants issue: with the lies in it.
 
     def issued_access_token(self, subject: str, **claims: Any) -> str:
@@ -133,7 +143,8 @@ class FakeProvider:
         return self._issued({**known, **claims, **self.lies.id_token})
 
     def _issued(self, claims: Members) -> str:
-        return self.lies.signing(self.lies.header, claims, self.keys[0])
+        self.issued.append(self.lies.signing(self.lies.header, claims, self.keys[0]))
+        return self.issued[-1]
 
     def _times(self, life: int) -> Members:
         now = int(time.time())
