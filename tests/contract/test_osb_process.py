@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from tests.support import osb_faults
 from tests.support.clusters import LiveCluster
 from tests.support.cues import AFTER, Cue
 from tests.support.eventually import eventually
-from tests.support.http_faults import Reply, Request
+from tests.support.killing import Killing
 from tests.support.konnector_ways import fronting
 from tests.support.osb_inventory import Modes
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, served
@@ -93,30 +93,6 @@ async def test_a_kill_within_each_call_doubles_and_loses_nothing(
         await eventually(lambda goal=goal: goal(osb))  # type: ignore[misc]
     assert len(osb.broker.provisioned()) == 1
     await ends(process)
-
-
-@dataclass
-class Killing:
-    """Kills a process whose write has just been done by an API server, before it hears of that."""
-
-    after: int  # so many writes of its own
-    process: Replica | None = None
-    written: int = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.process is None or self.process.process.returncode is not None
-
-    def matches(self, call: Request) -> bool:
-        is_write = call.method != "GET" and not call.path.endswith("/events")
-        self.written += is_write
-        return is_write and self.written == self.after
-
-    async def perform(self, reply: Reply, /) -> bool:
-        assert self.process is not None
-        self.process.send(signal.SIGKILL)
-        reply.cut("rst")
-        return True
 
 
 @pytest.mark.parametrize(
