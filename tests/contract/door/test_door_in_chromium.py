@@ -9,6 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from reconciler.core.manifest import get_text
 from tests.support.browsers import Cli
 from tests.support.chromium import chromium, site
+from tests.support.doors import wire
 from tests.support.offers import CREDENTIALS, offered
 
 OPTIONAL = {
@@ -44,10 +45,12 @@ def people():
 def screen(people, here, provider):
     """A browser without cookies, dark and small, whose pages run no script."""
     people.forget()
+    people.requested()
     people.look(scheme="dark", width=320)
     people.scripts(on=False)
     yield people
     assert people.said() == []
+    assert {one.partition(":")[0] for one in people.requested()} <= {"127.0.0.1", "localhost"}
 
 
 @pytest.fixture
@@ -175,3 +178,26 @@ async def test_a_person_sees_what_was_bound_and_how_to_end_it(
     assert f"Cluster {cli.c}" in screen.text()
     other = (await backend.client().get(here.port, "/ui/bindings")).status
     assert other == 303
+
+
+async def test_another_site_frames_no_page_and_binds_nothing(
+    backend, here, claiming, provider, screen
+):
+    """Its links, images and forms come to nothing, though the person is signed in."""
+    cli = Cli()
+    screen.open(f"{here.origin}/authorize?{urlencode(cli.query)}")
+    screen.open(f"{here.origin}/ui/sign-in")
+    bind = f"{here.origin}/bind?{urlencode({'s': cli.s, **wire(claiming)})}"
+    page = (
+        f'<iframe src="{here.origin}/ui/"></iframe><img src="{bind}"><a href="{bind}">Prize</a>'
+        f'<form method="post" action="{here.origin}/ui/sign-out"><button>Prize</button></form>'
+    )
+    with site(lambda path, form: (200, {"Content-Type": "text/html"}, page.encode())) as theirs:
+        for lure, seen in (("a", "Forbidden"), ("button", "Shop Inc")):
+            screen.open(theirs.replace("127.0.0.1", "localhost"))
+            screen.find(lure).send_keys(Keys.ENTER)
+            assert seen in screen.text()
+            assert [one for one in screen.said() if "frame-ancestors 'none'" in one]
+    assert await backend.spaces(provider.user.subject) == []
+    screen.open(f"{here.origin}/ui/catalogue")
+    screen.find("#offers")
