@@ -29,6 +29,8 @@ from tests.support.watching import fetch
 
 D = TypeVar("D", bound="BindDoor")
 
+_SETTLED = "/settled?within=4"  # seconds
+
 BIND = names.KLUTCH_NAMESPACE
 CLAIMS: list[Manifest] = [
     CREDENTIALS,
@@ -99,6 +101,18 @@ class BindDoor:
     @property
     def prefix(self) -> str:
         return f"bind-{self.offer.group.partition('.')[0][:8]}-"
+
+    @asynccontextmanager
+    async def nothing_written(self) -> AsyncIterator[None]:
+        """Prove by the audit logs that nobody writes anything in either cluster in the block."""
+        await eventually(self._is_settled)
+        marks = [(live.audit, live.audit.mark()) for live in (self.app, self.plane)]
+        yield
+        written = [one for audit, mark in marks for one in audit.writes_since(mark)]
+        assert [one for one in written if one.resource != "leases"] == []
+
+    async def _is_settled(self) -> bool:
+        return (await self.replica.ask(_SETTLED))[0] == 200
 
     async def unbound(self) -> None:
         """Take away what was made in the app cluster."""
