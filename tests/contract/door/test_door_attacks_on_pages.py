@@ -156,7 +156,8 @@ class TestTexts:
     async def test_are_text(self, door, visitor, template, hostile):
         offer = f"/ui/offers/{template.namespace}/{template.name}"
         query = {"q": HOSTILE}
-        for path in ("/ui/catalogue", offer, "/ui/", "/ui/bindings", f"/ui/offers/{HOSTILE}/x"):
+        of_ui = ("/ui/catalogue", offer, "/ui/", "/ui/bindings", f"/ui/offers/{HOSTILE}/x")
+        for path in (*of_ui, "/resources", f"/{HOSTILE}"):
             target = path.translate({ord(one): f"%{ord(one):02X}" for one in '"<> {}'})
             target = target.replace("\u202e", "%E2%80%AE")
             reply = await visitor.get(door.port, target, query, Accept="text/html")
