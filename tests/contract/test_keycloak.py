@@ -44,7 +44,6 @@ from tests.support.raw import get_json
 # In the usual run, somebody signs in at a Keycloak as README.md shows.
 pytestmark = pytest.mark.soak
 
-ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 CLUSTER = "https://kubernetes.default.svc.cluster.local"
 CALLBACK = "http://127.0.0.1:29999/callback"
 VERIFIER = pkce.verifier(bytes(range(32)))
@@ -136,37 +135,6 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
         await visitor.tokens(form)
 
 
-async def test_a_person_signs_in_by_a_device_code(visitor):
-    provider = await visitor.issuer.provider()
-    cli = visitor.keycloak.cli
-    asked = grants.device_form(
-        provider, cli, scopes=("openid",), challenge=pkce.challenge(VERIFIER)
-    )
-    answer = await visitor.http.send(asked)
-    device = grants.device_code_of(answer.status, answer.body)
-
-    def question():
-        code = device.device_code
-        return grants.device_token_form(
-            provider, cli, device_code=code, verifier=VERIFIER, **proof()
-        )
-
-    with pytest.raises(GrantRefused) as caught:
-        await visitor.tokens(question())
-    wait = grants.after_device_refusal(caught.value, device.interval)
-    began = time.monotonic()
-    await signs_in(visitor.keycloak, device.verification_uri_complete, "bob", Purpose.BOB)
-    while True:
-        try:
-            found = await visitor.tokens(question())
-            break
-        except GrantRefused as refused:  # too soon after the last question
-            wait = grants.after_device_refusal(refused, wait)
-            assert time.monotonic() - began < 60
-    claims = await visitor.person(found, realm.CLI_CLIENT)
-    assert claims.texts("groups") == ("team-b",)
-
-
 @pytest.mark.parametrize("name", ["machine", "keyed_machine"])
 async def test_a_machine_gets_a_token_for_the_door_by_its_own_proof(visitor, name):
     client = getattr(visitor.keycloak, name)
@@ -178,26 +146,6 @@ async def test_a_machine_gets_a_token_for_the_door_by_its_own_proof(visitor, nam
 async def test_another_secret_is_refused(visitor):
     with pytest.raises(GrantRefused):
         await visitor.credentials(Client(realm.MACHINE, secret=Secret("another")))
-
-
-async def test_the_token_of_one_machine_is_exchanged_by_another(visitor):
-    provider = await visitor.issuer.provider()
-    theirs = await visitor.credentials(visitor.keycloak.keyed_machine)
-    found = await visitor.tokens(
-        grants.exchange_form(
-            provider,
-            visitor.keycloak.machine,
-            subject_token=theirs.access_token,
-            subject_token_type=ACCESS_TOKEN,
-            audience=visitor.keycloak.door,
-            scopes=(),
-            **proof(),
-        )
-    )
-    claims = await visitor.bearer(found.access_token)
-    before = await visitor.bearer(theirs.access_token)
-    assert claims.subject == before.subject
-    assert claims.text("azp") == realm.MACHINE
 
 
 def test_no_secret_is_in_its_arguments_or_its_log(keycloak):
