@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
 from klutchctl.sandbox.state import Layout, Member, State
 
@@ -128,10 +129,14 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What tests do otherwise. `fsync` off loses data in a power cut."""
+    """What tests do otherwise. `fsync` off loses data in a power cut.
+
+    `api_server` are more arguments of each API server.
+    """
 
     fsync: bool = True
     audit: bool = False
+    api_server: tuple[str, ...] = ()
 
 
 NORMAL: Final = Tuning()
@@ -162,11 +167,14 @@ def controller_manager_kubeconfig(layout: Layout, cluster_id: str) -> Path:
 
 
 # Both stages on purpose: RequestReceived is written before a request is handled, so a write
-# that a client knows of is always in the log.
-AUDIT_POLICY: Final = """\
+# that a client knows of is always in the log. A cluster's own servers are left out: they write a
+# hundred times where a namespace goes.
+AUDIT_POLICY: Final = f"""\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
+  - level: None
+    users: [system:apiserver, {CONTROLLER_MANAGER_USER}]
   - level: None
     verbs: [get, list, watch]
   - level: Metadata
@@ -237,6 +245,7 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
         *(_with_pods(layout, state.nodes, member) if state.nodes else _WITHOUT_PODS),
         *_audit_arguments(layout, member.id, tuning),
+        *tuning.api_server,
     ]
     return _of_member(
         layout, member, Program.API_SERVER, arguments, ports=member.ports, path="/readyz"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.blueprints.objects import build
 from reconciler.controller.events import EventRecorder, Source
@@ -219,8 +218,6 @@ async def test_nothing_is_written_while_nothing_changes(scene):
         one
         for one in scene.plane.audit.events_since(mark)
         if one.get("objectRef", {}).get("namespace") == scene.namespace
-        # It brings kube-root-ca.crt to a new namespace when it comes to it.
-        and one["user"]["username"] != CONTROLLER_MANAGER_USER
     ]
     assert asked == []
 
