@@ -26,7 +26,7 @@ from klutchctl.sandbox.keycloak.realm import Purpose
 from reconciler.blueprints.objects import namespace as namespace_of
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_text, name_of
-from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.core.refs import CRD, NAMESPACE, SECRET
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, pkce, tokens
 from reconciler.oidc.errors import GrantRefused
@@ -176,19 +176,25 @@ class Door(BindDoor):
         return []
 
     async def binds(self, *arguments, **more):
-        """Bind as a machine or by device code; end with the binding in the app cluster."""
+        """Bind as a machine or by device code, until a konnector has the binding Ready."""
         pinned = (
             ()
             if "--identity" in arguments and "--exchange" not in arguments
             else ("--issuer", self.keycloak.issuer)
         )
-        usual = ("--resource", self.offer.name, "--claims", "all", "--no-wait", *pinned)
-        done = await self.run(*arguments, *usual, **more)
+        done = await self.run(
+            *arguments, "--resource", self.offer.name, "--claims", "all", *pinned, **more
+        )
         assert done.code == 0, done.stderr
+        assert await says(self.binding(), "Ready")
         assert await self.states() == ["Accepted", "Accepted"]
         printed = done.stdout + done.stderr + self.replica.log.read_text()
         assert not [one for one in Purpose if self.keycloak.secret(one).reveal() in printed]
         return done
+
+    async def unbound(self):
+        await super().unbound()
+        await remove(self.app, CRD, "", self.offer.name)
 
     async def owner(self):
         """Return whom the space is made for that the binding leads to."""
@@ -236,8 +242,9 @@ async def door(keycloak, control_plane, app_cluster, cluster_keys, tmp_path_fact
 
 @pytest.fixture
 async def unbound(door):
-    yield door
-    await door.unbound()
+    async with konnector(door.app.connection):
+        yield door
+        await door.unbound()
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +268,7 @@ async def test_a_person_binds_by_browser_and_gets_a_claim_and_its_secret(unbound
     door = unbound
     mark = secrets.token_hex(4)
     scene = Scene(door.plane, door.app, door.offer, f"none-{mark}", f"dev-{mark}")
-    async with at_home(scene), konnector(door.app.connection):
+    async with at_home(scene):
         done = await door.run()
         assert done.code == 0, done.stderr
         assert await door.states() == ["Accepted", "Rejected"]
