@@ -5,13 +5,13 @@ why the number rises. The words are those that CONTRIBUTING.md replaces: their n
 """
 
 import ast
-import collections
 import io
 import re
 import sys
 import tokenize
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,14 +36,18 @@ def functions(path: Path) -> Iterator[int]:
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def identifiers(path: Path) -> Iterator[str]:
-    """Yield the words of which the names in a file, and its own, are made: `tell` of `tellAll`."""
-    for name in (path.stem, *_names(path)):
-        yield from (word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+def words_of(paths: Iterable[Path]) -> Counter[str]:
+    """Count the words of which the names in files, and their own, are made: `tell` of `tellAll`."""
+    words: Counter[str] = Counter()
+    for name, count in Counter(name for path in paths for name in _names(path)).items():
+        for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name):
+            words[word.lower()] += count
+    return words
 
 
 def _names(path: Path) -> Iterator[str]:
-    """Yield the names outside of f-strings, which are single tokens before Python 3.12."""
+    """Yield a file's name, and those outside of f-strings: single tokens before Python 3.12."""
+    yield path.stem
     depth = 0
     for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
         kind = tokenize.tok_name[token.type]
@@ -55,11 +59,9 @@ def _names(path: Path) -> Iterator[str]:
 def measure() -> dict[str, int]:
     """Return every figure that has a budget, by its name there."""
     product = [*sources(*PROGRAMS)]
-    folders = collections.Counter(path.parent for path in product)
+    folders = Counter(path.parent for path in product)
     lengths = sorted(length for path in product for length in functions(path))
-    words = collections.Counter(
-        word for path in (*product, *sources("tests")) for word in identifiers(path)
-    )
+    words = words_of([*product, *sources("tests")])
     return {
         "files": len(product),
         "files of a folder": max(folders.values()),
