@@ -23,9 +23,7 @@ TUNING: Final = Tuning(fsync=False, audit=True)
 _NOT_SERVED: Final = (
     *("apps/v1/controllerrevisions", "apps/v1/daemonsets", "apps/v1/replicasets"),
     *("apps/v1/statefulsets", "autoscaling/v1", "autoscaling/v2", "batch/v1/cronjobs"),
-    *("certificates.k8s.io/v1", "resource.k8s.io/v1", "storage.k8s.io/v1/csidrivers"),
-    *("storage.k8s.io/v1/csinodes", "storage.k8s.io/v1/csistoragecapacities"),
-    "storage.k8s.io/v1/volumeattachments",
+    *("certificates.k8s.io/v1", "resource.k8s.io/v1", "storage.k8s.io/v1/csistoragecapacities"),
 )
 # A test's few requests need no fair queues either. Together a fifth of the CPU time of the servers.
 _LEAN: Final = replace(
