@@ -5,6 +5,7 @@ import contextlib
 import socket
 
 import pytest
+import uvloop
 
 from klutchctl.binding.sign_in.callback import Foreign, listening
 from reconciler.core.errors import ConfigError
@@ -98,6 +99,26 @@ async def test_connections_that_say_nothing_keep_nobody_out():
             silent.callback(writer.close)
         good = call("/callback?state=ours&code=good", port=callback.port)
         assert await said(callback.port, good) == "HTTP/1.1 200 OK"
+
+
+def test_a_spare_connection_of_a_browser_leaves_no_traceback(caplog):
+    """It is still open, and silent, when the command ends; who asked has the page by then."""
+
+    async def signed_in(spare):
+        async with listening(accept) as callback:
+            spare.connect(("127.0.0.1", callback.port))
+            reader, writer = await asyncio.open_connection("127.0.0.1", callback.port)
+            writer.write(call("/callback?state=ours&code=good", port=callback.port))
+            assert await callback.answer(seconds=5) == "good"
+        page = await reader.read()
+        writer.close()
+        return page
+
+    with socket.socket() as spare:
+        page = uvloop.run(signed_in(spare))
+        assert page.startswith(b"HTTP/1.1 200 OK")
+        assert spare.recv(1) == b""
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])

@@ -45,17 +45,37 @@ class Callback(Generic[T]):
         self._accept = accept
         self._answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._room = asyncio.Semaphore(_CONNECTIONS)
+        self._open: set[asyncio.Task[None]] = set()  # connections
+        self._silent: set[asyncio.Task[None]] = set()  # of them, without a whole request so far
 
     async def answer(self, *, seconds: float) -> T:
         """Return what the browser brought. Raises TimeoutError."""
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._answer)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    # Not a coroutine: asyncio 3.11 logs a traceback of one that it made a task of, and cancels.
+    def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
+        task = asyncio.create_task(self._serve(reader, writer))
+        for tasks in (self._open, self._silent):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # it may never have begun
+
+    async def close(self) -> None:
+        """End connections; who asked is answered first. A browser keeps a spare one open."""
+        for task in self._silent:
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with self._room, asyncio.timeout(_SECONDS):
-                status, text = await self._answered(reader)
+                call = await _read(reader)
+                if task := asyncio.current_task():
+                    self._silent.discard(task)
+                status, text = self._answered(call)
                 writer.write(_response(status, text))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
@@ -65,8 +85,7 @@ class Callback(Generic[T]):
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answered(self, reader: asyncio.StreamReader) -> tuple[int, str]:
-        call = await _read(reader)
+    def _answered(self, call: "_Call | None") -> tuple[int, str]:
         if call is None or not _is_local(call.host, self.port):
             return 400, "This is no request for this server."
         if call.path != "/callback":
@@ -107,6 +126,7 @@ async def listening(
     finally:
         for server in servers:
             server.close()
+        await callback.close()
 
 
 def _sockets(port: int) -> list[socket.socket]:
