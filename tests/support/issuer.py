@@ -32,7 +32,7 @@ from tests.support.issuer_clients import Client, Clients, Refusal
 from tests.support.issuer_grants import GRANT_TYPES, Grants
 from tests.support.issuer_lies import Lies, Members, unheard
 from tests.support.issuer_tokens import SigningKey, signing_key, without_none
-from tests.support.listener import bound_socket
+from tests.support.listener import bound_socket, ended
 
 WEB: Final = Client("door", secret="s+cr t/of:the door%")  # to be encoded by Basic
 CLI: Final = Client("klutchctl")
@@ -181,7 +181,7 @@ class FakeProvider:
         await site.start()
         ready.set_result(None)
         await stop.wait()
-        await runner.cleanup()
+        await ended(runner, self._bound)
         for connection in self._connections:  # over TLS, a peer may not say goodbye for long
             connection.abort()
         await settle()

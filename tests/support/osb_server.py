@@ -15,7 +15,7 @@ from aiohttp import web
 
 from klutchctl.sandbox import credentials
 from tests.support.fake_clock import settle
-from tests.support.listener import bound_socket
+from tests.support.listener import bound_socket, ended
 from tests.support.osb_wire import Said
 
 _CHUNK = b"a" * 65536
@@ -78,7 +78,7 @@ class LoopbackServer(ABC):
         await site.start()
         ready.set_result(None)
         await self._stopping.wait()
-        await runner.cleanup()
+        await ended(runner, self._bound)
         await settle()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
