@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pygit2
 import pytest
 
 from klutchctl.sandbox import lifecycle, processes
@@ -26,9 +27,11 @@ from klutchctl.sandbox.nodes import cgroups, server
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout
 from klutchctl.settings import Settings
+from reconciler.core import names
 from tests.demo.developer import BINDING, INSTANCE, Developer, ask
 from tests.images import __main__ as make_images
 from tests.integration import test_readme
+from tests.support import git_server, signing
 from tests.support.eventually import eventually
 from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
 from tests.support.machines import Machine, furnished, without_pods
@@ -40,6 +43,7 @@ BIND = "klutch-bind"
 USER = "65532"
 SPACE = "klutch-bind-lab-lab-1"  # of the AppClusterBinding lab/lab-1
 KONNECTOR = "registry.example.com/klutchctl/konnector:0.1.0"
+TRUST = "/etc/klutchctl/trust"
 LONG = 300.0
 # A fleet of its own, whose konnector klutch-bind deploys beside itself.
 LAB_FLEET = one_file(
@@ -154,6 +158,29 @@ class Nodes:
         lab = ("apply", str(self.machine.home / "lab"), "--auto-approve", "--wait")
         answer = await self.machine.klutchctl(f"--kubeconfig={self.layout.kubeconfig}", *lab)
         assert answer.code == 0, answer.out + answer.err
+
+    async def controlled(self, folder: Path, url: str) -> None:
+        """Install the controller as its book says; what it mounts is in a folder, or our own."""
+        space, access = ("-n", "klutchctl", "create"), f"kubeconfig={self.layout.kubeconfig}"
+        for kind, name, *mounted in (
+            ("secret generic", "klutchctl-kubeconfig", access),
+            ("secret generic", "klutchctl-git", f"token={folder}/token"),
+            ("configmap", "klutchctl-trust", f"{folder}/allowed_signers", f"{folder}/ca.crt"),
+        ):
+            held = (f"--from-file={one}" for one in mounted)
+            await self.kubectl(PLANE, *space, *kind.split(), name, *held)
+        deploy = ROOT / "klutchctl/deploy/controller"
+        text = await self.kubectl(PLANE, "kustomize", str(deploy))
+        for old, new in (
+            ("https://git.example.com/platform/fleet.git", url),
+            ("--fleet=prod", "--fleet=acme"),
+            ("env:\n", f"env:\n{8 * ' '}- {{name: SSL_CERT_FILE, value: {TRUST}/ca.crt}}\n"),
+        ):
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (folder / "controller.yaml").write_text(text)
+        await self.kubectl(PLANE, "apply", "-f", str(folder / "controller.yaml"))
+        await self.available(PLANE, "klutchctl-controller", "klutchctl")
 
     async def road(self, context: str, database: str) -> None:
         """Claim a database, and use it by the credentials that arrive."""
@@ -328,6 +355,82 @@ async def test_work_goes_on_while_pods_are_deleted_rolled_and_drained(nodes):
     await nodes.road(SHOP, "drained")
     await nodes.kubectl(SHOP, "uncordon", name)
     await nodes.available(SHOP, "konnector")
+
+
+async def test_a_konnector_with_all_rights_needs_no_list_of_services(nodes):
+    """`konnector/deploy/full`, in place of `minimal`."""
+    await nodes.kubectl(OTHER, "apply", "-k", str(ROOT / "konnector/deploy/full"))
+    listed = "clusterrole,clusterrolebinding"
+    await nodes.kubectl(OTHER, "delete", listed, "klutch-bind-konnector-services")
+    await nodes.kubectl(OTHER, "-n", BIND, "rollout", "restart", "deployment/konnector")
+    await nodes.available(OTHER, "konnector")
+    await nodes.road(OTHER, "full")
+
+
+async def test_a_backend_for_one_tenant_gives_rights_in_all_namespaces(nodes):
+    """`bind/deploy/consumer-scope-cluster`, in place of another mode."""
+    folder = ROOT / "bind/deploy/consumer-scope-cluster"
+    await nodes.kubectl(PLANE, "apply", "-k", str(folder))
+    await nodes.available(PLANE, BIND)
+    bound = (await nodes.get(PLANE, "clusterbindings", "-A"))["items"]
+    roles = {names.space_cluster_role(one["metadata"]["namespace"]) for one in bound}
+    assert len(roles) == 4
+
+    async def given() -> set[str]:
+        found = (await nodes.get(PLANE, "clusterrolebindings"))["items"]
+        return roles & {one["metadata"]["name"] for one in found}
+
+    async def is_given_to_all() -> bool:
+        return await given() == roles
+
+    async def is_given_to_none() -> bool:
+        return not await given()
+
+    await eventually(is_given_to_all, within=LONG)
+    await nodes.road(SHOP, "everywhere")
+    await nodes.installed()  # a backend with the usual scope takes them away
+    await eventually(is_given_to_none, within=LONG)
+    await nodes.kubectl(PLANE, "delete", "-f", str(folder / "rights.yaml"))
+    await nodes.road(SHOP, "namespaced")
+
+
+async def test_a_controller_keeps_the_fleet_as_signed_commits_say(nodes, tmp_path):
+    """`klutchctl/deploy/controller`, with the repository and the fleet named in it."""
+    state, key = lifecycle.load(nodes.layout), signing.ed25519()
+    assert state is not None
+    assert state.nodes is not None
+    example = ROOT / "fleet-example"
+    files = {str(one.relative_to(example)): one.read_bytes() for one in example.rglob("*.yaml")}
+    name, line = "clusters/analytics/analytics-eu-1.yaml", b"    overrides:\n"
+    files[name] = files[name].replace(
+        line, line + b"      env: [{name: SYNCED, value: yes it is}]\n"
+    )
+    repository = pygit2.init_repository(str(tmp_path / "root/fleet.git"), bare=True)
+    commit = signing.signed_commit(repository, files, key)
+    with git_server.served(tmp_path / "root", tmp_path, host=state.nodes.gateway) as server:
+        server.token = "of-the-secret"
+        (tmp_path / "token").write_text(server.token)
+        (tmp_path / "allowed_signers").write_text(f"{signing.ALICE} {key.line}\n")
+        await nodes.controlled(tmp_path, f"{server.url}/fleet.git")
+
+        async def synced() -> bool:
+            made = await nodes.get(ANALYTICS, "-n", BIND, "deployment/konnector")
+            (container,) = made["spec"]["template"]["spec"]["containers"]
+            return "SYNCED" in {one["name"] for one in container.get("env", ())}
+
+        await eventually(synced, within=LONG)
+
+        async def verified() -> bool:
+            fleet = await nodes.get(PLANE, "-n", "klutchctl", "fleetstatuses/acme")
+            said = {one["type"]: one["status"] for one in fleet["status"]["conditions"]}
+            return said["SourceVerified"] == "True" and commit in json.dumps(fleet["status"])
+
+        await eventually(verified, within=LONG)
+        (pod,) = await nodes.pods(PLANE, "klutchctl-controller", "klutchctl")
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        await nodes.kubectl(PLANE, "-n", "klutchctl", "delete", "deployment/klutchctl-controller")
+    await nodes.available(ANALYTICS, "konnector")
+    await nodes.road(ANALYTICS, "controlled")
 
 
 SHIM = "containerd-shim-runc-v2"

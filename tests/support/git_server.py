@@ -13,6 +13,7 @@ from pathlib import Path
 
 from klutchctl.sandbox import credentials
 from klutchctl.sandbox.credentials import Use
+from klutchctl.sandbox.nodes.addresses import LOOPBACK
 
 _TYPE = "application/x-git-upload-pack"
 
@@ -26,6 +27,7 @@ class GitServer:
     """
 
     root: Path
+    host: str = "localhost"
     port: int = 0
     token: str = ""
     redirect: str = ""
@@ -35,7 +37,7 @@ class GitServer:
     @property
     def url(self) -> str:
         """The address of the server."""
-        return f"https://localhost:{self.port}"
+        return f"https://{self.host}:{self.port}"
 
     def allows(self, authorization: str) -> bool:
         """Tell whether a request brings the token."""
@@ -44,15 +46,19 @@ class GitServer:
 
 
 @contextmanager
-def served(root: Path, folder: Path) -> Iterator[GitServer]:
-    """Serve; `folder`/ca.crt is the authority to trust, of all servers with this folder."""
+def served(root: Path, folder: Path, *, host: str = "localhost") -> Iterator[GitServer]:
+    """Serve; `folder`/ca.crt is the authority to trust, of all servers with this folder.
+
+    `host` may be an address of this machine that others reach.
+    """
     if not (folder / "ca.crt").exists():
         now = datetime.now(UTC)
         authority = credentials.authority("git", now=now)
-        pair = credentials.issue(authority, "localhost", use=Use.SERVER, now=now)
+        address = LOOPBACK if host == "localhost" else host
+        pair = credentials.issue(authority, host, use=Use.SERVER, address=address, now=now)
         (folder / "ca.crt").write_bytes(authority.certificate_pem)
         (folder / "server.pem").write_bytes(pair.certificate_pem + pair.key_pem)
-    server = GitServer(root)
+    server = GitServer(root, host)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem")
     with _Http(server) as http:
@@ -70,7 +76,7 @@ def served(root: Path, folder: Path) -> Iterator[GitServer]:
 class _Http(ThreadingHTTPServer):
     def __init__(self, server: GitServer) -> None:
         self.git = server
-        super().__init__(("localhost", 0), _Handler)
+        super().__init__((server.host, 0), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # a client that breaks off is what some tests are about
