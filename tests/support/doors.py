@@ -205,10 +205,10 @@ async def doors(
         await plane.cluster.create(made, kind, manager=MANAGER)
     (folder / "client-secret").write_text(WEB.secret)
     (folder / "access.yaml").write_text(yaml.safe_dump(_access(other)))
-    jar = aiohttp.DummyCookieJar()
+    fresh = aiohttp.TCPConnector(force_close=True)  # a POST fails on one that a door has ended
     try:
         async with (
-            aiohttp.ClientSession(cookie_jar=jar) as http,
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), connector=fresh) as http,
             replicas(plane, namespace, folder, command=_COMMAND) as started,
         ):
             yield Doors(plane, namespace, provider, other, started, http, prefix)
