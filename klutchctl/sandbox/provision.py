@@ -47,7 +47,7 @@ def find_plugins(place: Layout, *, chosen: bool) -> Path | None:
     """Return the CNI plugins, for nodes `chosen` now or that the sandbox has."""
     if not (chosen or _remembered(place, "nodes")):
         return None
-    machine.check()
+    machine.check(chosen=chosen)
     return machine.find_plugins()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def without_pods() -> str:
     """Return what is missing here to run our images as pods, and what to do; "" for nothing."""
     try:
-        machine.check()
+        machine.check(chosen=True)
         machine.find_plugins()
     except HostError as error:
         return str(error)

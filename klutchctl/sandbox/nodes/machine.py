@@ -26,12 +26,13 @@ _PLUGIN_FOLDERS: Final = tuple(map(Path, ("/opt/cni/bin", "/usr/lib/cni", "/usr/
 _PLUGIN_PACKAGE: Final = "containernetworking-plugins"
 
 
-def check() -> None:
-    """Raise HostError where nodes cannot be: elsewhere than on Linux, and as another than root."""
-    hint = (
-        "Leave --nodes out: a sandbox without nodes runs everywhere, and its clusters take all but"
-        " pods"
-    )
+def check(*, chosen: bool) -> None:
+    """Raise HostError where nodes cannot be: elsewhere than on Linux, and as another than root.
+
+    They are `chosen` now, or those that the sandbox has.
+    """
+    way = "Leave --nodes out" if chosen else "This sandbox has nodes; use another --name"
+    hint = f"{way}: a sandbox without nodes runs everywhere, and its clusters take all but pods"
     if platform.system() != "Linux":
         message = f"nodes are containers of a Linux kernel, and this is {platform.system()}"
         raise HostError(message, hint=hint)

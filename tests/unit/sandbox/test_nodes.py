@@ -143,6 +143,12 @@ MACHINES = {
 }
 
 
+def test_another_than_root_at_a_sandbox_with_nodes_learns_of_another_name(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(HostError, match="This sandbox has nodes; use another --name"):
+        machine.check(chosen=False)
+
+
 @pytest.mark.parametrize(("fact", "says"), MACHINES.values(), ids=MACHINES.keys())
 def test_a_machine_that_cannot_says_so_before_anything_is_started(
     home, monkeypatch, capsys, fact, says
