@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -86,9 +87,12 @@ async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
     held = await found(cluster, word)
     uids = {manifest.uid_of(one): f"<{_title(kind, one)}>" for kind, one in held}
 
+    # By itself: it may stand by chance inside a hash, such as uOw000A6 of a spec.
+    own = re.compile(rf"\b{word}\b")
+
     def told(text: str) -> str:
         text = UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
-        return TIME.sub("<time>", text).replace(word, "<word>")
+        return own.sub("<word>", TIME.sub("<time>", text))
 
     return {told(_title(kind, one)): told(_text(kind, one)) for kind, one in held}
 
