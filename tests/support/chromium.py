@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from axe_core_python.selenium import Axe
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 
 _FLAGS: Final = (
     "--headless",
@@ -93,6 +95,12 @@ class Chromium:
     def text(self) -> str:
         """Return what a person reads."""
         return self.find("body").text
+
+    def comes_to(self, text: str) -> None:
+        """Wait until a person reads this text: a page that is left may be gone before the next."""
+        going = (NoSuchElementException, StaleElementReferenceException)
+        wait = WebDriverWait(self.driver, 30, poll_frequency=0.05, ignored_exceptions=going)
+        wait.until(lambda _: text in self.text(), f"no page reads {text!r}")
 
     def press(self, *keys: str) -> None:
         """Press keys, one after the other."""

@@ -165,7 +165,7 @@ async def test_a_person_sees_what_was_bound_and_how_to_end_it(
     links = screen.driver.find_elements("css selector", f"a.{claiming.resource.plural}")
     (link,) = [one for one in links if claiming.group in (one.get_attribute("href") or "")]
     link.send_keys(Keys.ENTER)
-    assert screen.text() == "Back to the command line"
+    screen.comes_to("Back to the command line")
     screen.open(f"{here.origin}/ui/sign-in")
     screen.open(f"{here.origin}/ui/bindings")
     usable(screen)
@@ -196,7 +196,7 @@ async def test_another_site_frames_no_page_and_binds_nothing(
         for lure, seen in (("a", "Forbidden"), ("button", "Shop Inc")):
             screen.open(theirs.replace("127.0.0.1", "localhost"))
             screen.find(lure).send_keys(Keys.ENTER)
-            assert seen in screen.text()
+            screen.comes_to(seen)
             assert [one for one in screen.said() if "frame-ancestors 'none'" in one]
     assert await backend.spaces(provider.user.subject) == []
     screen.open(f"{here.origin}/ui/catalogue")
