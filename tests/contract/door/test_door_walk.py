@@ -13,11 +13,12 @@ import yaml
 
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import Manifest, annotations_of, get_map, get_text
+from reconciler.core.manifest import annotations_of, get_map, get_text
 from reconciler.core.refs import Ref
 from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig import from_content
 from tests.support import konnector_claims
+from tests.support.binding_objects import SECRETS
 from tests.support.bound_scenes import BIND, Scene, at_home, says, until
 from tests.support.browsers import CALLBACK, PUBLIC, Cli
 from tests.support.doors import Door, wire
@@ -33,16 +34,6 @@ NO_CACHE = {
     "Cache-Control": "no-cache, no-store, must-revalidate, max-age=0",
     "Expires": "Thu, 01 Jan 1970 00:00:00 UTC",
     "X-Accel-Expires": "0",
-}
-
-
-CLAIM: Manifest = {
-    "resource": "secrets",
-    "version": "v1",
-    "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Provider"},
-    "required": True,
-    "read": {},
-    "onConflict": {"recreateWhenConsumerSideDeleted": True},
 }
 
 
@@ -183,7 +174,7 @@ async def _leads_to_a_space(backend, response, identity):
 
 async def _serves_the_clis_request(way, requests, offer):
     """Send what the original CLI sends next (14-bind.cli-requests.yaml, 6 and 7)."""
-    resource = {**offer.resource.wire, "permissionClaims": [CLAIM]}
+    resource = {**offer.resource.wire, "permissionClaims": [SECRETS]}
     assert requests == [
         {
             "kind": "APIServiceExportRequest",
@@ -218,7 +209,7 @@ async def _takes_a_claim_and_gives_its_secret(backend, app_cluster, way, respons
         data = {"kubeconfig": response["kubeconfig"]}
         made = build(refs.SECRET, scene.secret, namespace=BIND, data=data)
         await app_cluster.cluster.create(made, refs.SECRET, manager=MANAGER)
-        await scene.bind({**CLAIM, "state": "Accepted"})
+        await scene.bind({**SECRETS, "state": "Accepted"})
         await until(lambda: says(scene.binding(), "Ready"))
         await scene.create_instance(size="1Gi")
         await until(lambda: scene.copy())

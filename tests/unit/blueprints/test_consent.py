@@ -5,15 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import consent
+from tests.support.binding_objects import SECRETS
 
-SECRETS: dict[str, Any] = {
-    "resource": "secrets",
-    "version": "v1",
-    "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Provider"},
-    "required": True,
-    "read": {},
-    "onConflict": {"recreateWhenConsumerSideDeleted": True},
-}
 BACKUPS: dict[str, Any] = {
     "resource": "configmaps",
     "version": "v1",
