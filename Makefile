@@ -17,8 +17,8 @@ again: $(STAMP)
 	$(BIN)/python -m tests.demo again
 
 # Tests wait much: three processes keep two cores busy. The servers of tests take most of the time;
-# they collect garbage less often, and answer each request on a stack that need not grow.
-PYTEST := GOGC=200 GODEBUG=adaptivestackstart=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# they collect garbage less often.
+PYTEST := GOGC=200 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: check
 	$(PYTEST) $(ARGS)
