@@ -64,7 +64,8 @@ class ProviderCallbacks:
 
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
-    what other providers have for a place. `changed(name)` is called when there is news for a
+    what other providers have for a place, `is_unread` whether a binding that is not followed yet
+    may be of the space with this uid. `changed(name)` is called when there is news for a
     binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
     whether another serves the space already; then all bindings go to that one.
     """
@@ -73,6 +74,7 @@ class ProviderCallbacks:
     is_wanted: Callable[[ObjectKey], Awaitable[bool]]
     binding: Callable[[str], Manifest | None]
     rival: Callable[[Kind, ObjectKey], Rival]
+    is_unread: Callable[[str], bool]
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
     notify: Callable[[Note], None]

@@ -92,6 +92,11 @@ class Bindings:
                 if (provider := self._providers.of(key_of(live))) is not None:
                     provider.beat()
 
+    def is_unread(self, space_uid: str) -> bool:
+        """Tell whether a binding that is not followed yet may be of this space."""
+        served = ((key.name, self._providers.of(key)) for key in sorted(self._view.keys()))
+        return any(one is None or one.may_bring(space_uid, name) for name, one in served)
+
     def notify(self, keys_: Iterable[ObjectKey], note: Note) -> None:
         """Record an Event about each of these bindings."""
         for key in keys_:

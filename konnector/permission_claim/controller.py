@@ -23,8 +23,8 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write, secret_down
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete
-from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import Manifest, resource_version_of
+from reconciler.core.errors import ClusterError, NotServed
+from reconciler.core.manifest import Manifest, get_text, resource_version_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
@@ -107,7 +107,7 @@ class PermissionClaims(PairedSync):
             self.say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
-            return HELD if contested else self._again(seen)
+            return HELD if contested or seen.unread else self._again(seen)
         if seen.consumer is None and seen.provider is not None:
             seen = await self._with_fresh_terms(seen)
             decision = decide.decide(seen)
@@ -133,6 +133,7 @@ class PermissionClaims(PairedSync):
         kind = self.kind
         copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
+        mark = get_text(consumer, "metadata", "annotations", keys.ORIGIN_SPACE_UID)
         seen = Seen(
             kind,
             self._rules,
@@ -145,6 +146,7 @@ class PermissionClaims(PairedSync):
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self.link.around.rival(kind, place),
             space_uid=self.link.space_uid,
+            unread=mark not in ("", self.link.space_uid) and self.link.around.is_unread(mark),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
             reserved=self.link.is_reserved(place.namespace),
@@ -233,7 +235,7 @@ class ClaimedResource(TaskSupervisor):
         self._resource, self._link, self._services = resource, link, services
         self._rules: tuple[Rule, ...] = ()
         self.sync: PermissionClaims | None = None
-        self._problem = ""
+        self._problem, self._unserved = "", False
         self.start("kind", self._find)
 
     @property
@@ -257,7 +259,7 @@ class ClaimedResource(TaskSupervisor):
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
         if self.sync is None:
-            return "none" if self._problem else "perhaps"
+            return "none" if self._unserved else "perhaps"
         return self.sync.has(place)
 
     async def _find(self) -> None:
@@ -278,7 +280,7 @@ class ClaimedResource(TaskSupervisor):
                 kind = await self._link.agent.app.kind(*asked)
                 await self._link.plane.kind(*asked)
         except ClusterError as error:
-            problem = str(error)
+            problem, self._unserved = str(error), isinstance(error, NotServed)
         if not problem and kind is not None and not kind.namespaced:
             problem = f"{kind.resource} is cluster-scoped, which no claim may be yet"
         if problem != self._problem:

@@ -63,7 +63,8 @@ class Seen:
     made (H28).
     `rival`: `perhaps` where the view of another provider is not complete. `space_uid` is that of
     this provider's space, with which it marks what it brings where it may not be alone; what is
-    not marked may be of any provider.
+    not marked may be of any provider. `unread`: `consumer` may be of a space of which a binding is
+    not followed yet, and no `rival` speaks for that.
     `terms`: on which an orphan goes at the time `now`.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
@@ -82,6 +83,7 @@ class Seen:
     consumer_partial: bool = False
     rival: Rival = "alone"
     space_uid: str = ""
+    unread: bool = False
     deleted_at: str = ""
     living: Set[str] = frozenset()
     reserved: bool = False
@@ -153,9 +155,8 @@ def _is_of_another_space(seen: Seen, copy: Manifest) -> bool:
 
 def is_a_rivals(seen: Seen, copy: Manifest) -> bool:
     """Tell whether another provider goes on to write a copy; one that has gone leaves it to us."""
-    if seen.rival == "unasked":
-        return _is_of_another_space(seen, copy)
-    return seen.rival == "there"
+    unknown = seen.unread or seen.rival in ("unasked", "perhaps")
+    return seen.rival == "there" or (unknown and _is_of_another_space(seen, copy))
 
 
 def _up(seen: Seen) -> Way:

@@ -221,6 +221,7 @@ class Providers(TaskSupervisor):
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._bindings.find(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
+            is_unread=self._bindings.is_unread,
             probe=lambda content: self._probe(content, judged.namespace),
             changed=lambda name: self._bindings.changed(set(bindings), name),
             notify=lambda note: self._bindings.notify(bindings, note),
@@ -288,6 +289,7 @@ class OneProvider(TaskSupervisor):
             is_wanted=_unasked,
             binding=lambda name: bindings.find(keys, name),
             rival=lambda _, __: "unasked",
+            is_unread=lambda _: False,  # nobody could be asked
             probe=_never,
             changed=lambda name: bindings.changed(set(keys), name),
             notify=lambda note: bindings.notify(keys, note),

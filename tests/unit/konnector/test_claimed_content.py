@@ -296,6 +296,34 @@ def test_a_copy_belongs_to_the_space_that_brought_it(provider, consumer, alone, 
         assert told(decide(seen)) == steps
 
 
+# What is known of the provider that brought a copy, the steps towards that of another one.
+ITS_OWNER: Any = {
+    "its space is not read yet": ({"rival": "perhaps"}, []),
+    "its binding is not followed yet, and there is no other": ({"unread": True}, []),
+    "its binding is not followed yet, others have none": ({"rival": "none", "unread": True}, []),
+    "it has its own": ({"rival": "there", "unread": True}, []),
+    "it is gone, with no other": ({}, ["patch app-cluster"]),
+    "it has none any more": ({"rival": "none"}, ["patch app-cluster"]),
+}
+
+
+@pytest.mark.parametrize(("facts", "steps"), ITS_OWNER.values(), ids=ITS_OWNER)
+def test_a_copy_waits_for_the_space_that_brought_it(facts, steps):
+    provider, consumer = plane("Provider", TWO), app("Provider", annotations=THEIRS)
+    decision = decide(looked(DOWN, provider, consumer, space_uid="ours", **facts))
+    assert told(decision) == steps
+    assert [note.reason for note in decision.notes] == ([] if steps else [CONFLICT])
+
+
+def test_ours_and_what_bears_no_mark_wait_for_nobody():
+    for annotations in (OURS, None):
+        seen = looked(
+            DOWN, plane("Provider", TWO), app("Provider", annotations=annotations),
+            rival="perhaps", unread=True, space_uid="ours",
+        )  # fmt: skip
+        assert decide(seen).tasks
+
+
 BROUGHT = {
     "a new one": (plane("Provider"), None),
     "one that is written anyway": (plane("Provider", TWO), app("Provider")),
