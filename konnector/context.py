@@ -65,7 +65,8 @@ class ProviderCallbacks:
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
     what other providers have for a place, `is_unread` whether a binding that is not followed yet
-    may be of the space with this uid. `changed(name)` is called when there is news for a
+    may be of the space with this uid, `is_kubeconfig` whether a binding refers to a Secret of the
+    app cluster. `changed(name)` is called when there is news for a
     binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
     whether another serves the space already; then all bindings go to that one.
     """
@@ -75,6 +76,7 @@ class ProviderCallbacks:
     binding: Callable[[str], Manifest | None]
     rival: Callable[[Kind, ObjectKey], Rival]
     is_unread: Callable[[str], bool]
+    is_kubeconfig: Callable[[ObjectKey], bool]
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
     notify: Callable[[Note], None]

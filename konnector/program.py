@@ -32,7 +32,7 @@ from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock, Worker, unless
 from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, NotServed
-from reconciler.core.manifest import Manifest, covers, get, get_text, name_of, ref_of
+from reconciler.core.manifest import Manifest, covers, get, get_text, ref_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube import crds, kubeconfig
 from reconciler.kube.client import KubeCluster
@@ -244,7 +244,7 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
         home,
         kind,
         namespace=confined if mode is None else mode.space,
-        indexes={binding_controller.NAME: lambda live: (name_of(live),)},
+        indexes=binding_controller.INDEXES,
     )
 
 

@@ -1,7 +1,7 @@
 """Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -28,8 +28,14 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.store import Index
 
 NAME: Final = "name"
+_SECRET: Final = "secret"
+INDEXES: Final[Mapping[str, Index]] = {
+    NAME: lambda live: (manifest.name_of(live),),
+    _SECRET: lambda live: (judge.place(live),),
+}
 _SOON: Final = timedelta(seconds=1)
 _WITHDRAWN: Final = 30.0  # seconds for which an export may be away before instances say so
 _KEPT: Final = 60.0  # seconds for which a binding that is gone keeps its provider
@@ -42,7 +48,7 @@ _WAIT: Final = timedelta(seconds=5)
 class Bindings:
     """The controller of all APIServiceBindings.
 
-    `home` is the cluster that they are in, `view` the informer of them, by NAME. `secrets` are
+    `home` is the cluster that they are in, `view` the informer of them, by INDEXES. `secrets` are
     those that they refer to.
     """
 
@@ -86,16 +92,19 @@ class Bindings:
 
     def _secret_changed(self, place: ObjectKey) -> None:
         """Look again at the bindings that refer to a Secret."""
-        for live in self._view.all():
-            if judge.place(live) == place:
-                self.changed([key_of(live)], "")
-                if (provider := self._providers.of(key_of(live))) is not None:
-                    provider.beat()
+        for key in self._view.keys_by(_SECRET, place):
+            self.changed([key], "")
+            if (provider := self._providers.of(key)) is not None:
+                provider.beat()
 
     def is_unread(self, space_uid: str) -> bool:
         """Tell whether a binding that is not followed yet may be of this space."""
         served = ((key.name, self._providers.of(key)) for key in sorted(self._view.keys()))
         return any(one is None or one.may_bring(space_uid, name) for name, one in served)
+
+    def names_secret(self, place: ObjectKey) -> bool:
+        """Tell whether a binding refers to a Secret."""
+        return self._view.has(_SECRET, place)
 
     def notify(self, keys_: Iterable[ObjectKey], note: Note) -> None:
         """Record an Event about each of these bindings."""

@@ -149,7 +149,9 @@ class PermissionClaims(PairedSync):
             unread=mark not in ("", self.link.space_uid) and self.link.around.is_unread(mark),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
+            wide=self._services.living(""),
             reserved=self.link.is_reserved(place.namespace),
+            is_kubeconfig=kind == SECRET and self.link.around.is_kubeconfig(place),
         )
         if not decide.needs_content(seen):
             return seen

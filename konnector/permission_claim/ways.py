@@ -69,7 +69,8 @@ class Seen:
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
     `living` are the bindings of which a developer has an instance in this app namespace that is not
-    being deleted; `reserved`: it is one of the cluster's own programs.
+    being deleted, `wide` those of which one has a cluster-scoped instance. `reserved`: it is one of
+    the cluster's own programs; `is_kubeconfig`: it is the Secret of an APIServiceBinding.
     """
 
     kind: Kind
@@ -86,7 +87,9 @@ class Seen:
     unread: bool = False
     deleted_at: str = ""
     living: Set[str] = frozenset()
+    wide: Set[str] = frozenset()
     reserved: bool = False
+    is_kubeconfig: bool = False
 
 
 class Way(Enum):
@@ -206,7 +209,7 @@ def taking_down(seen: Seen, origin: Manifest) -> list[Rule]:
         for rule in seen.rules
         if rule.goes_down
         and rule.binding in seen.living
-        and not (seen.reserved and place.namespace not in rule.literal_namespaces)
+        and not _is_closed(seen, rule)
         and rule.selects(place, origin)
         and not (named_only and place.name not in rule.literal)
     ]
@@ -222,7 +225,9 @@ def may_go_up(seen: Seen, origin: Manifest) -> bool:
         return False
     partial, place = seen.consumer_partial, seen.claim_place
     for rule in seen.rules:
-        if not rule.goes_up or not rule.selects(place, origin, partial=partial):
+        used = seen.living or rule.binding in seen.wide
+        selected = used and rule.goes_up and rule.selects(place, origin, partial=partial)
+        if not selected or _is_closed(seen, rule):
             continue
         if place.name in rule.literal:
             return True
@@ -231,12 +236,18 @@ def may_go_up(seen: Seen, origin: Manifest) -> bool:
     return False
 
 
+def _is_closed(seen: Seen, rule: Rule) -> bool:
+    """Tell whether a rule does not reach an app namespace that it would have to spell out."""
+    return seen.reserved and seen.claim_place.namespace not in rule.literal_namespaces
+
+
 def _is_kept(seen: Seen, origin: Manifest) -> bool:
     """Tell whether an object stays in the app cluster unless its very name is claimed."""
     return (
         manifest.get_text(origin, "type") in _OF_ONE_CLUSTER
         or _is_of_the_cluster(seen)
-        or keys.SPACE_UID in manifest.annotations_of(origin)  # a kubeconfig of a konnector
+        or seen.is_kubeconfig
+        or keys.SPACE_UID in manifest.annotations_of(origin)  # a kubeconfig, as a konnector noted
     )
 
 

@@ -222,6 +222,7 @@ class Providers(TaskSupervisor):
             binding=lambda name: self._bindings.find(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
             is_unread=self._bindings.is_unread,
+            is_kubeconfig=self._bindings.names_secret,
             probe=lambda content: self._probe(content, judged.namespace),
             changed=lambda name: self._bindings.changed(set(bindings), name),
             notify=lambda note: self._bindings.notify(bindings, note),
@@ -290,6 +291,7 @@ class OneProvider(TaskSupervisor):
             binding=lambda name: bindings.find(keys, name),
             rival=lambda _, __: "unasked",
             is_unread=lambda _: False,  # nobody could be asked
+            is_kubeconfig=lambda _: False,  # the Secrets of its bindings are beside them
             probe=_never,
             changed=lambda name: bindings.changed(set(keys), name),
             notify=lambda note: bindings.notify(keys, note),

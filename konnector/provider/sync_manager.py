@@ -75,7 +75,7 @@ class Syncs(TaskSupervisor):
         return any(one.has_claims(app_namespace) for one in self._instances.values())
 
     def living(self, app_namespace: str) -> frozenset[str]:
-        """Return the bindings of which developers have instances in an app namespace that stay."""
+        """Return the bindings of which developers have instances that stay; "": cluster-scoped."""
         found = self._instances.items()
         return frozenset(name for name, one in found if one.live_in(app_namespace))
 
@@ -139,7 +139,7 @@ class Syncs(TaskSupervisor):
     def _look_again(self, app_namespace: str) -> None:
         """Have all looked at that may come down into an app namespace, or may no more."""
         for sync in self._running():
-            sync.enqueue_all(app_namespace)
+            sync.enqueue_all(app_namespace) if app_namespace else sync.enqueue_everything()
 
     def _running(self) -> list[PermissionClaims]:
         return [claim.sync for claim in self._claims.values() if claim.sync is not None]

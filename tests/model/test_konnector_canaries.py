@@ -101,7 +101,12 @@ class Round:
                         canary = f"canary{number:03}{len(self.canaries):03}"
                         live = law.secret(random, name, team, b64(canary))
                         world = SimpleNamespace(
-                            name=name, space=team, asking=self.claims, reserved=False
+                            name=name,
+                            space=team,
+                            asking=self.claims,
+                            living=("orders",),
+                            reserved=False,
+                            is_kubeconfig=False,
                         )
                         self.canaries.append((canary, side, world, live))
 

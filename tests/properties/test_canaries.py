@@ -133,6 +133,7 @@ class World:
         ]
         self.living = set(random.choice((("one", "two"), ("one", "two"), ("one",), ())))
         self.reserved = random.random() < 0.1
+        self.is_kubeconfig = random.random() < 0.1
         self.asking = [
             *(self.claims[:cut] if "one" in self.living else ()),
             *(self.claims[cut:] if "two" in self.living else ()),
@@ -151,7 +152,7 @@ class World:
         return Seen(
             SECRET, self.rules, self.places[APP], self.places[PLANE], Terms("secrets"), NOW,
             consumer, self.live[PLANE], consumer_partial=partial, living=self.living,
-            reserved=self.reserved,
+            reserved=self.reserved, is_kubeconfig=self.is_kubeconfig,
         )  # fmt: skip
 
     def decided(self):
@@ -226,13 +227,18 @@ def of_texts(value):
 
 
 def let_up(claim, world, live):
-    """owner Consumer: up. Unset: up what is annotated so or named literally. Tokens: if named."""
+    """owner Consumer: up. Unset: up what is annotated so or named literally, if a service is used.
+
+    Tokens, kubeconfigs, and from a namespace of the cluster itself: if named.
+    """
     owner = owner_of(live)
-    if not selected(claim, world, live) or owner not in ("", "Consumer"):
+    if not world.living or not selected(claim, world, live) or owner not in ("", "Consumer"):
         return False
     selector = claim["selector"]
+    if world.reserved and world.space not in of_texts(selector.get("namespaces")):
+        return False
     literal = world.name in of_texts(selector.get("names"))
-    if live["type"] in KEPT and not literal:
+    if (live["type"] in KEPT or world.is_kubeconfig) and not literal:
         return False
     asked = selector.get("owner")
     return asked == "Consumer" or (asked is None and (literal or owner == "Consumer"))

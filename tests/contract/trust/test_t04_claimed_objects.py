@@ -1,8 +1,12 @@
 """T4: what a provider puts into service namespaces arrives only where a developer asked for it.
 
+Nor does it get what lies where no developer uses its service.
+
 The provider here maps whichever app namespace it likes, and writes what would direct a cluster.
 """
 
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
 from tests.support.konnector import konnector
@@ -20,7 +24,8 @@ from tests.support.konnector_claims import (
 from tests.support.konnector_scenes import sides
 from tests.support.settled import settled
 
-DOWN = claim("secrets", "Provider")
+DOWN, UP = claim("secrets", "Provider"), claim("secrets", "Consumer")
+MINE = {"annotations": {keys.RESOURCE_OWNER: "Consumer"}}
 
 
 async def test_nothing_arrives_where_no_developer_asked(scene: Scene) -> None:
@@ -47,3 +52,25 @@ async def test_nothing_arrives_where_no_developer_asked(scene: Scene) -> None:
         assert secrets == {scene.app_namespace}
         for one in SYSTEM:
             assert await elsewhere(scene, one).instance("planted") is None
+
+
+async def test_nothing_leaves_where_no_developer_uses_the_service(scene: Scene) -> None:
+    async with quiet_in(scene) as quiet, scene.backend(), konnector(scene.app.connection) as made:
+        there_, here_ = await bound(scene, UP)
+        targets = [await provided(scene, one) for one in (*SYSTEM, quiet.app_namespace)]
+        try:
+            for _, here in targets:
+                await here.make(SECRET, "canary", **data("canary"))
+                await here.make(SECRET, "marked", metadata=MINE, **data("canary"))
+            await sides(quiet)[1].make("planted")
+            await until(lambda: quiet.instance("planted"))
+            await here_.make(SECRET, "usual", **data("one"))
+            await until(lambda: there_.holds(SECRET, "usual", "one"))
+            await settled(made)
+            for there, here in targets:
+                assert await there.all(SECRET) == []
+                assert annotations_of(await here.read(SECRET, "canary")) == {}
+        finally:
+            for _, here in targets:
+                for name in ("canary", "marked"):
+                    await here.delete(SECRET, name)

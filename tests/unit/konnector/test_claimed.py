@@ -225,6 +225,15 @@ def test_credentials_of_the_control_plane_come_down_only_if_they_are_named(kind)
     assert told(decide(looked(named, plane(type=kind), None))) == CREATED_DOWN
 
 
+def test_a_kubeconfig_that_a_binding_names_goes_up_only_if_it_is_named():
+    for owner in ("", "Consumer"):
+        seen = looked((*ANY, *UP), None, app(owner), is_kubeconfig=True)
+        assert decide(seen) is NOTHING
+    named = rules({"owner": "Consumer", "names": ["*", "creds"]})
+    assert told(decide(looked(named, None, app(), is_kubeconfig=True))) == CREATED_UP
+    assert decide(looked(DOWN, plane("Provider", TWO), app("Provider"), is_kubeconfig=True)).tasks
+
+
 NAMESPACED = rules({"owner": "Provider", "namespaces": ["*", "team-a"]})
 # Claims, what is seen beside the two, whether the provider's object comes down.
 ASKED: Any = {
@@ -246,6 +255,40 @@ def test_what_was_not_asked_for_does_not_come_down(claims, facts, comes):
     assert bool(told(decide(looked(claims, changed, app("Provider"), **facts)))) is comes
     gone = decide(looked(claims, None, app("Provider"), **facts))
     assert told(gone) == ["delete app-cluster"]
+
+
+NAMED_UP = rules({"owner": "Consumer", "names": ["creds"]})
+NAMESPACED_UP = rules({"owner": "Consumer", "namespaces": ["*", "team-a"]})
+# Claims, what is seen beside the two, whether the app cluster's object goes up.
+USED: Any = {
+    "beside an instance of the binding": (UP, {}, True),
+    "beside one of another binding of the space": (UP, {"living": {"c"}}, True),
+    "beside none": (UP, {"living": frozenset()}, False),
+    "beside none, though all is spelled out": (NAMED_UP, {"living": frozenset()}, False),
+    "beside a cluster-scoped one": (UP, {"living": frozenset(), "wide": {"b"}}, True),
+    "beside one of another binding": (UP, {"living": frozenset(), "wide": {"c"}}, False),
+    "from a namespace of the cluster's": (UP, {"reserved": True}, False),
+    "from one of those, beside a cluster-scoped one": (
+        UP, {"reserved": True, "wide": {"b"}}, False,
+    ),
+    "from one of those, by its name": (NAMED_UP, {"reserved": True}, False),
+    "from one that the claim spells out": (NAMESPACED_UP, {"reserved": True}, True),
+    "from one of those, beside none": (
+        NAMESPACED_UP, {"reserved": True, "living": frozenset()}, False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("claims", "facts", "goes"), USED.values(), ids=USED.keys())
+def test_what_nobody_uses_the_service_beside_does_not_go_up(claims, facts, goes):
+    for owner in ("", "Consumer"):
+        assert bool(decide(looked(claims, None, app(owner), **facts)).tasks) is goes
+    # What went up before stays as it is: neither written nor deleted.
+    for copy in (plane("Consumer"), plane()):
+        decision = decide(looked(claims, copy, app("Consumer", TWO), **facts))
+        assert bool(decision.tasks) is goes
+    gone = decide(looked(claims, plane("Consumer"), None, **facts))
+    assert told(gone) == ["orphan control-plane"]
 
 
 RESERVED = ["kube-system", "kube-public", "kube-node-lease", "kube-x", "klutch-bind", "own"]
