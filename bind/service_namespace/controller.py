@@ -124,7 +124,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
     async def _contents(self, namespace: str) -> Contents:
         """Search a namespace until something released is found. Raises ClusterErrors."""
-        hidden, kinds = "", await self._copied.kinds()
+        hidden, bound, kinds = "", "", await self._copied.kinds()
         for kind in sorted(kinds.all):
             try:
                 listing = await self._informers.cluster.list(
@@ -139,7 +139,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
                 continue
             if any(keys.RELEASED in manifest.annotations_of(one) for one in listing.items):
                 return Contents(released=True)
-        return Contents(released=False, hidden=hidden)
+            held = filter(decide.is_bound, listing.items)
+            bound = bound or next((f"{kind.resource} {manifest.name_of(one)}" for one in held), "")
+        return Contents(released=False, hidden=hidden, bound=bound)
 
 
 def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:

@@ -78,11 +78,14 @@ class Contents:
     """What was found in a service namespace.
 
     `released` tells whether any object there carries the annotation `klutchctl.dev/released`.
-    `hidden` is a resource of which nobody could tell, "" where there is none.
+    `bound` is a copy that nobody deletes, as its annotation says: a konnector lets none go but by
+    deleting it, or marking it as released. `hidden` is a resource of which nobody could tell. Each
+    is "" where there is none.
     """
 
     released: bool
     hidden: str = ""
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +205,12 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
     `status.namespace` is told only when the Namespace is seen to be ours and its konnector has its
     rights there. Without an APIServiceNamespace the Namespace is deleted; but it is kept while the
-    view is incomplete, while anything in it is or may be `released`, and where the
-    APIServiceNamespaces may have gone with their CRD, which is absent, on its way out, or younger
-    than the Namespace. Where its APIServiceNamespace was never seen beside it, it is also kept for
-    an hour, and for good without the mark of when it was made (rule T15). One that comes from a
-    backup comes before its APIServiceNamespace, and is kept, too: it is younger than what it says.
+    view is incomplete, while anything in it is or may be `released`, while a copy in it is bound
+    though its space stays, and where the APIServiceNamespaces may have gone with their CRD, which
+    is absent, on its way out, or younger than the Namespace. Where its APIServiceNamespace was
+    never seen beside it, it is also kept for an hour, and for good without the mark of when it was
+    made (rule T15). One that comes from a backup comes before its APIServiceNamespace, and is kept,
+    too: it is younger than what it says.
 
     Notes are about the APIServiceNamespace; where it is gone, about the Namespace. A Namespace that
     is being deleted is waited for: its end is an event.
@@ -289,7 +293,7 @@ def _without_mapping(seen: Seen, now: datetime) -> Decision:
     age = now - (created(live) or now)
     if reason is None and not seen.witnessed and age < _YOUNG:
         return Decision(again=_YOUNG - age)  # a restore may yet bring its APIServiceNamespace
-    reason = reason or _kept_for(live, removal.contents)
+    reason = reason or _kept_for(seen, live, removal.contents)
     if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN)
@@ -331,22 +335,38 @@ def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
     )
 
 
-def _kept_for(live: Manifest, contents: Contents | None) -> tuple[str, str] | None:
+def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[str, str] | None:
     """Return the reason and the message of the Event where what is in it keeps it."""
     name = manifest.name_of(live)
     if contents is None or contents.hidden:
         what = "what is in it" if contents is None else contents.hidden
         return "ContentsUnknown", (
             f"Namespace {name} is kept: klutch-bind may not list {what}, so it cannot tell whether "
-            f"any of it carries {keys.RELEASED}. Grant it that right, or delete the Namespace if "
-            "nobody needs its data"
+            f"any of it carries {keys.RELEASED} or {keys.BOUND}. Grant it that right, or delete the"
+            " Namespace if nobody needs its data"
         )
     if contents.released:
         return "ReleasedDataKept", (
             f"Namespace {name} is kept: objects in it carry {keys.RELEASED}. It goes when they are "
             "gone or no longer carry it"
         )
+    if contents.bound and not _goes_with_space(seen):
+        return "BoundDataKept", (
+            f"Namespace {name} is kept: {contents.bound} in it carries {keys.BOUND}, and nobody"
+            " deletes it, so its claim may have been lost. The Namespace goes when no such copy is"
+            " left. Bring app namespace and claim back, or delete the copy if nobody needs its data"
+        )
     return None
+
+
+def is_bound(live: Manifest) -> bool:
+    """Tell whether an object is a copy that would be lost though nobody deletes it."""
+    return keys.BOUND in manifest.annotations_of(live) and not manifest.is_deleting(live)
+
+
+def _goes_with_space(seen: Seen) -> bool:
+    """Tell whether its space is on its way out, or went after both were seen: with all its data."""
+    return seen.witnessed if seen.space is None else manifest.is_deleting(seen.space)
 
 
 def _is_restored(namespace: Manifest) -> bool:

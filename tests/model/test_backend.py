@@ -381,3 +381,40 @@ async def test_released_data_keep_their_namespace(scene: Scene) -> None:
         await unmap_namespace(scene)
         await until(lambda: told(scene, "ReleasedDataKept"))
         assert not await goes(scene)
+
+
+async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> None:
+    """T3: a konnector that lost sight of them lets the mapping go, and no data with it."""
+    plane, clock = scene.plane.cluster, ForwardClock()
+    kind = scene.offer.kind
+    async with scene.backend(clock=clock):
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        notes = Marks(annotations={keys.BOUND: "true", keys.ORPHANED: "2026-01-01T00:00:00Z"})
+        copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
+        await plane.create(copy, kind, manager="konnector")
+        await unmap_namespace(scene)
+        await until(lambda: told(scene, "BoundDataKept"))
+        assert not await goes(scene)
+        await remove(scene.plane, kind, scene.service_namespace, "orders")
+
+        async def left() -> bool:
+            clock.put_forward(timedelta(minutes=1))
+            return await goes(scene)
+
+        await until(left)
+
+
+async def test_copies_go_with_a_space_that_is_deleted(scene: Scene) -> None:
+    plane, kind = scene.plane.cluster, scene.offer.kind
+    async with scene.backend():
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        notes = Marks(annotations={keys.BOUND: "true"})
+        copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
+        await plane.create(copy, kind, manager="konnector")
+        await remove(scene.plane, refs.NAMESPACE, "", scene.space)
+        await unmap_namespace(scene)
+        await until(lambda: goes(scene))

@@ -12,6 +12,7 @@ from bind.service_namespace.decide import (
     chosen,
     decide,
     home_of,
+    is_bound,
     leaving,
     needs_search,
     obstacle,
@@ -20,7 +21,7 @@ from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, name_of, namespace_of
-from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING
+from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING, SECRET
 from reconciler.core.times import format_time
 from tests.support.space_objects import (
     CONTROL_PLANE,
@@ -196,6 +197,9 @@ def test_no_obstacle(facts):
     assert obstacle(facts) is None
 
 
+OF_CLAIM = Contents(released=False, bound="databases.shop.example orders")
+
+
 def removal(**facts):
     return Removal(**{"mapping": None, "crd": crd(), "contents": Contents(released=False), **facts})
 
@@ -223,6 +227,13 @@ KEPT = {
     ),
     "something in it was released": (
         {"removal": removal(contents=Contents(released=True))}, "ReleasedDataKept",
+    ),
+    "so do copies that nobody deletes": (
+        {"removal": removal(contents=OF_CLAIM)}, "BoundDataKept",
+    ),
+    "also where their space was never seen to go": (
+        {"removal": removal(contents=OF_CLAIM), "space": None, "witnessed": False,
+         "namespace": namespace(annotations=made_at(HOUR))}, "BoundDataKept",
     ),
     "something in it may be released": (
         {"removal": removal(contents=Contents(released=False, hidden="a.example"))},
@@ -260,8 +271,27 @@ def test_data_survive_whatever_is_in_doubt(facts, reason):
 
 @pytest.mark.parametrize(("facts", "reason"), KEPT.values(), ids=KEPT.keys())
 def test_a_namespace_that_stays_anyway_is_not_searched(facts, reason):
-    searched = reason in ("ReleasedDataKept", "ContentsUnknown")
+    searched = reason in ("ReleasedDataKept", "BoundDataKept", "ContentsUnknown")
     assert needs_search(seen(**{**GONE, **facts})) == searched
+
+
+@pytest.mark.parametrize("space_", [None, deleting(space())], ids=["gone", "going"])
+def test_copies_go_with_their_space(space_):
+    facts = {**GONE, "space": space_, "removal": removal(contents=OF_CLAIM)}
+    assert decide(seen(**facts), scope="Namespaced", now=NOW).tasks
+
+
+COPIES = {
+    "a copy": (live(SECRET, "x", metadata={"annotations": {keys.BOUND: "true"}}), True),
+    "whatever it says": (live(SECRET, "x", metadata={"annotations": {keys.BOUND: ""}}), True),
+    "what a provider made": (live(SECRET, "x"), False),
+}
+
+
+@pytest.mark.parametrize(("one", "expected"), COPIES.values(), ids=COPIES.keys())
+def test_which_objects_nobody_may_lose(one, expected):
+    assert is_bound(one) is expected
+    assert not is_bound(deleting(one))
 
 
 @pytest.mark.parametrize("said", [HOUR, HOUR - 30 * MINUTE, HOUR + 4 * MINUTE])
