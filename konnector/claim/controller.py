@@ -150,6 +150,8 @@ class Claims(PairedSync):
         copy = there.get(*copy_place)
         taken = copy is not None and not self.pair.is_copy_of(copy, place)
         copy = None if taken else copy
+        if copy is not None:
+            self._losses.see(place, manifest.uid_of(copy))
         return Seen(
             place,
             copy_place,
@@ -262,7 +264,7 @@ class Claims(PairedSync):
         place = self._place_of(app_namespace, copy)
         claim = None if place is None else self.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):
-            self._losses.note(place, now)
+            self._losses.note(place, manifest.uid_of(copy), now)
 
     def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
         if self.kind.namespaced:

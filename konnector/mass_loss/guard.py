@@ -250,10 +250,16 @@ class Losses:
 
     def __init__(self) -> None:
         self._times: dict[ObjectKey, datetime] = {}
+        self._uids: dict[ObjectKey, str] = {}  # of copies that have no successor yet
 
-    def note(self, place: ObjectKey, now: datetime) -> None:
+    def note(self, place: ObjectKey, uid: str, now: datetime) -> None:
         """Remember that the copy of a claim was lost now."""
-        self._times[place] = now
+        self._times[place], self._uids[place] = now, uid
+
+    def see(self, place: ObjectKey, uid: str) -> None:
+        """Note which copy is there: of its own loss, that of its predecessor says nothing."""
+        if self._uids.get(place, uid) != uid:
+            del self._uids[place]
 
     def forget(self, now: datetime, *, but: Collection[ObjectKey]) -> None:
         """Forget those that are too long ago to be part of a loss that comes, `but` some."""
@@ -262,10 +268,11 @@ class Losses:
             for place, time in self._times.items()
             if place in but or abs(now - time) < decide.AT_ONCE
         }
+        self._uids = {place: self._uids[place] for place in self._uids.keys() & self._times.keys()}
 
     def is_alone(self, place: ObjectKey) -> bool:
         """Tell whether the loss of this copy was watched, and was no part of a larger one."""
-        return decide.alone(place, self._times)
+        return place in self._uids and decide.alone(place, self._times)
 
     def settles_in(self, place: ObjectKey, now: datetime) -> timedelta | None:
         """Return how long to wait for further losses before this one counts as alone, if it may.

@@ -4,6 +4,7 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -11,11 +12,15 @@ import pytest
 
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
+from reconciler.core.errors import Expired
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.kube.requests import Request
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
+from tests.support.faults import Events, Faults, on
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, claim, data
+from tests.support.konnector_faults import mortal
 from tests.support.losses import (
     Many,
     all_names,
@@ -196,6 +201,38 @@ async def test_one_that_is_deleted_alone_before_our_eyes_is_made_again(scene: Sc
         assert await many.there() == ["db00", "db02", "orders"]
         await confirm(scene, keys.CONFIRM_RECREATE)  # a time, as before: all, for an hour
         await until(lambda: many.are_there("orders"))
+
+
+class SetBack:
+    """Lets a watch miss that a copy is lost, as where a control plane is set back to a backup."""
+
+    def __init__(self, lose: Callable[[], Awaitable[object]]) -> None:
+        self.lose, self.is_due = lose, False
+
+    async def perform(self, call: Request, /) -> None:
+        if self.is_due:
+            self.is_due = False
+            await self.lose()
+            raise Expired("set back", ref=call.ref, verb="watch")
+
+
+async def test_what_was_made_again_and_is_lost_unseen_is_not_made_again(scene: Scene) -> None:
+    many, faults = Many(scene, 1), Faults()
+    back = SetBack(lambda: many.lose_copy("db00"))
+    watched = on("watch", kind=scene.offer.kind, namespace=scene.service_namespace)
+    for count in range(1, 40):
+        faults.add(watched, back, at=Events(count))
+    async with scene.backend(), mortal(scene.app.connection, faults) as made:
+        await bound(scene)
+        await many.make("orders")
+        before = uid_of(await scene.copy("db00"))
+        await many.lose_copy("db00")
+        await until(lambda: is_another(scene, "db00", before))
+        await settled(made)
+        back.is_due = True
+        await scene.patch_copy({"metadata": {"labels": {"seen": "again"}}})
+        await until(lambda: told_of(scene, "db00", "RecreationHeld"))
+        assert await many.there() == ["orders"]
 
 
 async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
