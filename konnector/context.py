@@ -1,6 +1,6 @@
 """What all parts of a konnector work with, and what all that syncs with one space shares."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -63,17 +63,19 @@ class ProviderCallbacks:
     """What a provider asks of the process that it is part of.
 
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
-    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
-    what other providers have for a place, `is_unread` whether a binding that is not followed yet
-    may be of the space with this uid, `is_kubeconfig` whether a binding refers to a Secret of the
-    app cluster. `changed(name)` is called when there is news for a
-    binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
-    whether another serves the space already; then all bindings go to that one.
+    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `bound`
+    are the names of all of them, and `rival` is what other providers have for a place. `is_unread`
+    tells whether a binding that is not followed yet may be of the space with this uid,
+    `is_kubeconfig` whether a binding refers to a Secret of the app cluster. `changed(name)` is
+    called when there is news for a binding, with "" for all; `notify` tells developers what
+    concerns all bindings. `is_double`: whether another serves the space already; then all bindings
+    go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
     is_wanted: Callable[[ObjectKey], Awaitable[bool]]
     binding: Callable[[str], Manifest | None]
+    bound: Callable[[], Iterable[str]]
     rival: Callable[[Kind, ObjectKey], Rival]
     is_unread: Callable[[str], bool]
     is_kubeconfig: Callable[[ObjectKey], bool]

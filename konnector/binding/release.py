@@ -7,14 +7,13 @@ ended.
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
-from konnector.claim import copies
+from konnector.claim import copies, listing
 from konnector.context import AgentContext, SyncContext
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
@@ -149,17 +148,8 @@ class _Left:
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
-        """Return the copies, in whichever version the control plane has them.
-
-        The CRD of the app cluster may be behind: that its version is served no more does not tell
-        that there is nothing.
-        """
-        places = sorted(service_namespaces) if kind.namespaced else [""]
-        try:
-            return await _all_in(self._link.plane, kind, places)
-        except NotServed:
-            other = await _in_any_version(self._link.plane, kind)
-        return [] if other is None else await _all_in(self._link.plane, other, places)
+        places = service_namespaces if kind.namespaced else [""]
+        return await listing.copies_in(self._link.plane, kind, places)
 
     async def _copied(self) -> Sequence[Held]:
         """Return what came down by this binding's claims, and would by no other's."""
@@ -198,29 +188,10 @@ def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
     return [rule for rule in rules if (rule.group, rule.resource) == (kind.group, kind.plural)]
 
 
-async def _all_in(
-    cluster: Cluster, kind: Kind, namespaces: Sequence[str], *, whole: bool = False
-) -> list[Held]:
-    """Return the objects of a kind in these namespaces, their metadata or all. Raises NotServed."""
-    return [
-        (kind, one)
-        for namespace in namespaces
-        for one in (await cluster.list(kind, namespace=namespace, metadata_only=not whole)).items
-    ]
-
-
-async def _in_any_version(cluster: Cluster, kind: Kind) -> Kind | None:
-    """Return a kind in a version in which a cluster serves it; None: it does so in none."""
-    for version in await cluster.versions(kind.group):
-        with suppress(NotServed):
-            return await cluster.kind(kind.group, version, kind.plural)
-    return None
-
-
 async def _held(cluster: Cluster, kind: Kind, *, whole: bool = False) -> list[Held]:
     """Return the objects of a kind; none where the cluster does not serve it."""
     try:
-        return await _all_in(cluster, kind, [""], whole=whole)
+        return await listing.all_in(cluster, kind, [""], whole=whole)
     except NotServed:
         return []
 

@@ -1,21 +1,22 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from konnector.binding import crd
-from konnector.claim import orphans
+from konnector.claim import listing, orphans
 from konnector.context import SyncContext
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
-from reconciler.core.errors import AlreadyExists, ClusterError, NotServed
+from reconciler.core.decision import Note
+from reconciler.core.errors import AlreadyExists, ClusterError
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
-from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
 _HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
@@ -38,23 +39,17 @@ class Namespaces:
         """Look at one app namespace and its mapping, and write what follows."""
         if self._guardian.stranger():
             return _HELD
-        seen = self._look(key)
+        seen, unread = self._look(key), self._unread()
         unsynced: Set[str] = frozenset()
         if decide.leaving(seen) and seen.mapping is not None:
-            unsynced = await self._unsynced(seen.mapping)
+            unsynced = await self._unsynced(seen.mapping, unread)
         self._keep(key, unsynced)
         if unsynced:
             return _SOON if self._is_young else _HELD
         if decide.leaving(seen) and seen.mapping is not None:
-            if self.pending:
-                return _SOON
-            gone = await self._is_gone(key)
-            removal = Removal(gone=gone, released=gone and await self._holds_released(seen.mapping))
-            # Which app cluster says so is to be known, too, and what was confirmed by now.
-            await self._guardian.look_at_app_cluster()
-            await self._guardian.look_at_confirmations()
-            if removal.gone:  # all this takes long enough for it to be made again, with claims
-                removal = replace(removal, gone=await self._is_gone(key))
+            removal = await self._removal(key, seen.mapping)
+            if removal is None or self._unread() != unread:
+                return _SOON  # a sync that ended meanwhile knows of no copies any more
             seen = replace(self._look(key), removal=removal)
         orphan = seen.app_namespace is None and orphans.is_orphan(seen.mapping)
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
@@ -79,6 +74,19 @@ class Namespaces:
         else:
             self._ended.discard(name)
 
+    async def _removal(self, name: str, mapping: Manifest) -> Removal | None:
+        """Read what has to be known before a mapping goes; None where it is asked too soon."""
+        if self.pending:
+            return None
+        gone = await self._is_gone(name)
+        removal = Removal(gone=gone, released=gone and await self._holds_released(mapping))
+        # Which app cluster says so is to be known, too, and what was confirmed by now.
+        await self._guardian.look_at_app_cluster()
+        await self._guardian.look_at_confirmations()
+        if removal.gone:  # all this takes long enough for it to be made again, with claims
+            return replace(removal, gone=await self._is_gone(name))
+        return removal
+
     def _look(self, name: str) -> Seen:
         app_namespace = self._context.namespaces.get("", name)
         mapping = self._views.mappings.get(self._views.space, name)
@@ -101,39 +109,47 @@ class Namespaces:
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
-        return not self._syncs.settled or (self._is_young and bool(self._unread()))
+        if not self._syncs.settled:
+            return True
+        return self._is_young and any(map(self._link.around.binding, self._unread()))
 
     @property
     def _is_young(self) -> bool:
         return self._context.clock.monotonic() - self._began < _AT_FIRST
 
-    def _unread(self) -> list[Manifest]:
-        """Return the exports that are bound, and whose instances were not all seen."""
-        return [
-            export
-            for export in self._views.exports.all()
-            if get_text(export, "spec", "scope") == "Namespaced"
-            and self._is_unread(name_of(export))
-        ]
+    def _unread(self) -> Set[str]:
+        """Return what is exported or bound, and whose instances were not all seen.
 
-    async def _unsynced(self, mapping: Manifest) -> Set[str]:
-        """Return what is bound, not synced, and may have copies behind a mapping.
+        An export without a binding counts, and a binding that goes, or has lost its export: their
+        copies stay. Those of them that were released are bound no more, and told otherwise.
+        """
+        exports = {name_of(one): one for one in self._views.exports.all()}
+        scopes = {name: get_text(one, "spec", "scope") for name, one in exports.items()}
+        bound = dict.fromkeys(self._link.around.bound(), "Namespaced")
+        return {
+            name
+            for name, scope in {**bound, **scopes}.items()
+            if scope == "Namespaced" and (not self._syncs.wants(name) or self._syncs.missing(name))
+        }
+
+    async def _unsynced(self, mapping: Manifest, unread: Iterable[str]) -> Set[str]:
+        """Return what of this, which is not synced, may have copies behind a mapping.
 
         It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
-        more than that (U1).
+        more than that (U1). Nobody can tell where rights went with an export.
         """
         service, found = get_text(mapping, "status", "namespace"), set[str]()
-        for export in self._unread() if service else ():
+        for name in sorted(unread) if service else ():
+            export = self._views.export(name)
+            plural, _, group = name.partition(".")
+            kind = Kind(group, "", "", plural) if export is None else crd.instance_kind(export)
             try:
-                kind = crd.instance_kind(export)
-                copies = await self._link.plane.list(kind, namespace=service, metadata_only=True)
-            except NotServed:
-                continue
+                held = await listing.copies_in(self._link.plane, kind, [service])
             except ClusterError:
-                found.add(name_of(export))
+                found.add(name)
                 continue
-            if any(keys.BOUND in annotations_of(one) for one in copies.items):
-                found.add(name_of(export))
+            if any(keys.BOUND in annotations_of(one) for _, one in held):
+                found.add(name)
         return found
 
     def _keep(self, app_namespace: str, resources: Set[str]) -> None:
@@ -149,13 +165,10 @@ class Namespaces:
         if now - since >= _HELD.total_seconds():
             for resource in resources:
                 self._link.troubles.say(resource, about, _KEPT)
-
-    def _is_unread(self, name: str) -> bool:
-        """Tell whether an export is bound, and its instances were not all seen."""
-        bound = self._link.around.binding(name)
-        if bound is None or is_deleting(bound):
-            return False
-        return not self._syncs.wants(name) or bool(self._syncs.missing(name))
+                if self._link.around.binding(resource) is None:  # which would say so
+                    message = f"{resource}: {about}: {_KEPT}"
+                    note = Note("CopiesKept", message, "Warning", action="Keep")
+                    self._link.around.notify(note)
 
     async def _is_gone(self, name: str) -> bool:
         ref = Ref(self._context.app.name, NAMESPACE, "", name)
@@ -183,5 +196,6 @@ class Namespaces:
 
 _KEPT: Final = (
     "it is gone, and its APIServiceNamespace is kept: there may be copies of this kind behind it,"
-    " which cannot be synced. See Connected for why, or delete the APIServiceNamespace yourself"
+    " which are not synced. See Connected for why. It goes when they are gone, or, where nobody can"
+    " tell that, with the APIServiceBinding"
 )

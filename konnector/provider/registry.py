@@ -220,6 +220,7 @@ class Providers(TaskSupervisor):
             targets=lambda: {one: secrets.object(one) for one in contents if secrets.knows(one)},
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._bindings.find(bindings, name),
+            bound=lambda: {key.name for key in bindings},
             rival=lambda kind, place: self._rival(name, kind, place),
             is_unread=self._bindings.is_unread,
             is_kubeconfig=self._bindings.names_secret,
@@ -289,6 +290,7 @@ class OneProvider(TaskSupervisor):
             targets=dict,
             is_wanted=_unasked,
             binding=lambda name: bindings.find(keys, name),
+            bound=lambda: {key.name for key in keys},
             rival=lambda _, __: "unasked",
             is_unread=lambda _: False,  # nobody could be asked
             is_kubeconfig=lambda _: False,  # the Secrets of its bindings are beside them

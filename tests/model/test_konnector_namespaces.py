@@ -1,14 +1,17 @@
 """App namespaces that come and go, and their counterparts on the control plane (D.1, H6)."""
 
-from reconciler.api import API_SERVICE_NAMESPACE
+from datetime import timedelta
+
+from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support import losses
-from tests.support.bound_scenes import ACCEPTED, Scene, remove, secret, until
+from tests.support.bound_scenes import ACCEPTED, Scene, conditions, remove, secret, until
 from tests.support.cues import AFTER
 from tests.support.faults import Faults, Meanwhile, on
+from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import degraded
 from tests.support.konnector_scenes import Side, equals, sides, story, working
@@ -198,3 +201,33 @@ async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Sc
 
 async def let_go(side: Side) -> bool:
     return finalizers_of(await side.read()) == ["tests.example/wait"]
+
+
+async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: Scene) -> None:
+    """T3: without an export there is no sync, which does not mean that there are no copies."""
+    clock = ForwardClock()
+    async with scene.backend(), working(scene) as account:
+        await scene.bound()
+        await account.settle()
+    await losses.Many(scene, 0).lose_instance("orders")
+    mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+    await losses.note(scene.plane, mapping, keys.APP_NAMESPACE_DELETED, "2026-06-01T12:00:00Z")
+    await leave(scene)
+    await until(lambda: app_namespace_gone(scene))
+    await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+    async with konnector(scene.app.connection, clock=clock):
+
+        async def kept_and_told() -> bool:
+            clock.put_forward(timedelta(seconds=15))
+            assert not await mapping_gone(scene)
+            said = conditions(await scene.binding()).get("InstancesInSync", {})
+            return said.get("status") == "False" and scene.app_namespace in said["message"]
+
+        await until(kept_and_told)
+        await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
+
+        async def goes() -> bool:
+            clock.put_forward(timedelta(seconds=15))
+            return await mapping_gone(scene)
+
+        await until(goes)

@@ -1,0 +1,176 @@
+"""What holds a mapping whose app namespace was deleted, though no sync tells of copies (U1, T3)."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from konnector.claim.orphans import Terms
+from konnector.namespace.controller import Namespaces
+from reconciler.core import keys
+from reconciler.core.decision import Delete
+from reconciler.core.errors import Forbidden, NotServed
+from reconciler.core.refs import Kind, Ref
+from tests.support.space_objects import NOW, SPACE, ago, crd, deleting, export, live_like, mapping
+
+NAME = "databases.shop.example"
+EXPORT, WIDE = export(), export(crd(scope="Cluster"))
+BINDING = {"metadata": {"name": NAME}}
+BOUND = {keys.BOUND: "true", keys.ORPHANED: ago(hours=1)}
+RELEASED = {keys.RELEASED: ago(hours=1)}
+ENDED = {keys.APP_CLUSTER_UID: "app", keys.APP_NAMESPACE_DELETED: ago(hours=1)}
+HELD = timedelta(minutes=1)
+
+
+class Plane:
+    """A control plane that serves databases in some versions, with one copy."""
+
+    name = "control-plane"
+
+    def __init__(self, notes, serves=("v1",), allowed=True, scope="Namespaced"):
+        self.notes, self.serves, self.allowed, self.scope = notes, serves, allowed, scope
+
+    async def versions(self, group):
+        assert group == "shop.example"
+        return self.serves
+
+    async def kind(self, group, version, plural):
+        return Kind(group, version, "Database", plural, self.scope == "Namespaced")
+
+    async def list(self, kind, *, namespace, metadata_only):
+        assert (kind.resource, namespace, metadata_only) == (NAME, "cluster-a1-dev", True)
+        ref = Ref(self.name, kind, namespace, "")
+        if kind.version not in self.serves:
+            raise NotServed("not served", ref=ref, verb="list")
+        if not self.allowed:
+            raise Forbidden("no", ref=ref, verb="list")
+        return SimpleNamespace(items=[{"metadata": {"name": "orders", "annotations": self.notes}}])
+
+
+class World:
+    """A space without any sync, and one mapping of an app namespace that was deleted."""
+
+    def __init__(self, plane, *, exports=(), binding=None, bound=()):
+        self.now, self.decisions, self.notes, self.said = 0.0, list[Any](), list[Any](), set()
+        self.unread = True
+        home = live_like(mapping(namespace="cluster-a1-dev"), annotations=ENDED)
+        named = {one["metadata"]["name"]: one for one in exports}
+        clock = SimpleNamespace(now=lambda: NOW, monotonic=lambda: self.now)
+        app = SimpleNamespace(name="app-cluster", get=self.nothing)
+        guards = SimpleNamespace(
+            kind_guard=lambda _: SimpleNamespace(note=lambda *_, **__: None),
+            stranger=lambda: "", terms=Terms, app_cluster_uid="app", confirmed=False,
+            has_orphans=lambda _: False,
+            look_at_app_cluster=self.nothing, look_at_confirmations=self.nothing,
+        )  # fmt: skip
+        views = SimpleNamespace(
+            space=SPACE,
+            mappings=SimpleNamespace(get=lambda *_: home),
+            exports=SimpleNamespace(all=lambda: list(exports)),
+            export=named.get,
+        )
+        around = SimpleNamespace(
+            binding=lambda _: binding, bound=lambda: bound, notify=self.notes.append
+        )
+        link: Any = SimpleNamespace(
+            agent=SimpleNamespace(
+                namespaces=SimpleNamespace(get=lambda *_: None), clock=clock, app=app
+            ),
+            guards=guards, views=views, plane=plane, around=around,
+            troubles=SimpleNamespace(say=self.say), executor=SimpleNamespace(execute=self.execute),
+        )  # fmt: skip
+        syncs: Any = SimpleNamespace(
+            needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
+            wants=lambda _: not self.unread, missing=lambda _: (),
+        )  # fmt: skip
+        self.namespaces = Namespaces(link, syncs)
+        self.guards = guards
+
+    async def nothing(self, *_, **__):
+        return None
+
+    async def execute(self, decision):
+        self.decisions.append(decision)
+
+    def say(self, resource, about, what):
+        assert about == "app namespace dev"
+        (self.said.add if what else self.said.discard)(resource)
+
+    @property
+    def deletes(self):
+        return any(isinstance(step, Delete) for one in self.decisions for step in one.steps)
+
+    async def looks(self):
+        """Look for long enough that what is held is told."""
+        for seconds in (0, 61, 61):
+            self.now += seconds
+            await self.namespaces.reconcile("dev")
+
+
+HOLDING = {
+    "an export that is bound": {"exports": [EXPORT], "binding": BINDING, "bound": [NAME]},
+    "one whose binding goes": {"exports": [EXPORT], "binding": deleting(BINDING), "bound": [NAME]},
+    "one that is not bound, as while its Secret is missing": {"exports": [EXPORT]},
+    "one in a version that is served no more": {
+        "exports": [EXPORT], "binding": BINDING, "bound": [NAME],
+        "plane": Plane(BOUND, serves=["v2"]),
+    },
+    "a binding that has lost its export": {"binding": BINDING, "bound": [NAME]},
+    "also where the rights went along": {
+        "binding": BINDING, "bound": [NAME], "plane": Plane({}, allowed=False),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("facts", HOLDING.values(), ids=HOLDING)
+async def test_what_may_have_copies_holds_and_is_told(facts):
+    world = World(**{"plane": Plane(BOUND), **facts})
+    await world.looks()
+    assert not world.deletes
+    assert world.said == {NAME}
+    noted = [] if "binding" in facts else ["CopiesKept"] * 2
+    assert [note.reason for note in world.notes] == noted
+
+
+@pytest.mark.parametrize("facts", HOLDING.values(), ids=HOLDING)
+async def test_it_goes_once_the_copies_are_gone_or_bound_no_more(facts):
+    world = World(**{**facts, "plane": (plane := Plane(BOUND))})
+    await world.looks()
+    assert not world.deletes
+    plane.notes = RELEASED  # which others look for
+    await world.looks()
+    assert world.deletes
+    assert not world.said
+
+
+FREE = {
+    "nothing is exported": {},
+    "what is cluster-scoped": {"exports": [WIDE], "binding": BINDING, "bound": [NAME]},
+    "also where its export was lost": {
+        "binding": BINDING, "bound": [NAME], "plane": Plane({}, allowed=False, scope="Cluster"),
+    },
+    "what the control plane does not serve": {
+        "exports": [EXPORT], "bound": [NAME], "plane": Plane(BOUND, serves=[]),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("facts", FREE.values(), ids=FREE)
+async def test_what_can_have_no_copies_holds_nothing(facts):
+    world = World(**{"plane": Plane(BOUND), **facts})
+    await world.looks()
+    assert world.deletes
+
+
+async def test_a_sync_that_ends_meanwhile_is_looked_at_again():
+    world = World(Plane(BOUND), exports=[EXPORT], binding=BINDING, bound=[NAME])
+    world.unread = False
+
+    async def end():
+        world.unread = True
+
+    world.guards.look_at_confirmations = end
+    assert await world.namespaces.reconcile("dev") == timedelta(seconds=1)
+    await world.looks()
+    assert not world.deletes
