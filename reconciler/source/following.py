@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -194,16 +194,19 @@ _METADATA: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GitUrl:
-    """A repository on a server. It holds no password; `user` is "" where none is named."""
+    """A repository on a server. It holds no password; `user` is "" where none is named.
+
+    As text it is without the user of https, which servers take for a token: https://ghp_...@host.
+    """
 
     scheme: str
-    user: str
+    user: str = field(repr=False)
     host: str
     port: int
     path: str
 
     def __str__(self) -> str:
-        user = f"{self.user}@" if self.user else ""
+        user = f"{self.user}@" if self.user and self.scheme == "ssh" else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{user}{host}{port}{self.path}"

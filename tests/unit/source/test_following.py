@@ -6,6 +6,7 @@ Also which addresses of Git repositories may be fetched from.
 import asyncio
 import shutil
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pygit2
 import pytest
@@ -212,6 +213,9 @@ URLS = {
     "https://me@git.example.com:8443/fleet": GitUrl(
         "https", "me", "git.example.com", 8443, "/fleet"
     ),
+    "https://ghp_hunter2canary@git.example.com/fleet": GitUrl(
+        "https", "ghp_hunter2canary", "git.example.com", 443, "/fleet"
+    ),
     "ssh://git@git.example.com/~acme/fleet.git": GitUrl(
         "ssh", "git", "git.example.com", 22, "/~acme/fleet.git"
     ),
@@ -224,7 +228,9 @@ URLS = {
 def test_a_url(text, want):
     url = git_url(text, where="--git")
     assert url == want
-    assert git_url(str(url), where="--git") == url
+    shown = git_url(str(url), where="--git")
+    assert shown == (url if url.scheme == "ssh" else replace(url, user=""))
+    assert "hunter2canary" not in f"{url} {url!r}"
 
 
 REFUSED_URLS = {
