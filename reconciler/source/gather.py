@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -203,19 +203,21 @@ def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) ->
         store = _Folder(descriptor)
         entry = find_entry(store) if is_folder else path.name
         gathered = gather(store, entry)
+        folder, revision = "", ""
+        if git_entries(top):
+            from reconciler.source import git  # takes 80 ms, and many fleets are without
+
+            folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
     finally:
         os.close(descriptor)
-    folder, revision = "", ""
-    if _in_git(top):
-        from reconciler.source import git  # takes 80 ms, and many fleets are looked at without
-
-        folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
     return Snapshot(gathered.files, revision, entry, gathered.unread, folder)
 
 
-def _in_git(folder: Path) -> bool:
+def git_entries(folder: Path) -> Sequence[Path]:
+    """Return each `.git` in a folder and in those that it lies in, the nearest one first."""
     absolute = folder.resolve()
-    return any((parent / ".git").exists() for parent in (absolute, *absolute.parents))
+    places = (parent / ".git" for parent in (absolute, *absolute.parents))
+    return [place for place in places if place.exists()]
 
 
 class _Folder:

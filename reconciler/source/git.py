@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import FileMode
+from pygit2.enums import FileMode, RepositoryOpenFlag
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.yaml_text import MAX_BYTES
@@ -42,7 +42,7 @@ def read(repository: Path, ref: str, *, folder: str = "") -> Snapshot:
     `refs/.../`, or a whole commit id. `folder` is as in `Snapshot`. Raises InvalidRepository,
     ConfigError for a repository or ref that cannot be used, and HostError.
     """
-    opened = _opened(repository, check_owner=False)
+    opened = _opened(repository, check_owner=False, own=True)
     return _read(opened, _commit(opened, ref), folder, "")
 
 
@@ -142,19 +142,19 @@ def work_tree(
     return f"{inside}/" if inside else "", revision
 
 
-def _opened(path: Path, *, check_owner: bool) -> pygit2.Repository:
-    found = _open(path, check_owner=check_owner)
+def _opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository:
+    found = _open(path, check_owner=check_owner, own=own)
     if found is None:
         raise ConfigError("there is no Git repository here", where=str(path))
     return found
 
 
-def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
+def _open(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository | None:
+    """Return the repository that a folder lies in; `own`: that is made by us at this path."""
     check_library()
     pygit2.settings.owner_validation = check_owner
     try:
-        found = pygit2.discover_repository(str(path.resolve()))
-        return None if found is None else pygit2.Repository(found)
+        return _exactly(path) if own else _nearest(path.resolve())
     except (pygit2.GitError, KeyError, ValueError) as error:
         if "is not owned by current user" in str(error):
             raise ConfigError(
@@ -166,6 +166,33 @@ def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
         raise ConfigError(
             f"the Git repository cannot be opened: {reason(error)}", where=str(path)
         ) from None
+
+
+def _nearest(folder: Path) -> pygit2.Repository | None:
+    """Return the repository that a folder lies in.
+
+    A bare one counts only where no `.git` is above: else it may be plain files of a commit, by
+    which that commit would bring the branches that it is judged by. No commit can hold a `.git`.
+    """
+    above = gather.git_entries(folder)
+    if not above:
+        found = pygit2.discover_repository(str(folder))
+        return None if found is None else pygit2.Repository(found)
+    device = folder.stat().st_dev  # like Git, which does not look beyond a mount
+    near = (place for place in above if place.parent.stat().st_dev == device)
+    return next(filter(None, map(_exactly, near)), None)
+
+
+def _exactly(path: Path) -> pygit2.Repository | None:
+    """Return the repository at a path, or None where there is none."""
+    try:
+        return pygit2.Repository(
+            str(path), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.NO_DOTGIT
+        )
+    except pygit2.GitError as error:
+        if str(error).startswith("Repository not found"):
+            return None
+        raise
 
 
 def check_library() -> None:

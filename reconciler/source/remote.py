@@ -141,7 +141,7 @@ class Remote:
             store.remotes.create_anonymous(str(self._url)).fetch(
                 [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=depth
             )
-            found = git.commit_at(self._store, _FETCHED, check_owner=False)
+            found = _followed(store)
             return found, self._verified(store, name, found)
 
         for depth in _DEPTHS:

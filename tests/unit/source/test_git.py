@@ -1,5 +1,6 @@
 """A fleet in a Git commit: refs by name, files from the tree object, nothing else."""
 
+import shutil
 from pathlib import Path
 
 import pygit2
@@ -10,7 +11,14 @@ from reconciler.core.errors import ConfigError, HostError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import gather, git
-from tests.support.checkouts import PERSON, commit_files, nested, tree_of
+from tests.support.checkouts import (
+    PERSON,
+    commit_files,
+    commit_work_tree,
+    nested,
+    tree_of,
+    write_files,
+)
 from tests.support.fleet_texts import GOOD
 
 FILES = {path: text.encode() for path, text in GOOD.items()}
@@ -109,6 +117,68 @@ def test_a_work_tree_that_is_elsewhere(tmp_path):
     pygit2.Repository(work).config["core.worktree"] = str(tmp_path / "other")
     with pytest.raises(ConfigError, match="outside the work tree"):
         git.read_at(work, "main")
+
+
+def planted(tmp_path):
+    """Make a checkout whose commit brings a bare repository, as plain files, in `fleet`."""
+    work = pygit2.init_repository(tmp_path / "work", initial_head="main")
+    commit_files(work, {f"fleet/{path}": text for path, text in FILES.items()})
+    work.references.create("refs/remotes/origin/main", work.head.target)
+    other = pygit2.init_repository(tmp_path / "work/fleet", bare=True, initial_head="main")
+    theirs = commit_files(
+        other, {"note": b"x", **{f"fleet/{path}": text for path, text in FILES.items()}}
+    )
+    other.references.create("refs/remotes/origin/main", theirs)
+    write_files(tmp_path / "work" / "fleet", FILES)
+    commit_work_tree(work)
+    return work, work.references["refs/remotes/origin/main"].target, theirs
+
+
+def test_a_commit_does_not_bring_the_base_that_it_is_judged_by(tmp_path):
+    work, base, theirs = planted(tmp_path)
+    fleet = tmp_path / "work" / "fleet"
+    assert "fleet/refs/remotes/origin/main" in work.index
+    assert git.commit_at(fleet, "origin/main") == str(base) != theirs
+    assert git.read_at(fleet, "origin/main").folder == "fleet/"
+    assert git.commit_at(fleet, "HEAD") == str(work.head.target)
+    found = gather.read_folder(fleet)
+    assert (found.folder, found.revision) == ("fleet/", str(work.head.target))
+    (fleet / "bindings/db.yaml").unlink()
+    with pytest.raises(ConfigError, match="lacks bindings/db"):
+        gather.read_folder(fleet, whole=True)
+
+
+@pytest.mark.parametrize("broken", ["a folder", "a file that leads nowhere"])
+def test_a_git_folder_that_is_none_does_not_let_a_planted_one_in(tmp_path, broken):
+    planted(tmp_path)
+    shutil.rmtree(tmp_path / "work/.git")
+    if broken == "a folder":
+        (tmp_path / "work/.git").mkdir()
+    else:
+        (tmp_path / "work/.git").write_text("gitdir: /nowhere\n")
+    with pytest.raises(ConfigError, match="no Git repository"):
+        git.read_at(tmp_path / "work/fleet", "origin/main")
+    found = gather.read_folder(tmp_path / "work/fleet")
+    assert (found.folder, found.revision) == ("", "")
+
+
+def test_our_own_bare_repository_below_a_checkout(tmp_path):
+    work, _, theirs = planted(tmp_path)
+    found = git.read(tmp_path / "work/fleet", "main", folder="fleet/")
+    assert (found.files, found.revision) == (FILES, theirs)
+    assert theirs != str(work.head.target)
+
+
+def test_a_work_tree_of_another_repository_and_one_beside_a_bare_one(tmp_path):
+    repository = pygit2.init_repository(tmp_path / "all" / "bare", bare=True, initial_head="main")
+    head = commit_files(repository, {f"deep/{path}": text for path, text in FILES.items()})
+    (tmp_path / "all/.git").write_text("gitdir: ./bare\n")
+    repository.add_worktree("one", str(tmp_path / "all/one"))
+    found = gather.read_folder(tmp_path / "all/one/deep")
+    assert (found.folder, found.revision) == ("deep/", head)
+    assert (tmp_path / "all/one/.git").is_file()
+    assert git.commit_at(tmp_path / "all/one/deep", "one") == head
+    assert git.commit_at(tmp_path / "all", "main") == head
 
 
 REFS = {

@@ -12,7 +12,8 @@ import pytest
 from pygit2.enums import ConfigLevel
 
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.source import following, git
+from reconciler.source import following
+from reconciler.source import remote as remote_source
 from reconciler.source.remote import Keys, Remote, ssh_key
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.verification import Verification
@@ -106,14 +107,14 @@ async def test_who_follows_another_ref_at_the_same_time_changes_nothing(
     repository.references.create("refs/heads/next", first)
     ours, other = remote("next"), remote("main")
     second = commit(repository, "y")
-    found = git.commit_at
+    found = remote_source._followed
 
     def late(*args, **more):  # `other` fetches before what `ours` fetched is used
-        monkeypatch.setattr(git, "commit_at", found)
+        monkeypatch.setattr(remote_source, "_followed", found)
         other._look("")
         return found(*args, **more)
 
-    monkeypatch.setattr(git, "commit_at", late)
+    monkeypatch.setattr(remote_source, "_followed", late)
     assert (await ours.look("")).mark == first
     assert (await other.look("")).mark == second
 
