@@ -146,8 +146,9 @@ class Snapshot:
 
     `revision` is as in `fleet.values.Fleet`. `entry` is the file to begin with; "" for the one
     that bears the usual name. `unread` are files that could not be read, and why: whoever needs
-    one has this problem. `folder` is where all this lies in its Git repository: "" for the top,
-    else with "/" at the end.
+    one has this problem. With "/" at the end it is what an include goes into, and that could not
+    be. `folder` is where all this lies in its Git repository: "" for the top, else with "/" at the
+    end.
     """
 
     files: Mapping[str, bytes] = field(repr=False)
@@ -368,11 +369,12 @@ def included(
     """Return the files that the includes match, and those that match nothing as problems."""
     patterns = Patterns(include.glob for include in fleet.model.spec.include)
     hits = {path: patterns.hits(path) for path in (*files, *unread)}
-    matched = frozenset(path for path, numbers in hits.items() if numbers)
+    closed = any(path.endswith("/") for path in unread)  # what they match may be in there
+    matched = frozenset(path for path, hit in hits.items() if hit or path.endswith("/"))
     used = frozenset().union(*hits.values())
     problems: list[Problem] = []
     for index, include in enumerate(fleet.model.spec.include):
-        if index not in used and not include.optional:
+        if index not in used and not include.optional and not closed:
             origin = fleet.at("spec", "include", index)
             hint = "Or write {glob: ..., optional: true}"
             message = "this include matches no file"

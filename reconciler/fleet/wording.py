@@ -83,6 +83,7 @@ CODES: Final[Mapping[str, str]] = {
     "two-entry-files": "the folder holds both fleet.yaml and klutch-fleet.yaml",
     "unreadable-file": "a file cannot be read",
     "not-a-file": "a folder, link, submodule or device stands where a file should be",
+    "not-a-folder": "a link, submodule or device stands where an include looks for files",
     "file-too-large": "a file is larger than 1 MiB",
     "tree-too-large": "the files are larger than 64 MiB together",
     "too-many-files": "the includes look into folders with more than 10,000 files",

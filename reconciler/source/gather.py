@@ -9,8 +9,9 @@ output (CVE-2022-24904).
 import contextlib
 import errno
 import os
+import posixpath
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import islice
 from pathlib import Path
@@ -55,6 +56,14 @@ class Store(Protocol):
         """Return the bytes of a file of at most MAX_BYTES. Raises Unreadable, at links too."""
         ...
 
+    def entry_type(self, path: str) -> EntryType:
+        """Return what is at a path that leads through no link. Raises Unreadable."""
+        ...
+
+    def target(self, path: str) -> str:
+        """Return what stands in a link. Raises Unreadable."""
+        ...
+
 
 class Gathered:
     """The files that were fetched, and those that could not be, each with its problem."""
@@ -88,9 +97,26 @@ class Gathered:
             if found is EntryType.FILE:
                 self.fetch(path)
             else:
-                self._refuse(path, not_a_file(found) if isinstance(found, EntryType) else found)
+                self._refuse(path, found)
 
-    def _refuse(self, path: str, error: Unreadable) -> None:
+    def refuse_submodules(self, paths: Iterable[str], *, whole: bool) -> None:
+        """Refuse submodules of the commit, which a checkout fills or leaves empty.
+
+        What was put in place of one, or (but for `whole`) taken away, is to be committed yet.
+        """
+        for path in paths:
+            try:
+                names = {name for name, _ in self._store.entries(path.rstrip("/"))}
+            except Unreadable as error:
+                if path in self.unread or (error.code == "missing-file" and not whole):
+                    continue
+                names = set()
+            if not names or ".git" in names:
+                self._refuse(path, EntryType.SUBMODULE)
+
+    def _refuse(self, path: str, found: EntryType | Unreadable) -> None:
+        meant = not_a_folder if path.endswith("/") else not_a_file
+        error = meant(found) if isinstance(found, EntryType) else found
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         shown = "".join(
             character if character.isprintable() else repr(character)[1:-1] for character in shown
@@ -101,7 +127,8 @@ class Gathered:
 def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Unreadable]]:
     """Yield each path that a pattern matches, with what is there or why that is not known.
 
-    Folders are yielded only where a pattern meant a file there. Raises InvalidRepository.
+    Folders are yielded only where a pattern meant a file there. With "/" at the end: the path of
+    what a pattern goes into, and that cannot be gone into. Raises InvalidRepository.
     """
     folders = [("", patterns.start)]
     seen = 0
@@ -110,7 +137,7 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
         try:
             entries = list(islice(store.entries(folder), MAX_FILES - seen + 1))
         except Unreadable as error:
-            yield folder, error
+            yield f"{folder}/", error
             continue
         seen += len(entries)
         if seen > MAX_FILES:
@@ -118,19 +145,43 @@ def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Un
             raise _stopped("too-many-files", message, "Name narrower folders in spec.include")
         for name, entry_type in entries:
             reach = patterns.step(reaching, name)
-            below = reach.below if entry_type is EntryType.FOLDER else frozenset()
-            wanted = reach.named if entry_type is EntryType.FOLDER else bool(reach.hits)
-            if not wanted and not below:
-                continue
+            is_folder = entry_type is EntryType.FOLDER
+            wanted = reach.named if is_folder else bool(reach.hits)
             path = f"{folder}/{name}" if folder else name
+            inside = bool(reach.below) and (
+                is_folder or (not wanted and _may_hold_files(store, path, entry_type))
+            )
+            if not wanted and not inside:
+                continue
             problem = base_model.path_problem(path) or _depth_problem(path)
             if problem:
-                yield path, Unreadable("bad-path", f"cannot be read: the path {problem}")
+                shown = f"{path}/" if inside else path
+                yield shown, Unreadable("bad-path", f"cannot be read: the path {problem}")
                 continue
             if wanted:
                 yield path, entry_type
-            if below:
-                folders.append((path, below))
+            if is_folder and inside:
+                folders.append((path, reach.below))
+            elif inside:
+                yield f"{path}/", entry_type
+
+
+def _may_hold_files(store: Store, path: str, entry_type: EntryType) -> bool:
+    """Tell whether files that a pattern means may be behind what is no folder.
+
+    What is not looked into must not pass for an empty folder: its units would be released.
+    """
+    if entry_type is not EntryType.LINK:
+        return entry_type is not EntryType.FILE
+    try:
+        target = store.target(path)
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        # With `x/..` the way is another one where x is a link.
+        if base_model.path_problem(place) or ".." in target.lstrip("./").split("/"):
+            return True
+        return store.entry_type(place) is not EntryType.FILE
+    except Unreadable:
+        return True
 
 
 def _depth_problem(path: str) -> str:
@@ -168,6 +219,13 @@ def not_a_file(entry_type: EntryType) -> Unreadable:
         EntryType.SUBMODULE: "Submodules are not read: put the files themselves there",
     }.get(entry_type, "")
     return Unreadable("not-a-file", f"is {entry_type.value}, and must be a file", hint)
+
+
+def not_a_folder(entry_type: EntryType) -> Unreadable:
+    """Return the problem of what is no folder, where files are looked for in it."""
+    message = f"is {entry_type.value}, and spec.include looks for files in it"
+    hint = "That is not read: put the files there themselves, or include narrower folders"
+    return Unreadable("not-a-folder", message, hint)
 
 
 def too_large() -> Unreadable:
@@ -251,6 +309,24 @@ class _Folder:
         if len(content) > MAX_BYTES:
             raise too_large()
         return content
+
+    def entry_type(self, path: str) -> EntryType:
+        descriptor = self._open(path, path.split("/"), 0)
+        try:
+            mode = os.fstat(descriptor).st_mode
+        finally:
+            os.close(descriptor)
+        return EntryType.FILE if stat.S_ISREG(mode) else _type(mode)
+
+    def target(self, path: str) -> str:
+        above, _, name = path.rpartition("/")
+        descriptor = self._open(above, above.split("/") if above else ["."], os.O_DIRECTORY)
+        try:
+            return os.readlink(name, dir_fd=descriptor)
+        except OSError as error:
+            raise _refusal(error, name, descriptor) from None
+        finally:
+            os.close(descriptor)
 
     def _open(self, path: str, names: list[str], flags: int) -> int:
         """Return a descriptor of what is at `names`, opened one beneath the other."""

@@ -25,6 +25,7 @@ from reconciler.source.gather import EntryType, Gathered, Unreadable
 _OLDEST: Final = (1, 9, 5)
 _NAMESPACES: Final = ("refs/heads/", "refs/tags/", "refs/remotes/")
 _DAMAGED: Final = "A partial or damaged clone lacks objects: fetch them"
+_LONGEST_TARGET: Final = 4_096  # of a link, in bytes: as on Linux
 _OBJECT_ID: Final = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _TYPES: Final = {
     FileMode.BLOB: EntryType.FILE,
@@ -123,7 +124,9 @@ def work_tree(
         store = _Commit(repository, _subfolder(repository, commit, inside))
     except ConfigError:
         store = None  # the folder is new
-    walked = () if store is None else gather.walk(store, gathered.patterns)
+    walked = () if store is None else tuple(gather.walk(store, gathered.patterns))
+    submodules = (path for path, found in walked if found is EntryType.SUBMODULE)
+    gathered.refuse_submodules(submodules, whole=whole)
     committed = {path for path, found in walked if found is EntryType.FILE}
     missing = sorted(committed - gathered.files.keys() - gathered.unread.keys())
     if whole and missing:
@@ -287,9 +290,18 @@ class _Commit:
         entry_type = _type_of(found)
         if entry_type is not EntryType.FILE:
             raise gather.not_a_file(entry_type)
+        return self._content(found, MAX_BYTES)
+
+    def entry_type(self, path: str) -> EntryType:
+        return _type_of(self._at(path))
+
+    def target(self, path: str) -> str:
+        return os.fsdecode(self._content(self._at(path), _LONGEST_TARGET))
+
+    def _content(self, found: pygit2.Object, most: int) -> bytes:
         try:
             _, size = self._repository.odb.read_header(found.id)
-            if size > MAX_BYTES:
+            if size > most:
                 raise gather.too_large()
             _, content = self._repository.odb.read(found.id)
         except (pygit2.GitError, KeyError) as error:

@@ -143,6 +143,7 @@ def test_a_problem_that_many_clusters_have_is_reported_once():
 ELSEWHERE = {
     "fleet-renamed",
     "not-a-file",
+    "not-a-folder",
     "policy-default",
     "too-many-files",
     "tree-too-large",

@@ -5,12 +5,13 @@ import socket
 
 import pygit2
 import pytest
+from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
-from reconciler.source import gather
-from tests.support.checkouts import commit_work_tree, write_files
+from reconciler.source import gather, git
+from tests.support.checkouts import PERSON, commit_work_tree, write_files
 from tests.support.fleet_texts import FLEET, GOOD, document
 
 CANARY = "hunter2canary"
@@ -122,11 +123,101 @@ def test_what_stands_where_the_first_file_should_be(root, make, code):
     assert problems_of(root) == [("fleet.yaml", code)]
 
 
-def test_a_folder_that_is_a_link_is_not_entered(root):
+def test_a_folder_that_is_a_link_is_not_entered_and_not_taken_for_empty(root):
     (root / "bindings").rename(root.parent / "elsewhere")
     (root / "bindings").symlink_to(root.parent / "elsewhere")
     tree = gather.read_folder(root)
     assert "bindings/db.yaml" not in tree.files
+    assert problems_of(root) == [("bindings/", "not-a-folder")]
+    assert "include narrower folders" in tree.unread["bindings/"].hint
+
+
+LINKS = {
+    "to a file": ("README.md", []),
+    "to a file further down": ("docs/a.md", []),
+    "to a folder": ("docs", [("more/", "not-a-folder")]),
+    "to nothing": ("nowhere", [("more/", "not-a-folder")]),
+    "out of the folder": ("../secret.yaml", [("more/", "not-a-folder")]),
+    "by a way that is not known": ("docs/../README.md", [("more/", "not-a-folder")]),
+    "to a link": ("also", [("also/", "not-a-folder"), ("more/", "not-a-folder")]),
+}
+
+
+@pytest.mark.parametrize(("target", "want"), LINKS.values(), ids=LINKS.keys())
+def test_a_link_that_files_may_be_behind(root, target, want):
+    write_files(root, {"README.md": "x", "docs/a.md": "x", "../secret.yaml": CANARY})
+    (root / "more").symlink_to(target)
+    if target == "also":
+        (root / "also").symlink_to("docs")
+    commit_work_tree(pygit2.init_repository(root))
+    for tree in (gather.read_folder(root), git.read_at(root, "HEAD")):
+        _, problems = load(tree)
+        assert [(one.origin.path, one.code) for one in problems] == want
+
+
+def test_a_link_that_no_include_goes_into(root):
+    write_files(root, {"bindings/README.md": "x"})
+    (root / "bindings" / "docs").symlink_to(root.parent)
+    fleet, problems = load(gather.read_folder(root))
+    assert (fleet is not None, problems) == (True, ())
+
+
+def test_an_include_that_may_match_behind_a_link_is_no_second_problem(root):
+    (root / "bindings").rename(root / "elsewhere")
+    (root / "bindings").symlink_to("elsewhere")
+    include = "{include: ['c*/*.yaml', 't*/*.yaml', 'bindings/**/*.yaml']}"
+    write_files(root, {"fleet.yaml": document("Fleet", "acme", include)})
+    assert problems_of(root) == [("bindings/", "not-a-folder")]
+
+
+def test_a_folder_without_permission_is_reported(root, monkeypatch):
+    def forbid(name, flags, **rest):
+        if name == "bindings":
+            raise PermissionError(13, "Permission denied")
+        return opened(name, flags, **rest)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", forbid)
+    assert problems_of(root) == [("bindings/", "unreadable-file")]
+
+
+def with_submodule(root):
+    """Commit `bindings` as a submodule, as a clone without submodules leaves it; return it."""
+    repository = pygit2.init_repository(root)
+    commit_work_tree(repository)
+    (root / "bindings").rename(root.parent / "bindings")
+    (root / "bindings").mkdir()
+    index = repository.index
+    index.remove("bindings/db.yaml")
+    index.add(pygit2.IndexEntry("bindings", pygit2.Oid(hex="1" * 40), FileMode.COMMIT))
+    parents = [repository.head.target]
+    repository.create_commit("HEAD", PERSON, PERSON, "x", index.write_tree(), parents)
+    return root / "bindings"
+
+
+def filled(folder):
+    write_files(folder, {"db.yaml": GOOD["bindings/db.yaml"], ".git": "gitdir: ../.git/modules/b"})
+
+
+@pytest.mark.parametrize("change", [lambda folder: None, filled], ids=["empty", "filled"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_submodule_is_refused_whether_or_not_it_is_there(root, change, whole):
+    change(with_submodule(root))
+    for tree in (gather.read_folder(root, whole=whole), git.read_at(root, "HEAD")):
+        fleet, problems = load(tree)
+        assert fleet is None
+        assert [(one.origin.path, one.code) for one in problems] == [("bindings/", "not-a-folder")]
+
+
+def test_files_in_place_of_a_submodule_may_be_looked_at_before_they_are_committed(root):
+    folder = with_submodule(root)
+    folder.rmdir()
+    assert gather.read_folder(root).unread == {}
+    assert [*gather.read_folder(root, whole=True).unread] == ["bindings/"]
+    write_files(folder, {"db.yaml": GOOD["bindings/db.yaml"]})
+    for whole in (False, True):
+        fleet, problems = load(gather.read_folder(root, whole=whole))
+        assert (fleet is not None, problems) == (True, ())
 
 
 def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
@@ -139,7 +230,8 @@ def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
     (root / "ca").symlink_to(outside)
     _, problems = load(gather.read_folder(root))
     assert [(str(one.origin), one.code) for one in problems] == [
-        ("clusters/shop.yaml:4:61", "not-a-file")
+        ("ca/", "not-a-folder"),
+        ("clusters/shop.yaml:4:61", "not-a-file"),
     ]
 
 

@@ -272,7 +272,10 @@ def test_links_submodules_and_folders_are_no_files(repository, mode):
 def test_nothing_is_read_behind_a_link_or_submodule(repository, mode):
     files = {path: content for path, content in FILES.items() if not path.startswith("bindings/")}
     commit_files(repository, {**files, "bindings": strange(repository, mode)})
-    assert "bindings/db.yaml" not in git.read(where(repository), "main").files
+    found = git.read(where(repository), "main")
+    assert "bindings/db.yaml" not in found.files
+    _, problems = load(found)
+    assert [(one.origin.path, one.code) for one in problems] == [("bindings/", "not-a-folder")]
 
 
 def test_a_file_that_is_too_large_is_not_loaded(repository):
