@@ -1,4 +1,4 @@
-"""What bounds tenants: Pods and numbers of objects in a space, and what is kept of these. Pure.
+"""What bounds tenants: services, Pods and numbers of objects in a space, and what is kept. Pure.
 
 A space is what the annotation of its Namespace says, or the labels of its ClusterBinding, which no
 konnector may write: a ClusterBinding that somebody put elsewhere makes none. Its service namespaces
@@ -93,6 +93,23 @@ def is_space(namespace: Manifest, binding: Manifest) -> bool:
         labels.get(keys.APP_CLUSTER_BINDING_NAME, ""),
     )
     return all(owner) and names.app_cluster_binding_space(*owner) == manifest.name_of(namespace)
+
+
+def bound_at_door(namespace: Manifest) -> frozenset[str] | None:
+    """Return the resources that the front door let a space have; None where it noted none.
+
+    It is the Namespace that says so, which no konnector may write. A space that a fleet has taken
+    over is that fleet's to fill, whatever was noted before.
+    """
+    note = manifest.annotations_of(namespace).get(keys.MAY_BIND)
+    if note is None or keys.FLEET in manifest.labels_of(namespace):
+        return None
+    return frozenset(filter(None, map(str.strip, note.split(","))))
+
+
+def door_note(resources: Iterable[str]) -> dict[str, str]:
+    """Return the annotation that says so."""
+    return {keys.MAY_BIND: ",".join(sorted(resources))}
 
 
 def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:

@@ -161,6 +161,15 @@ class Informers:
                 )
         return None
 
+    def bound_at_door(self, space: str) -> frozenset[str] | None:
+        """Return the resources that were bound in a space at the front door.
+
+        None where that is not noted: in spaces of fleets, of AppClusterBindings and of the
+        original. Of a Namespace that is not seen yet nobody can tell, so it has nothing so far.
+        """
+        namespace = self.namespaces.get("", space)
+        return frozenset() if namespace is None else bounds.bound_at_door(namespace)
+
     async def crd(self, name: str) -> Manifest | None:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
         return await self._crds.get("", name)

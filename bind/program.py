@@ -213,7 +213,9 @@ def _reconcilers(
             hashing=hashing,
             spaces=metrics.spaces(runtime.metrics.registry),
         ),
-        "serviceexportrequest": ExportRequests(informers, executor, terms=Terms(scope, isolation)),
+        "serviceexportrequest": ExportRequests(
+            informers, executor, terms=Terms(scope, isolation), open_door=settings.open_door
+        ),
         "serviceexport": Exports(
             informers, executor, isolation=isolation, grace=settings.export_grace
         ),

@@ -68,6 +68,11 @@ class Settings(Operation):
             in_service_namespace=self.service_namespace_quota,
         )
 
+    @property
+    def open_door(self) -> bool:
+        """Whether everybody who signs in may bind all that is offered."""
+        return self.door is not None and self.door.authorization == "Authenticated"
+
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Return the settings that these arguments say.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from bind import rbac_changes
+from bind import bounds, rbac_changes
 from bind.door.identity import Identity, space_identity, space_name
 from bind.door.refusals import Refused
 from reconciler.api import CA_KEY, CLUSTER_BINDING, SERVICE_ACCOUNT_TOKEN, TOKEN_KEY
@@ -51,11 +51,12 @@ class SpaceTerms:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The space that is asked for."""
+    """The space that is asked for, and the `resources` that are to be bound there."""
 
     identity: Identity
     cid: str
     terms: SpaceTerms
+    resources: frozenset[str]
 
     @property
     def annotation(self) -> str:
@@ -90,13 +91,15 @@ class Seen:
     """All that concerns one space. `cluster` names the control plane in a Ref.
 
     `namespaces` are those with the annotation, and the one of the name. `content` is that of the
-    only one with the annotation. `owned` is how many spaces the identity has in all.
+    only one with the annotation. `owned` is how many spaces the identity has in all. `held` are the
+    resources that an `unnoted` space has, or is about to get by what was asked for before.
     """
 
     cluster: str
     namespaces: Sequence[Manifest] = field(default=(), repr=False)
     content: Content = EMPTY
     owned: int = 0
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +129,9 @@ def decide(seen: Seen, wanted: Wanted) -> Outcome:
     if refused is not None:
         return refused
     namespace = own[0]
-    if keys.ISSUER not in manifest.annotations_of(namespace):
-        # A space of the original, or of a version before: its first bind says who vouches for it.
-        note: JSON = {"annotations": {keys.ISSUER: wanted.identity.issuer}}
-        return (modification(seen.cluster, NAMESPACE, namespace, metadata=note),)
+    notes = _notes(seen, wanted, namespace)
+    if notes:
+        return (modification(seen.cluster, NAMESPACE, namespace, metadata={"annotations": notes}),)
     return _filled(seen, wanted, manifest.name_of(namespace))
 
 
@@ -151,14 +153,39 @@ def _made(seen: Seen, wanted: Wanted) -> Outcome:
     if problem:
         return Refused("unavailable", f"The binding space cannot be made: {problem}")
     notes = {keys.IDENTITY: wanted.annotation, keys.ISSUER: wanted.identity.issuer}
+    notes |= bounds.door_note(wanted.resources)
     made = objects.namespace(wanted.name, marks=Marks(wanted.terms.labels, notes))
     return (Create(NAMESPACE, made, seen.cluster),)
+
+
+def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
+    """Return what a space does not say yet, before its kubeconfig is given away.
+
+    A space of the original, or of a version before, says by its first bind who vouches for it, and
+    what it may ask for from now on: that, and what it has. One of a fleet is bounded by the fleet.
+    """
+    notes = dict[str, JSON]()
+    if keys.ISSUER not in manifest.annotations_of(namespace):
+        notes[keys.ISSUER] = wanted.identity.issuer
+    if keys.FLEET not in manifest.labels_of(namespace):
+        noted = bounds.bound_at_door(namespace)
+        bound = wanted.resources | (seen.held if noted is None else noted)
+        if bound != noted:
+            notes.update(bounds.door_note(bound))
+    return notes
 
 
 def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
     """Return those that say that they are the identity's."""
     said = ((one, manifest.annotations_of(one).get(keys.IDENTITY)) for one in namespaces)
     return [one for one, annotation in said if annotation == wanted.annotation]
+
+
+def unnoted(namespaces: Sequence[Manifest], wanted: Wanted) -> Manifest | None:
+    """Return the space of the identity, if nothing is noted there of what was bound."""
+    own = own_of(namespaces, wanted)
+    noted = any(keys.MAY_BIND in manifest.annotations_of(one) for one in own)
+    return None if noted or not own else own[0]
 
 
 def _foreign(own: Sequence[Manifest], wanted: Wanted) -> Refused | None:

@@ -22,6 +22,7 @@ from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait,
 from bind.door.refusals import Refused
 from bind.door.settings import PRETTY_NAME, DoorSettings
 from bind.door.views import Views
+from bind.informers import index_key
 from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.events import Source, event_of
 from reconciler.controller.lease import holder_here
@@ -110,18 +111,22 @@ class Spaces:
         self._unreported = set[str]()
         self._source = Source(f"{keys.OWN_PREFIX}klutch-bind", holder_here())
 
-    async def provide(self, identity: Identity, cid: str, offer: Offer) -> Space:
+    async def provide(self, identity: Identity, cid: str, *offers: Offer) -> Space:
         """Return the space of an identity's app cluster, made or mended first where it has to be.
+
+        It may ask for exports of what these offer from then on.
 
         Raises Refused: what is not offered or allowed any more, too many spaces, a space that is
         not the identity's, and `unavailable` where it is not ready in 10 s.
         """
-        progress = _Progress(Wanted(identity, cid, self._terms), offer)
+        bound = frozenset(index_key(offer.resource) for offer in offers)
+        progress = _Progress(Wanted(identity, cid, self._terms, bound))
         owner = owner_key(identity)
         turn = self._turns.setdefault(owner, asyncio.Lock())
         try:
             async with asyncio.timeout(DEADLINE):
-                await self._require(identity, offer)
+                for offer in offers:
+                    await self._require(identity, offer)
                 async with turn:
                     return await self._provided(progress)
         except TimeoutError:
@@ -197,7 +202,11 @@ class Spaces:
         own = [manifest.name_of(one) for one in provisioning.own_of(found, wanted)]
         if own != [likely]:
             content = await self._content(own[0] if len(own) == 1 else "")
-        return Seen(self._cluster.name, found, content, self._owned(wanted.identity, known))
+        owned = self._owned(wanted.identity, known)
+        # Nobody needs it after the first note, and it takes a look at each request of the space.
+        unnoted = provisioning.unnoted(found, wanted)
+        held = frozenset[str]() if unnoted is None else views.held(manifest.name_of(unnoted))
+        return Seen(self._cluster.name, found, content, owned, held)
 
     async def _namespaces(self, places: Sequence[str]) -> list[Manifest]:
         found = await asyncio.gather(*(self._get(NAMESPACE, "", name) for name in places))
@@ -246,7 +255,8 @@ class Spaces:
         space, name = manifest.namespace_of(live), manifest.name_of(live)
         about = Ref(self._cluster.name, CLUSTER_BINDING, space, name)
         user = "".join(one if one.isprintable() else "?" for one in wanted.identity.user)
-        message = f"{user} bound {progress.offer.resource.name} to app cluster {wanted.cid}"
+        bound = ", ".join(sorted(wanted.resources))
+        message = f"{user} bound {bound} to app cluster {wanted.cid}"
         event = event_of(
             about,
             manifest.uid_of(live),
@@ -282,7 +292,6 @@ class _Progress:
     """How far one call came: why it waits, and how long it sleeps next."""
 
     wanted: Wanted
-    offer: Offer
     why: str = "another call makes it"
     _pause: float = _FIRST_PAUSE
 

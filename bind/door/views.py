@@ -5,7 +5,8 @@ from typing import Final
 from bind.door.catalogue import Offer, offered, offers, shown
 from bind.door.identity import Identity, owner_key
 from bind.door.refusals import Refused
-from bind.informers import SUBJECT, Informers
+from bind.export.decide import resources
+from bind.informers import SUBJECT, Informers, index_key
 from reconciler import api
 from reconciler.blueprints.export import Scope
 from reconciler.core import manifest, names
@@ -29,8 +30,8 @@ class Views:
         """Return what app clusters can bind, by the names of the CRDs. Raises Refused."""
         self._require_read()
         templates = list(self._informers.templates.all())
-        resources = api.by_resource(templates)
-        crds = [crd for one in resources if (crd := await self._crd(one.name)) is not None]
+        selected = api.by_resource(templates)
+        crds = [crd for one in selected if (crd := await self._crd(one.name)) is not None]
         return offers(templates, crds, consumer_scope=self._scope)
 
     async def offer(self, group: str, resource: str) -> Offer:
@@ -67,6 +68,18 @@ class Views:
         """Return what a space exports."""
         return self._informers.exports.inside(space)
 
+    def held(self, space: str) -> frozenset[str]:
+        """Return the resources that a space has, and those that it asked for and will get."""
+        known = set(map(index_key, api.by_resource(self._informers.templates.all())))
+        pending = (
+            name
+            for one in self._informers.requests.inside(space)
+            if manifest.get_text(one, "status", "phase") in ("", "Pending")
+            for name in resources(one)
+        )
+        exported = map(manifest.name_of, self.exports(space))
+        return frozenset(exported) | known.intersection(pending)
+
     def has_namespace(self, name: str) -> bool:
         """Tell whether a Namespace is there, also one that this process made just now."""
         return self._namespaces.get("", name) is not None
@@ -77,8 +90,9 @@ class Views:
 
     def _require_read(self) -> None:
         """Raise Refused while views are not there: an empty one would say that all is absent."""
-        views = (self._informers.templates, self._informers.crds, self._informers.namespaces)
-        if not all(self._informers.recent(view).view.synced for view in views):
+        seen = self._informers
+        views = (seen.templates, seen.crds, seen.namespaces, seen.exports, seen.requests)
+        if not all(seen.recent(view).view.synced for view in views):
             raise Refused("unavailable", "The front door is starting", retry_after=1)
 
     async def _crd(self, name: str) -> Manifest | None:

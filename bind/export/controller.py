@@ -55,10 +55,13 @@ class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
 class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
     """The controller `serviceexportrequest` of protocol-bind.md C.2."""
 
-    def __init__(self, informers: Informers, executor: Executor, *, terms: Terms) -> None:
+    def __init__(
+        self, informers: Informers, executor: Executor, *, terms: Terms, open_door: bool
+    ) -> None:
+        """`open_door`: everybody may bind all that is offered, so no space is held to its note."""
         self._requests = informers.recent(informers.requests)
         super().__init__(executor, self._requests)
-        self._informers, self._terms = informers, terms
+        self._informers, self._terms, self._open_door = informers, terms, open_door
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
@@ -68,7 +71,10 @@ class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
         informers.exports.subscribe_keys(enqueue_mapped(queue, asked, WANTED))
         informers.crds.subscribe(NAME, by_resource)
         informers.templates.subscribe(RESOURCE, by_resource)
-        informers.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, asked, SPACE))
+        by_space = enqueue_mapped(queue, asked, SPACE)
+        informers.app_cluster_bindings.subscribe(SPACE, by_space)
+        # A request may be seen before the note of the bind that it follows.
+        informers.namespaces.subscribe(NAME, by_space)
 
     async def look(self, key: ObjectKey) -> tuple[Observed, RequestView] | None:
         """Return one request and all that concerns it. Raises ClusterErrors."""
@@ -95,6 +101,7 @@ class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
             templates=_present(templates),
             offered=_offered(informers.templates),
             listed=informers.listed(space),
+            bound=None if self._open_door else informers.bound_at_door(space),
         )
 
 

@@ -215,7 +215,8 @@ class RequestView:
     `exports` are those in the request's namespace; `templates` the one that counts of each
     resource (`api.by_resource`). `offered` are the resources of all templates,
     for the message that one is missing. `listed` are the resources that the AppClusterBinding of
-    the space lists, None where it never had one: then whatever is offered may be had. `cluster`
+    the space lists, None where it never had one: then `bound` counts, what was bound there at a
+    front door that asks for the right. With None of both, whatever is offered may be had. `cluster`
     names the control plane in a Ref.
     """
 
@@ -226,6 +227,7 @@ class RequestView:
     templates: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
     offered: Sequence[str] = ()
     listed: frozenset[str] | None = None
+    bound: frozenset[str] | None = None
 
 
 def resources(request: Manifest) -> Sequence[str]:
@@ -305,13 +307,26 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
         return conditions.false(conditions.EXPORT_CREATE_FAILED, message)
-    if seen.listed is not None and name not in seen.listed:
-        message = f"No AppClusterBinding of this app cluster lists {name} in apiExports"
+    if message := _withheld(seen, name):
         return conditions.false(conditions.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:
         return conditions.false(conditions.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
     return _new_export(seen, crd, template, terms)
+
+
+def _withheld(seen: RequestView, name: str) -> str:
+    """Return why a space may not have what others may, or ""."""
+    if seen.listed is not None:
+        if name in seen.listed:
+            return ""
+        return f"No AppClusterBinding of this app cluster lists {name} in apiExports"
+    if seen.bound is None or name in seen.bound:
+        return ""
+    return (
+        f"{name} was not bound for this app cluster at the front door, which asks for the right; "
+        "bind it there (klutchctl bind, kubectl bind)"
+    )
 
 
 def _new_export(

@@ -85,6 +85,8 @@ ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
 ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"
 # On a binding space that the front door made or served: who vouched for its identity.
 ISSUER: Final = f"{OWN_PREFIX}issuer"
+# Resources, beside it: what was bound there, and all that its konnector may ask for.
+MAY_BIND: Final = f"{OWN_PREFIX}may-bind"
 # On a template: how the pages present it, in place of what its CRD says.
 TITLE: Final = f"{OWN_PREFIX}title"
 DESCRIPTION: Final = f"{OWN_PREFIX}description"

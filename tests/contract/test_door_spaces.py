@@ -103,7 +103,7 @@ async def test_a_deleted_space_is_not_filled_while_it_goes_and_is_made_anew_afte
     control_plane: LiveCluster, service: str
 ) -> None:
     plane, alice, made = control_plane.cluster, somebody(), terms(control_plane)
-    name = provisioning.Wanted(alice, "4ceiSr", made).name
+    name = provisioning.Wanted(alice, "4ceiSr", made, frozenset()).name
     ref = Ref(plane.name, refs.NAMESPACE, "", name)
     async with (
         backend(control_plane.connection, replace(USUAL, control_plane_mode=False)),

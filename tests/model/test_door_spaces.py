@@ -228,7 +228,7 @@ async def test_a_space_that_is_not_the_identitys_is_left_as_it_is(
 
 
 def _name_of_alice() -> str:
-    return Wanted(ALICE, "4ceiSr", TERMS).name
+    return Wanted(ALICE, "4ceiSr", TERMS, frozenset()).name
 
 
 async def test_more_spaces_than_allowed_are_refused_also_at_once(door: Door) -> None:

@@ -104,7 +104,7 @@ class Api:
             self._services.count_bind(identity)
             offers = [await self._services.chosen(identity, one) for one in wanted.resources]
             space, kubeconfig = await self._made(
-                identity, wanted.cid, offers[0], dry_run=wanted.dry_run
+                identity, wanted.cid, *offers, dry_run=wanted.dry_run
             )
         except Refused as error:
             self._services.audit.note("bind", request, about, reason=error.reason)
@@ -125,12 +125,12 @@ class Api:
         return answers.document(rows)
 
     async def _made(
-        self, identity: Identity, cid: str, offer: Offer, *, dry_run: bool
+        self, identity: Identity, cid: str, *offers: Offer, dry_run: bool
     ) -> tuple[str, bytes]:
         """Return a space and what leads there; nothing of both where nothing is to be made."""
         if dry_run:
             return "", b""
-        space = await self._services.spaces.provide(identity, cid, offer)
+        space = await self._services.spaces.provide(identity, cid, *offers)
         return space.name, space.kubeconfig
 
     async def _bearer(self, request: Request) -> Identity:

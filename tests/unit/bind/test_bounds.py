@@ -52,6 +52,29 @@ def test_which_namespace_is_a_space(live, binding, want):
     assert is_space(live, binding) is want
 
 
+A, B, FLEET = "a.example", "b.example", {keys.FLEET: "shop"}
+NOTES = {
+    "nothing noted": (None, {}, None),
+    "nothing bound": ("", {}, frozenset()),
+    "one": (A, {}, frozenset({A})),
+    "as administrators write it": (f" {A}, {B},", {}, frozenset({A, B})),
+    "taken over by a fleet": (A, FLEET, None),
+}
+
+
+@pytest.mark.parametrize(("note", "labels", "want"), NOTES.values(), ids=NOTES)
+def test_what_was_bound_at_the_door(note, labels, want):
+    annotations = {} if note is None else {keys.MAY_BIND: note}
+    live = namespace("x", annotations=annotations, labels=labels)
+    assert bounds.bound_at_door(live) == want
+
+
+def test_a_door_note_is_read_as_it_was_written():
+    noted = bounds.door_note([B, A])
+    assert noted == {keys.MAY_BIND: f"{A},{B}"}
+    assert bounds.bound_at_door(namespace("x", annotations=noted)) == frozenset({A, B})
+
+
 def test_pod_security_is_said_once_and_never_changed():
     (step,) = pod_security("cp", namespace("x"))
     assert isinstance(step, Patch)

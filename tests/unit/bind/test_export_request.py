@@ -67,6 +67,24 @@ def test_what_the_app_cluster_binding_lists_is_exported():
     assert made(decision) == [DATABASES]
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"bound": frozenset({DATABASES})},
+        {"listed": frozenset({DATABASES}), "bound": frozenset()},
+        {"listed": None, "bound": None},
+    ],
+    ids=["bound", "listed", "neither counts"],
+)
+def test_what_a_space_may_have_is_exported(facts):
+    assert made(look(seen(**facts))) == [DATABASES]
+
+
+def test_an_export_is_not_taken_away_from_a_space_that_may_not_have_it_any_more():
+    decision = look(seen(exports={DATABASES: export()}, bound=frozenset()))
+    assert (decision.tasks, decision.fields) == ((), {"phase": "Succeeded"})
+
+
 def test_success_is_told_when_all_exports_are_seen_and_not_before():
     both = request("databases", "queues")
     first = look(seen(both))
@@ -93,6 +111,16 @@ PROBLEMS = {
     "no CRD, though an export is left": ({"crds": {}, "exports": EXPORTS}, "CRDNotFound", MISSING),
     "not for this app cluster": (
         {"listed": frozenset({QUEUES})}, "NotListed",
+        "No AppClusterBinding of this app cluster lists databases.shop.example in "
+        "apiExports",
+    ),
+    "not bound at a front door that asks": (
+        {"bound": frozenset({QUEUES})}, "NotListed",
+        "databases.shop.example was not bound for this app cluster at the front door, which asks "
+        "for the right; bind it there (klutchctl bind, kubectl bind)",
+    ),
+    "an AppClusterBinding counts, not what was bound before": (
+        {"listed": frozenset({QUEUES}), "bound": frozenset({DATABASES})}, "NotListed",
         "No AppClusterBinding of this app cluster lists databases.shop.example in "
         "apiExports",
     ),

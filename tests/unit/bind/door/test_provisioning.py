@@ -24,7 +24,8 @@ CI: Final = Identity("https://ci.example.org", "alice", "ci:alice", first=False)
 TERMS: Final = SpaceTerms(
     "cluster-", "Shop Inc", "https://api.example.org:6443", ca="PEM", labels=RESTRICTED
 )
-WANTED: Final = Wanted(ALICE, "4ceiSr", TERMS)
+SERVICE: Final = frozenset({"databases.shop.example"})
+WANTED: Final = Wanted(ALICE, "4ceiSr", TERMS, SERVICE)
 SPACE: Final = WANTED.name
 
 
@@ -37,10 +38,16 @@ def live(made: Manifest, **metadata: str) -> Manifest:
     return put(made, {**manifest.get_map(made, "metadata"), **held}, "metadata")
 
 
-def namespace(identity: str = "alice#4ceiSr", issuer: str = ISSUER, name: str = SPACE) -> Manifest:
-    notes = {keys.IDENTITY: identity, keys.ISSUER: issuer}
+def namespace(
+    identity: str = "alice#4ceiSr",
+    issuer: str = ISSUER,
+    name: str = SPACE,
+    bound: str = "databases.shop.example",
+    **labels: str,
+) -> Manifest:
+    notes = {keys.IDENTITY: identity, keys.ISSUER: issuer, keys.MAY_BIND: bound}
     notes = {key: value for key, value in notes.items() if value}
-    return live(objects.namespace(name, marks=Marks(annotations=notes)))
+    return live(objects.namespace(name, marks=Marks(labels, notes)))
 
 
 def token(value: str = "t0ken", ca: str = "other PEM") -> Manifest:
@@ -84,15 +91,20 @@ def test_a_space_begins_with_a_namespace_that_says_whose_it_is() -> None:
     assert manifest.name_of(step.manifest) == SPACE
     assert manifest.labels_of(step.manifest) == RESTRICTED
     said = manifest.annotations_of(step.manifest)
-    assert said == {keys.IDENTITY: "alice#4ceiSr", keys.ISSUER: ISSUER}
+    assert said == {
+        keys.IDENTITY: "alice#4ceiSr",
+        keys.ISSUER: ISSUER,
+        keys.MAY_BIND: "databases.shop.example",
+    }
 
 
 def test_the_name_follows_from_the_identity_alone() -> None:
     assert SPACE.startswith("cluster-")
     assert len(SPACE) == len("cluster-") + 10
-    assert Wanted(replace(ALICE, user="x", groups=("y",)), "4ceiSr", TERMS).name == SPACE
-    assert Wanted(ALICE, "4ceiSs", TERMS).name != SPACE
-    assert Wanted(CI, "4ceiSr", TERMS).name != SPACE
+    assert Wanted(replace(ALICE, user="x", groups=("y",)), "4ceiSr", TERMS, SERVICE).name == SPACE
+    assert replace(WANTED, cid="4ceiSs").name != SPACE
+    assert replace(WANTED, identity=CI).name != SPACE
+    assert replace(WANTED, resources=frozenset({"queues.shop.example"})).name == SPACE
 
 
 @pytest.mark.parametrize(("owned", "refused"), [(49, False), (50, True), (51, True)])
@@ -129,11 +141,42 @@ def test_what_is_not_the_one_space_of_the_identity_is_left_alone(
 
 
 def test_the_first_bind_says_who_vouches_for_a_space_of_the_original() -> None:
-    (step,) = steps(decide(HALF, namespace(issuer="", name="cluster-7fk2q")))
+    (step,) = steps(decide(HALF, namespace(issuer="", name="cluster-7fk2q", bound="")))
     assert isinstance(step, Patch)
-    assert manifest.annotations_of(step.body) == {keys.ISSUER: ISSUER}
+    assert manifest.annotations_of(step.body) == {
+        keys.ISSUER: ISSUER,
+        keys.MAY_BIND: "databases.shop.example",
+    }
     assert manifest.resource_version_of(step.body) == "7"
     assert manifest.uid_of(step.body) == "uid-cluster-7fk2q"
+
+
+QUEUES: Final = "queues.shop.example"
+BOTH: Final = "databases.shop.example,queues.shop.example"
+NOTED: Final = {
+    "another service": (namespace(bound=QUEUES), (), BOTH),
+    "what it has counts only before the first note": (namespace(bound=QUEUES), ("x.y",), BOTH),
+    "of a version before, with nothing": (namespace(bound=""), (), "databases.shop.example"),
+    "of a version before, with what it has": (namespace(bound=""), (QUEUES,), BOTH),
+    "the same service": (namespace(), (QUEUES,), None),
+    "two services, one of them again": (namespace(bound=BOTH), (), None),
+    "taken over by a fleet": (namespace(bound=QUEUES, **{keys.FLEET: "shop"}), (), None),
+    "taken over before any note": (namespace(bound="", **{keys.FLEET: "shop"}), (), None),
+}
+
+
+@pytest.mark.parametrize(("there", "held", "noted"), NOTED.values(), ids=NOTED)
+def test_what_is_bound_is_noted_before_anything_else(
+    there: Manifest, held: tuple[str, ...], noted: str | None
+) -> None:
+    seen = Seen("cp", (there,), HALF, held=frozenset(held))
+    (step,) = steps(provisioning.decide(seen, WANTED))
+    if noted is None:
+        assert isinstance(step, Create)  # of the Secret that HALF lacks
+        return
+    assert isinstance(step, Patch)
+    assert manifest.annotations_of(step.body) == {keys.MAY_BIND: noted}
+    assert manifest.resource_version_of(step.body) == "7"
 
 
 def test_a_space_fills_one_thing_after_the_other() -> None:
@@ -157,7 +200,7 @@ def test_what_is_being_deleted_is_waited_for(part: str) -> None:
 
 
 def test_the_token_is_waited_for_and_its_certificate_where_there_is_no_other() -> None:
-    bare = Wanted(ALICE, "4ceiSr", replace(TERMS, ca=""))
+    bare = replace(WANTED, terms=replace(TERMS, ca=""))
     assert isinstance(decide(replace(HALF, token=token(""))), Wait)
     assert isinstance(decide(replace(HALF, token=token(ca="")), wanted=bare), Wait)
     assert isinstance(decide(replace(HALF, token=token(ca=""))), tuple)
@@ -166,7 +209,7 @@ def test_the_token_is_waited_for_and_its_certificate_where_there_is_no_other() -
 @pytest.mark.parametrize(("ca", "used"), [("PEM", "PEM"), ("", "other PEM")])
 def test_the_kubeconfig_leads_into_the_space(ca: str, used: str) -> None:
     terms = replace(TERMS, ca=ca, tls_server_name="api.internal")
-    document = yaml.safe_load(kubeconfig(wanted=Wanted(ALICE, "4ceiSr", terms)))
+    document = yaml.safe_load(kubeconfig(wanted=replace(WANTED, terms=terms)))
     assert document["current-context"] == "default"
     assert document["contexts"][0]["context"]["namespace"] == SPACE
     assert document["users"] == [{"name": "default", "user": {"token": "t0ken"}}]
