@@ -12,7 +12,7 @@ from klutchctl.binding.job import Job, tabled
 from klutchctl.binding.response import Grant
 from klutchctl.binding.sign_in.signed_in import SignedIn
 from reconciler import api
-from reconciler.core import manifest, names, refs
+from reconciler.core import manifest, names, refs, yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
@@ -55,12 +55,7 @@ class Source:
             text = sys.stdin.buffer.read(_LARGEST)
         else:
             text = _file(Path(self.manifest), "--file")
-        try:
-            request = yaml.load(text, yaml.CSafeLoader)
-        except (yaml.YAMLError, ValueError, RecursionError):
-            request = None
-        if not isinstance(request, dict):
-            raise ConfigError("is no manifest", where=self.manifest or "the URL")
+        request = yaml_text.read(text, self.manifest or "the URL").plain()
         response.require_request(request)
         return request
 

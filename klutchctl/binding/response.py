@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import yaml
-
 from klutchctl.binding.errors import BadAnswer
 from klutchctl.binding.provider import parsed
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
-from reconciler.core import names
+from reconciler.core import names, yaml_text
+from reconciler.core.errors import ConfigError
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP
 from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, get_text
 from reconciler.core.refs import GroupResource
@@ -115,12 +114,9 @@ def remote_of(content: bytes, networks: Networks = ANYWHERE) -> Connection:
 def parsed_kubeconfig(content: bytes) -> Manifest:
     """Return a kubeconfig as a document. Raises BadAnswer."""
     try:
-        document = yaml.load(content, yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise BadAnswer("the kubeconfig is no YAML document")
-    return document
+        return yaml_text.read(content, "the kubeconfig").plain()
+    except ConfigError as error:
+        raise BadAnswer(str(error)) from None
 
 
 def merged(grants: Sequence[Grant]) -> Grant:
