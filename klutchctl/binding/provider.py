@@ -20,7 +20,7 @@ _METHOD: Final = "OAuth2CodeGrant"
 # What a binary says that was built without a version.
 _UNVERSIONED: Final = frozenset({"v0.0.0", "v0.0.0-master+$Format:%H$"})
 _VERSION: Final = re.compile(
-    r"v?(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"v?(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})"
     r"(?P<pre>-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
 )
 _OLDEST: Final = (0, 3, 0)
@@ -97,7 +97,7 @@ def authorize_url_of(body: bytes) -> str:
     for method in get_maps(document, "authenticationMethods"):
         if get_text(method, "method") == _METHOD:
             url = get_text(method, "oauth2CodeGrant", "authenticatedURL")
-            if urlsplit(url).scheme in ("http", "https"):
+            if _origin(url)[0] in ("http", "https"):
                 return url
     raise BadAnswer(f"/export: it offers no authentication method {_METHOD} with a URL")
 
@@ -166,7 +166,7 @@ def _device(device: Mapping[str, JSON]) -> Device | None:
 
 
 def with_query(url: str, fields: Mapping[str, str]) -> str:
-    """Return the URL with further fields in its query; what it has stays."""
+    """Return the URL with further fields in its query; what it has stays. Raises ValueError."""
     parts = urlsplit(url)
     query = "&".join(filter(None, (parts.query, urlencode(sorted(fields.items())))))
     return urlunsplit(parts._replace(query=query))

@@ -86,7 +86,12 @@ class Sources:
             raise ConfigError("no identity of a workflow is here", where="--identity", hint=hint)
         headers = {"Authorization": Secret(f"Bearer {token}")}
         try:
-            answer = await self.http.get(with_query(url, {"audience": audience}), headers=headers)
+            asked = with_query(url, {"audience": audience})
+        except ValueError:
+            hint = "Leave it as the runner sets it"
+            raise ConfigError("is no URL", where=f"${_GITHUB_URL}", hint=hint) from None
+        try:
+            answer = await self.http.get(asked, headers=headers)
         except OutboundError as error:
             raise BindEnded(str(error)) from None
         if answer.status != 200:

@@ -75,6 +75,7 @@ async def test_a_runner_of_github_makes_one_for_the_door():
     ("environ", "answer", "error"),
     [
         ({}, None, ConfigError),
+        (RUNNER | {"ACTIONS_ID_TOKEN_REQUEST_URL": "https://[canary/"}, None, ConfigError),
         (RUNNER, Answer(403, b""), Denied),
         (RUNNER, Answer(500, b""), BindEnded),
         (RUNNER, Answer(200, b"no"), BadAnswer),

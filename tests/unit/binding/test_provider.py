@@ -77,6 +77,16 @@ def test_a_document_of_another_kind_is_refused(said, problem):
         provider.authorize_url_of(json.dumps({**json.loads(CAPTURED), **said}).encode())
 
 
+@pytest.mark.parametrize(
+    "url", ["https://[bad/x", "https://a\u2100b/x", "https://a:9x/", "ftp://a/"]
+)
+def test_a_sign_in_at_what_is_no_url_is_refused(url):
+    method = {"method": "OAuth2CodeGrant", "oauth2CodeGrant": {"authenticatedURL": url}}
+    said = {**json.loads(CAPTURED), "authenticationMethods": [method]}
+    with pytest.raises(BadAnswer, match="with a URL"):
+        provider.authorize_url_of(json.dumps(said).encode())
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"[" * 100_000])
 def test_what_is_no_document_is_refused(body):
     with pytest.raises(BadAnswer, match="no JSON object"):
@@ -98,6 +108,9 @@ def test_what_is_no_document_is_refused(body):
         ("v1.5.0+build", ""),
         ("latest", "no semantic version"),
         ("1.2", "no semantic version"),
+        ("0.3.123456789", ""),
+        ("9" * 5_000 + ".0.0", "no semantic version"),
+        ("1.0.0-" + "a" * 5_000, ""),
     ],
 )
 def test_versions(version, problem):
