@@ -4,13 +4,15 @@ Signals; the exit code, which is what a run tells a script; the sentence of a fa
 that knows the numbers. Imports take a good part of a second: heavy ones are where they are needed.
 """
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from reconciler.apply import Report
@@ -53,6 +55,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 _OF_EVERY_COMMAND: Final = (ExitCode.SUCCESS, ExitCode.FAILED, ExitCode.INVALID, ExitCode.USAGE)
 # The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
+_MANY_FILES: Final = 8192  # for all clusters that are reached at once
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
@@ -72,6 +75,50 @@ def main() -> None:
     with ending_quietly():
         from klutchctl.main import main as run
     run()
+
+
+def end_after(run: Callable[[list[str]], int]) -> NoReturn:
+    """Run the command line, write out what it printed, and end the process with its exit code."""
+    from reconciler.kube import host
+
+    # A short run makes many objects and few cycles: rarer collections halve the time of a big
+    # fleet (measured: compile of 10,000 units, 0.98 s -> 0.43 s without any).
+    gc.set_threshold(100_000, 50, 50)
+    host.allow_open_files(_MANY_FILES)
+    _replace_closed_streams()
+    status: int = ExitCode.SUCCESS
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # what reads our output, such as `head`, has enough
+        status = ExitCode.FAILED
+    except OSError as error:
+        if not status:  # else it has a sentence already
+            print(f"Error: {sentence(error)}", file=sys.stderr)
+        status = status or ExitCode.FAILED
+    finally:
+        _drop_unwritten()
+    sys.exit(status)
+
+
+def _replace_closed_streams() -> None:
+    """Put /dev/null in the place of a closed standard stream, which Python shows as None.
+
+    In the order of their numbers: a new file gets the lowest free one, so that no file that
+    we write can become the stream 1 or 2.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - stays
+
+
+def _drop_unwritten() -> None:
+    """Drop what a stream did not take: at its end the interpreter would try again, and exit 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

@@ -5,13 +5,11 @@ exit code.
 """
 
 import argparse
-import gc
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from klutchctl.entry import ending_quietly
+from klutchctl.entry import end_after, ending_quietly
 
 if TYPE_CHECKING:
     from klutchctl.binding.job import Job
@@ -28,16 +26,16 @@ def main() -> None:
         from klutchctl.binding import job
 
         del job
-    gc.set_threshold(100_000, 50, 50)
+    end_after(_code)
+
+
+def _code(arguments: list[str]) -> int:
     try:
-        code = run(sys.argv[1:])
-        sys.stdout.flush()
+        return run(arguments)
+    except SystemExit as ended:  # after --help, and it is yet to be written out
+        return int(ended.code or 0)
     except KeyboardInterrupt:
-        code = 1
-    except BrokenPipeError:  # whatever reads our output has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    sys.exit(code)
+        return 1
 
 
 def run(arguments: Sequence[str]) -> int:

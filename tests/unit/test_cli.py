@@ -150,16 +150,25 @@ def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch)
 
 
 def klutchctl(*arguments, **kwargs):
-    command = [sys.executable, "-m", "klutchctl", *arguments]
+    return started("klutchctl.entry", *arguments, **kwargs)
+
+
+def started(module, *arguments, **kwargs):
+    """Start what a script of ours starts."""
+    command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ, **kwargs)
 
 
-def test_a_reader_that_has_enough_is_no_error():
+BOTH = ["klutchctl.entry", "klutchctl.kubectl_bind"]
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_a_reader_that_has_enough_is_no_error(module):
     read, write = os.pipe()
     os.close(read)
-    with klutchctl("--help", stdout=write) as process:
+    with started(module, "--help", stdout=write) as process:
         os.close(write)
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "")
@@ -196,11 +205,29 @@ def test_a_closed_standard_stream_is_no_error(home, streams, arguments, code):
     assert "defect" not in errors
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--help"]])
-def test_an_output_that_takes_nothing_is_a_sentence(arguments):
+@pytest.mark.parametrize("streams", [(1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--version"], 0), (["apiservice", "-f", "-", "--remote-kubeconfig", "absent"], 1)],
+)
+def test_a_closed_standard_stream_is_none_of_the_plugin(tmp_path, streams, arguments, code):
+    (tmp_path / "empty").touch()
+    where = ["--kubeconfig", str(tmp_path / "empty")]
+    with started(
+        BOTH[1], *arguments, *where, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)
+    ) as process:
+        _, errors = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert "defect" not in errors
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_an_output_that_takes_nothing_is_a_sentence(module, arguments):
     with (
         open("/dev/full", "w", encoding="utf-8") as full,
-        klutchctl(*arguments, stdout=full) as process,
+        started(module, *arguments, stdout=full) as process,
     ):
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "Error: No space left on device\n")
