@@ -8,9 +8,9 @@ import pytest
 
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
 from reconciler.core import keys
-from reconciler.core.manifest import get_text, name_of
+from reconciler.core.manifest import get_map, get_text, name_of
 from reconciler.core.refs import CRD, Ref
-from tests.support import removal
+from tests.support import osb_faults, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
@@ -126,6 +126,31 @@ async def test_what_the_broker_lost_is_not_made_anew(osb: OsbScene) -> None:
         assert osb.broker.count("provision") == 1
         await osb.annotate(INSTANCE, "orders", osb_retry="1")
         await eventually(lambda: is_provisioned(osb), within=LONG)
+
+
+async def test_an_old_record_deletes_nothing(osb: OsbScene) -> None:
+    """A backup is restored that was made while the instance was made: it is used for days since."""
+    osb.broker.modes.asynchronous = frozenset({"provision"})
+    async with osb.program():
+        await osb.claim()
+
+        async def is_going() -> bool:
+            return any(get_map(one, "spec", "operation") for one in await osb.records())
+
+        await eventually(is_going)
+        (backup,) = await osb.records()
+        await eventually(lambda: is_provisioned(osb), within=LONG)
+    (live,) = await osb.records()
+    spec = {**dict.fromkeys(get_map(live, "spec")), **get_map(backup, "spec")}
+    ref = Ref(osb.plane.name, BROKER_RECORD, osb.home, name_of(live))
+    await osb.plane.cluster.merge_patch(ref, {"spec": spec}, manager="tests")
+    await asyncio.sleep(48 * LONG)
+    osb.broker.faults.add("poll", osb_faults.gateway(502), times=9)
+    osb.broker.faults.add("poll", osb_faults.refuses(404))
+    async with osb.program():
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        assert await is_provisioned(osb)
 
 
 async def test_credentials_are_renewed_before_they_end(osb: OsbScene) -> None:

@@ -156,7 +156,8 @@ def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
         return refusal
     if not free:
         return _waits(view, causes.PENDING, "another operation of this instance goes on")
-    intent = Intent("Provision", now, target)
+    tries = 0 if current.intent is None else min(current.intent.tries, 1)
+    intent = Intent("Provision", now, target, tries)  # that it may be there is not forgotten
     step = record.changed(current, intent=intent, plan=target.plan, asked=wants.asked(view))
     return replace(soon(step), begins=True)
 
@@ -169,7 +170,8 @@ def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> 
         if wants.is_news(view, current, target) and free:
             intent = Intent("Provision", now, wants.wanted(view, None))
             fields = {"state": record.INTENDED, "sent": None, "asked": wants.asked(view)}
-            step = record.changed(current, intent=intent, **fields)
+            made_at = current.made_at or closed.since  # its data may be there again
+            step = record.changed(current, intent=intent, made_at=made_at, **fields)
             return replace(soon(step), begins=True)
         return _read(view, current, now)
     if wants.is_as_wanted(current.sent, target) and not wants.heals(view, current):
@@ -270,6 +272,7 @@ def _was_never_made(current: Record) -> bool:
     intent = current.intent
     return (
         current.state == record.INTENDED
+        and current.made_at is None
         and intent is not None
         and intent.closed in (record.REFUSED, record.FAILED)
         and not intent.tries

@@ -156,8 +156,10 @@ def _looked_up(view: InstanceView, current: Record, outcome: Outcome, now: datet
             accepted = Accepted(None, retry_after=outcome.retry_after)
             return become.accepted(view, current, accepted, now)
         case Absent() | Gone() | Refused() | Unsupported():
+            # That it may have been made is not forgotten, and a refusal proves no absence.
+            tries = min(intent.tries, 1) if isinstance(outcome, Absent | Gone) else 1
             target = wants.wanted(view, None)
-            new = Intent("Provision", now, target)
+            new = Intent("Provision", now, target, tries)
             step = record.changed(current, intent=new, plan=target.plan, asked=wants.asked(view))
             return Next(
                 Decision(tasks=become.tasks(step), again=SOON), pauses={current.id: NO_PAUSE}
@@ -168,6 +170,8 @@ def _looked_up(view: InstanceView, current: Record, outcome: Outcome, now: datet
 def _progressed(  # noqa: PLR0911 - a row each
     view: InstanceView, current: Record, outcome: Outcome, now: datetime
 ) -> Next:
+    operation = current.operation
+    is_late = operation is not None and operation.deadline <= now
     match outcome:
         case Progress(state="succeeded"):
             return _succeeded(view, current, now)
@@ -175,15 +179,17 @@ def _progressed(  # noqa: PLR0911 - a row each
             return become.update_failed(view, current, outcome, now)
         case Progress(state="failed"):
             return become.failed(view, current, outcome.problem, now=now)
+        case Progress(state="in progress") if is_late:
+            return become.failed(view, current, "it took too long", now=now)
         case Gone() if current.state == record.LEAVING:
             return become.gone(view, current, now)
         case Absent() if current.state == record.LEAVING:
             step = record.changed(current, operation=None)
             return soon(step)
-        case Absent():
+        case _ if become.is_unknown_operation(outcome, is_late=is_late):
             misses = view.pauses.get(current.id, NO_PAUSE).misses + 1
             if misses >= pacing.MOST_MISSES:
-                return become.failed(view, current, "the broker knows no such operation", now=now)
+                return become.unknown_operation(view, current, now)
             return _poll_later(view, current, outcome, now, misses=misses)
     return _poll_later(view, current, outcome, now)
 
@@ -206,6 +212,10 @@ def _poll_later(
         description, stated = outcome.problem, outcome.retry_after
     wait = pacing.poll(become.timing(view).poll, pause.count + 1, stated)
     decision = instance_status.in_progress(view, current, description=description)
+    if current.operation is not None and current.operation.deadline > now:
+        wait = min(wait, current.operation.deadline - now)
+    else:
+        decision = instance_status.overdue(view, current, become.words(view, outcome))
     after = replace(pause, until=now + wait, count=pause.count + 1, misses=misses)
     return Next(replace(decision, again=wait), pauses={current.id: after})
 

@@ -20,6 +20,7 @@ from bind.osb.decisions.view import (
     soon,
 )
 from reconciler.blueprints.offering import messages
+from reconciler.core.decision import NOTHING
 
 WHEN_UNBOUND: Final = "WhenUnbound"
 IMMEDIATE: Final = "Immediate"
@@ -56,16 +57,22 @@ def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> 
 
 
 def poll(view: InstanceView, current: Record, now: datetime) -> Next:
-    """Ask how far an operation is, when that is due. One past its deadline is decided without."""
+    """Ask how far an operation is, when that is due. One past its deadline is decided without.
+
+    But no provisioning is, because its record may be old: "a backup was restored, and the instance
+    was used for days since" looks the same, and what follows from the deadline is a deletion.
+    """
     operation = current.operation
     assert operation is not None
-    decision = instance_status.in_progress(view, current)
-    if operation.deadline <= now:
+    is_late = operation.deadline <= now
+    if is_late and current.state != record.INTENDED:
         return become.failed(view, current, "it took too long", now=now)
-    pause = view.pauses.get(current.id, NO_PAUSE)
-    wait = _wait(view, now, pause, now)
+    # Of what is late, the status stays as the last answer left it.
+    decision = NOTHING if is_late else instance_status.in_progress(view, current)
+    wait = _wait(view, now, view.pauses.get(current.id, NO_PAUSE), now)
     if wait is not None:
-        return Next(replace(decision, again=min(wait, operation.deadline - now)))
+        again = wait if is_late else min(wait, operation.deadline - now)
+        return Next(replace(decision, again=again))
     call = messages.LastOperation(current.instance, current.service, operation.plan, operation.key)
     return Next(decision, Ask(current.id, call))
 

@@ -20,6 +20,7 @@ from reconciler.blueprints.offering.outcomes import (
     Gone,
     Outcome,
     Progress,
+    Refused,
     Unsent,
     Unsupported,
 )
@@ -104,7 +105,9 @@ def accepted(view: InstanceView, current: Record, outcome: Accepted, now: dateti
 
 
 def mitigated(view: InstanceView, current: Record, problem: str) -> Next:
-    """Have an instance deleted of which nobody knows whether it is whole."""
+    """Have an instance deleted of which nobody knows whether it is whole, unless it had data."""
+    if current.made_at is not None:
+        return stopped(view, current, f"{problem}; its data may be there")
     step = record.changed(current, state=record.LEAVING, operation=None, intent=None)
     message = f"{problem}; it is deleted at the broker before another try"
     decision = instance_status.of(
@@ -114,6 +117,57 @@ def mitigated(view: InstanceView, current: Record, problem: str) -> Next:
     return Next(
         replace(with_step(decision, step, again=SOON), notes=(note,)), pauses={current.id: NO_PAUSE}
     )
+
+
+def stopped(view: InstanceView, current: Record, problem: str) -> Next:
+    """Keep an instance that may be there for long: it is deleted with its claim only."""
+    assert current.intent is not None
+    intent = replace(
+        current.intent,
+        tries=max(current.intent.tries, 1),
+        closed=record.FAILED,
+        catalog=wants.catalogue(view),
+    )
+    step = record.changed(current, intent=intent, operation=None)
+    message = (
+        f"{problem}, so it is not deleted at the broker. It is asked for again once the claim "
+        f"changes, or its annotation {keys.OSB_RETRY}"
+    )
+    after = replace(current, intent=intent, operation=None)
+    decision = instance_status.of(view, after, phase="Failed", false=[(causes.FAILED, message)])
+    note = Note("ProvisionFailed", message, type="Warning")
+    return Next(replace(with_step(decision, step), notes=(note,)), pauses={current.id: NO_PAUSE})
+
+
+def is_unknown_operation(outcome: Outcome, *, is_late: bool) -> bool:
+    """Tell whether a broker knows nothing of an operation: the 404 of a gateway does not say so.
+
+    Past the deadline, "another answer than how far it is" says so as well.
+    """
+    if isinstance(outcome, Absent):
+        return outcome.is_json
+    return is_late and isinstance(outcome, Gone | Refused | Unsupported | Progress)
+
+
+def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Next:
+    """Return what follows where a broker knows nothing of an operation, again and again.
+
+    It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
+    which the broker answers by what it has, and nothing is deleted.
+    """
+    problem = "the broker knows no such operation"
+    if current.state != record.INTENDED:
+        return failed(view, current, problem, now=now)
+    intent = current.intent
+    assert intent is not None
+    if intent.tries >= pacing.MOST_TRIES:
+        return stopped(view, current, f"{problem}, though it was asked {intent.tries + 1} times")
+    wait = pacing.unknown(intent.tries)
+    again = replace(intent, tries=intent.tries + 1)
+    step = record.changed(current, intent=again, operation=None)
+    decision = with_step(instance_status.waiting(view, current, problem), step, again=wait)
+    pause = view.pauses.get(current.id, NO_PAUSE)
+    return Next(decision, pauses={current.id: Pause(until=now + wait, checked=pause.checked)})
 
 
 def refused(view: InstanceView, current: Record, problem: str, cause: Cause) -> Next:

@@ -83,6 +83,17 @@ def in_progress(view: InstanceView, current: Record, *, description: str = "") -
     return _with_operation(decision, current, verb, description)
 
 
+def overdue(view: InstanceView, current: Record, problem: str) -> Decision:
+    """Return the status where a broker does not say how far an operation past its deadline is."""
+    message = (
+        f"it takes longer than it may, and the broker does not say how far it is: {problem}. "
+        "It is kept until the broker does, or its claim is deleted"
+    )
+    stated = conditions.false(causes.PROVISIONING, message)
+    decision = in_progress(view, current)
+    return decision if view.live is None else trouble(decision, stated)
+
+
 def leaving(view: InstanceView, current: Record) -> Decision:
     """Return the status while an instance is deleted: the claim's, or a failed try."""
     if view.live is None:

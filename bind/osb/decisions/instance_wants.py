@@ -74,6 +74,7 @@ def further(view: InstanceView, gone: Record, now: datetime) -> Record:
         intent=intent,
         operation=None,
         asked=asked(view),
+        made_at=None,
         live=None,
     )
 

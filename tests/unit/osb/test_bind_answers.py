@@ -390,6 +390,35 @@ def test_an_operation_past_its_deadline_is_undone() -> None:
     assert states(world) == [(0, LEAVING)]
 
 
+def late(fault: Fault, count: int) -> World:
+    """Return a world whose bind has succeeded, and whose polls met a fault until long after."""
+    offered = catalogue()
+    offered["services"][0]["plans"][0] |= {"maximum_polling_duration": 120}
+    world = World(offered)
+    world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 0
+    world.broker.faults.add("poll-binding", fault, times=count)
+    world.claim()
+    world.run(minutes=30)
+    return world
+
+
+@pytest.mark.parametrize("fault", [HANG, osb_faults.says(502), osb_faults.unavailable(60)])
+def test_a_bind_past_its_deadline_waits_for_an_answer(fault: Fault) -> None:
+    world = late(fault, 10**6)
+    assert states(world) == [(0, INTENDED)]
+    world.broker.faults.clear()
+    world.run(minutes=2)
+    assert states(world) == [(0, PRESENT)]
+    assert world.broker.count("unbind") == 0
+    assert world.logs_in()
+
+
+def test_a_bind_past_its_deadline_is_undone_where_nobody_knows_its_operation() -> None:
+    world = late(osb_faults.refuses(400), 10)
+    assert states(world) == [(1, PRESENT)]
+    assert world.logs_in()
+
+
 def poll_unbind(fault: Fault, count: int, **span: float) -> World:
     """Return a world whose unbind comes later, and whose polling met a fault so often."""
     world = World()

@@ -426,17 +426,6 @@ def test_a_failed_deletion_is_begun_again():
     assert "locked" in message(found, "DeletesAllowed")
 
 
-def test_three_404_in_a_row_are_a_failure_of_what_is_made():
-    before = held_again(replace(NEW, operation=operation()))
-    for misses in (0, 1):
-        pauses = {UID: Pause(misses=misses)}
-        found = poll(outcomes.Absent(is_json=True), before, pauses=pauses)
-        assert written(found) == []
-        assert found.pauses[UID].misses == misses + 1
-    found = poll(outcomes.Absent(is_json=True), before, pauses={UID: Pause(misses=2)})
-    assert recorded(found, before).state == record.LEAVING
-
-
 def test_another_answer_ends_the_row():
     before = held_again(replace(NEW, operation=operation()))
     found = poll(outcomes.Progress("in progress"), before, pauses={UID: Pause(misses=2)})

@@ -227,14 +227,6 @@ def test_an_operation_is_asked_for_with_the_plan_before_an_update():
     assert call(found).operation.reveal() == "op-1"
 
 
-def test_an_operation_past_its_deadline_is_mitigated_without_a_call():
-    late = held(record.INTENDED, intent=intent(), operation=operation(deadline=NOW))
-    found = look(view(claim(), late))
-    assert found.ask is None
-    assert recorded(found, late).state == record.LEAVING
-    assert said(found)["Provisioned"] == ("False", "Retrying")
-
-
 # It is there
 
 

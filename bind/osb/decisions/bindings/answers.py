@@ -133,19 +133,21 @@ def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
 
 
 def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+    is_late = asked.operation is not None and asked.operation.deadline <= seen.now
     match outcome:
         case Progress(state="succeeded"):
             return become.unread(seen, asked)
         case Progress(state="failed"):
             return become.failed(seen, asked, outcome.problem)
-        case Progress():
-            return become.polled(seen, asked, outcome.retry_after)
-        case Absent(is_json=True):
+        case Progress(state="in progress") if is_late:
+            return become.failed(seen, asked, "it took too long")
+        case _ if of_instances.is_unknown_operation(outcome, is_late=is_late):
             misses = seen.pause(asked).misses + 1
             if misses >= pacing.MOST_MISSES:
                 return become.failed(seen, asked, "the broker knows no such operation")
             return become.polled(seen, asked, None, misses=misses)
-    return become.polled(seen, asked, None)
+    stated = outcome.retry_after if isinstance(outcome, Progress) else None
+    return become.polled(seen, asked, stated)
 
 
 def _fetched(seen: Seen, asked: Record, outcome: Outcome) -> Next:

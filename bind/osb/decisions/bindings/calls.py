@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bind.osb.decisions import record
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.seen import Seen, is_of_former, is_still_bound
@@ -55,15 +56,20 @@ def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:
 
 
 def poll(seen: Seen, one: Record) -> Next:
-    """Ask how far an operation is, when that is due. One past its deadline is decided without."""
+    """Ask how far an operation is, when that is due. One past its deadline is decided without.
+
+    But no bind is, because its record may be old, and its credentials in use for long.
+    """
     operation = one.operation
     assert operation is not None
-    if operation.deadline <= seen.now:
+    is_late = operation.deadline <= seen.now
+    if is_late and one.state != record.INTENDED:
         return become.failed(seen, one, "it took too long")
     decision = status.of(seen)
     wait = waits(seen, one)
     if wait is not None:
-        return Next(replace(decision, again=min(wait, operation.deadline - seen.now)))
+        again = wait if is_late else min(wait, operation.deadline - seen.now)
+        return Next(replace(decision, again=again))
     return Next(decision, Ask(one.id, _last_operation(one, operation.plan, operation.key)))
 
 

@@ -349,6 +349,8 @@ def polled(seen: Seen, one: Record, stated: timedelta | None, *, misses: int = 0
     """Ask again later how far an operation is."""
     pause = seen.pause(one)
     wait = pacing.poll(seen.timing.poll, pause.count + 1, stated)
+    if one.operation is not None and one.operation.deadline > seen.now:
+        wait = min(wait, one.operation.deadline - seen.now)
     next_ = Next(status.of(seen, again=wait))
     return remembered(seen, one, next_, until=seen.now + wait, count=pause.count + 1, misses=misses)
 

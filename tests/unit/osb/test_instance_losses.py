@@ -1,0 +1,341 @@
+"""What may hold data is deleted at its broker only with its claim: an old record proves nothing."""
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bind.osb.decisions import instance, instance_answers, record
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import Ask, Next, Pause
+from reconciler.api.osb import BROKER_RECORD
+from reconciler.blueprints.offering import messages, outcomes
+from reconciler.core import keys
+from reconciler.core.refs import Ref
+from tests.support import osb_faults
+from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_faults import Fault
+from tests.support.osb_turns import CLUSTER, Turns
+from tests.support.osb_views import (
+    NOW,
+    UID,
+    claim,
+    held,
+    intent,
+    message,
+    operation,
+    recorded,
+    said,
+    sent,
+    view,
+    written,
+)
+
+DAY = timedelta(days=1)
+PUT = messages.Provision(UID, "service-1", "plan-s", "o", "s")
+POLL = messages.LastOperation(UID, "service-1", "plan-s")
+LATE = held(record.INTENDED, intent=intent(), operation=operation(deadline=NOW))
+GOES_ON = outcomes.Progress("in progress")
+
+
+def look(before: Record, **claimed: Any) -> Next:
+    return instance.look(view(claim(**claimed), before), free=True, now=NOW)
+
+
+def answered(before: Record, call: messages.Call, outcome: outcomes.Outcome, **fields: Any) -> Next:
+    live = fields.pop("live", claim())
+    return instance_answers.answered(view(live, before, **fields), Ask(UID, call), outcome, now=NOW)
+
+
+# Past the deadline
+
+
+def test_a_provisioning_past_its_deadline_is_asked_for_before_it_is_decided() -> None:
+    found = look(LATE)
+    assert isinstance(found.ask and found.ask.call, messages.LastOperation)
+    assert written(found) == []
+    paused = {UID: Pause(until=NOW + timedelta(seconds=5))}
+    found = instance.look(view(claim(), LATE, pauses=paused), free=True, now=NOW)
+    assert (found.ask, found.decision.again) == (None, timedelta(seconds=5))
+
+
+def test_an_update_or_a_deletion_past_its_deadline_is_decided_without_a_call() -> None:
+    late = operation(deadline=NOW)
+    update = held(record.PRESENT, sent=sent(), intent=intent("Update"), operation=late)
+    found = look(update)
+    assert found.ask is None
+    assert (recorded(found, update).state, recorded(found, update).operation) == ("Present", None)
+    leaving = held(record.LEAVING, sent=sent(), operation=late)
+    found = look(leaving, deleting=True)
+    assert found.ask is None
+    assert recorded(found, leaving).operation is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (outcomes.Progress("succeeded"), record.PRESENT),
+        (outcomes.Progress("failed", "no disk"), record.LEAVING),
+        (GOES_ON, record.LEAVING),
+    ],
+)
+def test_an_answer_of_how_far_it_is_decides_past_the_deadline(
+    outcome: outcomes.Outcome, state: str
+) -> None:
+    after = recorded(answered(LATE, POLL, outcome), LATE)
+    assert (after.state, after.operation) == (state, None)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        outcomes.Unsent("no connection"),
+        outcomes.Denied(401, "who are you?"),
+        outcomes.Unknown("silence"),
+        outcomes.Unknown("HTTP 502", 502),
+        outcomes.Busy("x"),
+        outcomes.Absent(is_json=False),
+    ],
+)
+def test_without_such_an_answer_it_waits_for_one_and_says_so(outcome: outcomes.Outcome) -> None:
+    found = answered(LATE, POLL, outcome, pauses={UID: Pause(misses=2)})
+    assert written(found) == []
+    assert found.decision.again is not None
+    assert said(found)["Provisioned"] == ("False", "Provisioning")
+    assert "at work" not in message(found, "Provisioned")
+
+
+def test_the_last_question_within_the_deadline_is_not_far_from_it() -> None:
+    before = replace(LATE, operation=operation(deadline=NOW + timedelta(seconds=3)))
+    found = answered(before, POLL, GOES_ON)
+    assert found.pauses[UID].until == NOW + timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_late"),
+    [
+        (outcomes.Absent(is_json=True), False),
+        (outcomes.Absent(is_json=True), True),
+        (outcomes.Gone(), True),
+        (outcomes.Refused(400, "", "no such operation"), True),
+        (outcomes.Unsupported("x"), True),
+        (outcomes.Progress(""), True),
+    ],
+)
+def test_of_what_no_operation_is_known_the_put_is_made_again_and_nothing_deleted(
+    outcome: outcomes.Outcome, is_late: bool
+) -> None:
+    before = LATE if is_late else held(record.INTENDED, intent=intent(), operation=operation())
+    found = answered(before, POLL, outcome, pauses={UID: Pause(misses=1)})
+    assert written(found) == []
+    assert found.pauses[UID].misses == 2
+    found = answered(before, POLL, outcome, pauses={UID: Pause(misses=2)})
+    after = recorded(found, before)
+    assert (after.state, after.operation) == (record.INTENDED, None)
+    assert after.intent == intent(tries=1)
+    assert isinstance((again := look(after).ask) and again.call, messages.Provision)
+
+
+def test_after_some_puts_whose_operations_nobody_knows_it_is_kept_and_not_deleted() -> None:
+    before = held(record.INTENDED, intent=intent(tries=3), operation=operation())
+    found = answered(before, POLL, outcomes.Absent(is_json=True), pauses={UID: Pause(misses=2)})
+    after = recorded(found, before)
+    assert after.state == record.INTENDED
+    assert after.intent is not None
+    assert after.intent.closed == record.FAILED
+    assert said(found)["Provisioned"] == ("False", "Failed")
+    assert keys.OSB_RETRY in message(found, "Provisioned")
+
+
+# What was there once
+
+
+MISSING = held(
+    record.PRESENT, sent=sent(), intent=intent(closed=record.MISSING), made_at=NOW - 9 * DAY
+)
+ANEW = held(record.INTENDED, intent=intent(), made_at=NOW - 9 * DAY)
+
+
+@pytest.mark.parametrize("made_at", [NOW - 9 * DAY, None], ids=["as now", "of an earlier version"])
+def test_a_retry_remembers_that_an_instance_was_there(made_at: Any) -> None:
+    before = held(record.PRESENT, sent=sent(), intent=MISSING.intent, made_at=made_at)
+    after = recorded(look(before, marks={keys.OSB_RETRY: "anew"}), before)
+    assert (after.state, after.made_at) == (record.INTENDED, made_at or NOW)
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome", "fields"),
+    [
+        (PUT, outcomes.Unknown("no JSON", 201, malformed=True), {}),
+        (PUT, outcomes.Unknown("HTTP 500", 500), {"intent": intent(tries=3)}),
+        (POLL, outcomes.Progress("failed", "no disk"), {"operation": operation()}),
+        (POLL, GOES_ON, {"operation": operation(deadline=NOW)}),
+    ],
+    ids=["malformed", "unknown", "failed", "too long"],
+)
+def test_what_was_there_once_is_kept_where_making_it_anew_fails(
+    call: messages.Call, outcome: outcomes.Outcome, fields: Any
+) -> None:
+    before = held(record.INTENDED, **{"intent": intent(), "made_at": NOW - 9 * DAY, **fields})
+    found = answered(before, call, outcome)
+    after = recorded(found, before)
+    assert (after.state, after.operation, after.made_at) == ("Intended", None, NOW - 9 * DAY)
+    assert after.intent is not None
+    assert after.intent.closed == record.FAILED
+    assert after.intent.tries >= 1
+    assert said(found)["Provisioned"] == ("False", "Failed")
+    assert written(look(after)) == []
+    assert look(after, marks={keys.OSB_RETRY: "2"}).begins
+
+
+def test_what_was_there_once_is_asked_for_as_its_claim_says_now() -> None:
+    live = claim(parameters={"a": 1})
+    found = answered(ANEW, POLL, outcomes.Progress("failed", "no disk"), live=live)
+    stopped = recorded(found, ANEW)
+    assert stopped.state == record.INTENDED
+    assert look(stopped, parameters={"a": 1}).begins
+
+
+def test_what_was_there_once_is_deleted_at_the_broker_with_its_claim() -> None:
+    before = answered(ANEW, PUT, outcomes.Refused(400, "", "quota"))
+    refused = held(record.INTENDED, intent=recorded(before, ANEW).intent, made_at=ANEW.made_at)
+    found = look(refused, deleting=True)
+    assert recorded(found, refused).state == record.LEAVING
+
+
+def test_the_number_after_a_failed_one_was_never_there() -> None:
+    leaving = held(record.LEAVING, made_at=NOW - 9 * DAY)
+    delete = messages.Deprovision(UID, "service-1", "plan-s")
+    assert recorded(answered(leaving, delete, outcomes.Gone())).made_at is None
+
+
+# What may have been made
+
+
+@pytest.mark.parametrize(("tries", "kept"), [(0, 0), (1, 1), (4, 1)])
+def test_a_retry_remembers_that_an_earlier_put_may_have_been_processed(
+    tries: int, kept: int
+) -> None:
+    closed = intent(closed=record.REFUSED, tries=tries, catalog="catalogue-1")
+    before = held(record.INTENDED, intent=closed)
+    after = recorded(look(before, marks={keys.OSB_RETRY: "1"}), before)
+    assert after.intent is not None
+    assert (after.intent.closed, after.intent.tries) == ("", kept)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tries", "kept"),
+    [
+        (outcomes.Absent(is_json=True), 0, 0),
+        (outcomes.Absent(is_json=True), 2, 1),
+        (outcomes.Gone(), 0, 0),
+        (outcomes.Refused(400, "", "x"), 0, 1),
+        (outcomes.Refused(400, "", "x"), 2, 1),
+        (outcomes.Unsupported("x"), 0, 1),
+    ],
+)
+def test_an_edit_forgets_only_what_was_surely_not_made(
+    outcome: outcomes.Outcome, tries: int, kept: int
+) -> None:
+    before = held(record.INTENDED, intent=intent(tries=tries))
+    found = answered(before, POLL, outcome, live=claim(parameters={"a": 1}))
+    after = recorded(found, before)
+    assert after.intent is not None
+    assert (after.intent.closed, after.intent.tries) == ("", kept)
+
+
+# Stories
+
+
+@pytest.fixture
+def it() -> Turns:
+    made = Turns(ScriptedBroker(), random.Random(0))
+    made.broker.modes.asynchronous, made.broker.modes.polls = frozenset({"provision"}), 3
+    metadata = {"namespace": "home", "name": "orders"}
+    made.objects.create(made.kind.kind, {"metadata": metadata, "spec": {"plan": "small"}})
+    return made
+
+
+def states(it: Turns) -> list[tuple[int, str]]:
+    return [(one.number, one.state) for one in it.records()]
+
+
+def wish(it: Turns, text: str) -> None:
+    it.objects.patch(it.ref, {"metadata": {"annotations": {keys.OSB_RETRY: text}}})
+
+
+def restored(it: Turns) -> None:
+    """Have a backup of the control plane restored that was made while the instance was made."""
+    while not it.records() or it.records()[0].operation is None:
+        it.go_on(1)
+    (old,) = it.objects.all(BROKER_RECORD)
+    claimed = it.claim
+    it.go_on(9)
+    assert states(it) == [(0, "Present")]
+    for kind, backup in ((BROKER_RECORD, old), (it.kind.kind, claimed)):
+        place = backup["metadata"]
+        ref = Ref(CLUSTER, kind, place["namespace"], place["name"])
+        body = {"spec": {**dict.fromkeys(it.objects.all(kind)[0]["spec"]), **backup["spec"]}}
+        it.objects.patch(ref, body)
+    it.pauses.clear()
+    assert states(it) == [(0, "Intended")]
+
+
+@pytest.mark.parametrize("days", [0, 9])
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [
+        (osb_faults.refuses(404), 99),
+        (osb_faults.gateway(404), 9),
+        (osb_faults.refuses(400), 99),
+        (osb_faults.refuses(410), 99),
+        (osb_faults.says(502), 9),
+        (osb_faults.hangs(), 9),
+        (osb_faults.says(200, {}), 99),
+        (osb_faults.unavailable(30), 9),
+    ],
+)
+def test_an_instance_that_is_used_since_its_backup_is_there_after_it_was_restored(
+    it: Turns, fault: Fault, times: int, days: int
+) -> None:
+    restored(it)
+    it.now += days * DAY
+    it.broker.faults.add("poll", fault, times=times)
+    (made,) = it.broker.inventory.instances
+    it.go_on(120)
+    assert it.broker.count("deprovision") == 0
+    assert states(it) == [(0, "Present")]
+    assert list(it.broker.inventory.instances) == [made]
+
+
+def test_a_wish_to_make_anew_deletes_nothing(it: Turns) -> None:
+    """The broker said for a while that it has no such instance, and then makes nothing."""
+    it.go_on(9)
+    it.broker.faults.add("fetch", osb_faults.refuses(410), times=1)
+    while it.records()[0].intent is None:
+        it.go_on(1)
+    it.broker.faults.add("provision", osb_faults.says(500), times=9)
+    wish(it, "1")
+    it.go_on(20)
+    assert it.broker.count("deprovision") == 0
+    assert states(it) == [(0, "Intended")]
+    it.broker.faults.clear()
+    wish(it, "2")
+    it.go_on(9)
+    assert states(it) == [(0, "Present")]
+
+
+def test_what_an_unanswered_put_made_is_deleted_with_its_claim(it: Turns) -> None:
+    it.broker.modes.asynchronous = frozenset()
+    it.broker.faults.add("provision", osb_faults.hangs(processed=True), times=1)
+    it.broker.faults.add("provision", osb_faults.refuses(400), times=9)
+    it.go_on(9)
+    wish(it, "1")
+    it.go_on(9)
+    assert len(it.broker.inventory.instances) == 1
+    it.objects.delete(it.ref)
+    it.go_on(9)
+    assert it.broker.inventory.is_empty
+    assert (it.claim, it.records()) == (None, [])
