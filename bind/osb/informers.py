@@ -73,6 +73,11 @@ class Informers:
         """Return one of these views together with what this process wrote of it just now."""
         return self._recents[view]
 
+    @property
+    def unsure(self) -> str:
+        """Why the view of CRDs may be old, "" where it is not."""
+        return self._recents[self.crds].view.trouble
+
     def kind(self, group: str, kind: str) -> GeneratedKind | None:
         """Return the generated kind of this name."""
         found = map(self._generated, self.crds.keys_by(KIND, (group, kind)))

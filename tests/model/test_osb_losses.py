@@ -13,6 +13,7 @@ from reconciler.core.refs import CRD, Ref
 from tests.support import osb_faults, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
+from tests.support.faults import Faults, on, unreachable
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
 from tests.support.osb_stories import (
     credentials,
@@ -151,6 +152,22 @@ async def test_an_old_record_deletes_nothing(osb: OsbScene) -> None:
         await asyncio.sleep(LONG)
         assert osb.broker.count(*DELETIONS) == 0
         assert await is_provisioned(osb)
+
+
+async def test_claims_are_held_while_crds_cannot_be_seen(osb: OsbScene) -> None:
+    faults = Faults()
+    faults.add(on("watch", kind=CRD), unreachable())
+    async with osb.program(faults=faults):
+        await all_is_made(osb)
+        for kind in (INSTANCE, BINDING):
+            await removal.remove(osb.plane.cluster, Ref(osb.plane.name, CRD, "", kind.resource))
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        assert await says(osb, BINDING, "DeletesAllowed") == "False/CrdsNotRead"
+        faults.clear()
+        await asyncio.sleep(LONG)
+        assert osb.broker.count(*DELETIONS) == 0
+        assert await says(osb, INSTANCE, "DeletesAllowed") == "False/MassDeletion"
 
 
 async def test_credentials_are_renewed_before_they_end(osb: OsbScene) -> None:

@@ -162,6 +162,7 @@ class Claims:
             others=tuple(each for each in records if each not in mine),
             pauses=self._pauses.get(key, {}),
             crd_is_deleting=self._crd_is_deleting(kind),
+            unsure=self._informers.unsure,
         )
         made = [each for each in at_place if each.kind == record.BINDING]
         bound = [await self._with_secret(each, now) for each in self._bindings_of(view, made)]

@@ -30,6 +30,7 @@ DRIFTED: Final = Cause(IN_SYNC, WARNING, "Drifted")
 
 STILL_BOUND: Final = Cause(DELETES_ALLOWED, WARNING, "StillBound")
 MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
+CRDS_UNREAD: Final = Cause(DELETES_ALLOWED, WARNING, "CrdsNotRead")
 NOT_DELETED: Final = Cause(DELETES_ALLOWED, WARNING, "NotDeleted")
 NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
 

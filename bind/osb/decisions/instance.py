@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import causes, holds, instance_status, record
 from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
@@ -233,8 +233,8 @@ def _leave(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
         return Next(Decision(tasks=(Task((lift,)),)) if lift is not None else Decision())
     policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND
     if (hold := _hold(view, policy)) is not None:
-        cause, message = hold
-        return Next(instance_status.of(view, current, phase="Deleting", false=((cause, message),)))
+        again = holds.again(hold[0])
+        return Next(instance_status.of(view, current, phase="Deleting", false=(hold,), again=again))
     if policy == RETAIN or _was_never_made(current):
         return Next(Decision(tasks=(_let_go(view, lift, keeps=policy == RETAIN),)))
     for one in sorted(view.records, key=lambda each: each.number):
@@ -252,10 +252,9 @@ def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
     """Return why a claim's instance is not deleted now; None where it is."""
     if view.broker is None and policy != RETAIN:
         return causes.NO_BROKER_TO_DELETE, f"there is no ServiceBroker {view.kind.broker}"
-    if view.crd_is_deleting and not (view.broker and view.broker.confirms_mass_delete):
-        advice = f"annotate ServiceBroker {view.kind.broker} with {keys.CONFIRM_MASS_DELETE}"
-        resource = view.kind.kind.resource
-        return causes.MASS_DELETION, f"CRD {resource} is being deleted; to delete all: {advice}"
+    is_mass = holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
+    if is_mass is not None:
+        return is_mass
     held = [
         one
         for one in view.bindings

@@ -108,7 +108,8 @@ class InstanceView:
     """An instance claim, or what is left of one, with its records by number, and its bindings.
 
     `others` are records of this place whose claim has another uid. `crd_is_deleting`: its kind is
-    being deleted, with all claims. `name` and `namespace` also where `live` is None.
+    being deleted, with all claims. `unsure` says why the view of CRDs may be old, "" where it is
+    not. `name` and `namespace` also where `live` is None.
     """
 
     cluster: str
@@ -123,6 +124,7 @@ class InstanceView:
     bindings: tuple[BindingView, ...] = ()
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     crd_is_deleting: bool = False
+    unsure: str = ""
 
     @property
     def current(self) -> Record | None:

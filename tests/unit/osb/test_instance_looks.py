@@ -407,6 +407,16 @@ def test_claims_that_go_with_their_crd_are_held_until_that_is_confirmed():
     assert recorded(found, PRESENT).state == record.LEAVING
 
 
+@pytest.mark.parametrize("before", [PRESENT, held(record.LEAVING, sent=sent())])
+def test_claims_are_held_while_it_cannot_be_seen_whether_their_crd_goes(before):
+    found = leave(before, unsure="no answer")
+    assert (written(found), found.ask) == ([], None)
+    assert said(found)["DeletesAllowed"] == ("False", "CrdsNotRead")
+    assert found.decision.again is not None
+    broker = replace(BROKER, confirms_mass_delete=True)
+    assert written(leave(PRESENT, unsure="no answer", broker=broker)) != []
+
+
 def test_nothing_is_deleted_without_its_broker():
     found = leave(PRESENT, broker=None)
     assert (written(found), found.ask) == ([], None)

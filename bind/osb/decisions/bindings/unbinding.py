@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from bind.osb.decisions import causes, record
+from bind.osb.decisions import causes, holds, record
 from bind.osb.decisions.bindings import calls, status
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings.seen import Seen, was_never_sent
@@ -32,12 +32,9 @@ def ends(view: InstanceView, binding: BindingView) -> bool:
         return True
     if view.live is None or not manifest.is_deleting(view.live):
         return False
-    is_immediate = manifest.get_text(view.live, "spec", "deletionPolicy") == IMMEDIATE
-    return is_immediate and not _is_mass(view.crd_is_deleting, view)
-
-
-def _is_mass(is_deleting: bool, view: InstanceView) -> bool:
-    return is_deleting and not (view.broker is not None and view.broker.confirms_mass_delete)
+    if manifest.get_text(view.live, "spec", "deletionPolicy") != IMMEDIATE:
+        return False
+    return holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None
 
 
 def leave(seen: Seen) -> Next:
@@ -49,7 +46,7 @@ def leave(seen: Seen) -> Next:
         if was_never_sent(one, seen.now):
             return become.gone(seen, one, ends=True)
     if (reason := _hold(seen)) is not None:
-        return Next(status.of(seen, false=[reason]))
+        return Next(status.of(seen, false=[reason], again=holds.again(reason[0])))
     for one in records:
         if one.state == record.LEAVING and one.is_open:
             return calls.unbind(seen, one)
@@ -61,11 +58,10 @@ def _hold(seen: Seen) -> tuple[Cause, str] | None:
     broker = seen.binding.kind.broker
     if seen.broker is None:
         return causes.NO_BROKER_TO_DELETE, f"there is no ServiceBroker {broker}"
-    if _is_mass(seen.binding.crd_is_deleting, seen.view):
-        advice = f"annotate ServiceBroker {broker} with {keys.CONFIRM_MASS_DELETE}"
-        resource = seen.binding.kind.kind.resource
-        return causes.MASS_DELETION, f"CRD {resource} is being deleted; to unbind all: {advice}"
-    return None
+    is_deleting = seen.binding.crd_is_deleting
+    return holds.mass_deletion(
+        seen.view, seen.binding.kind, crd_is_deleting=is_deleting, undo="unbind"
+    )
 
 
 def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> Next:

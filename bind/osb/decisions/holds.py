@@ -1,0 +1,30 @@
+"""Why no claim of a kind is undone at its broker now: its CRD goes with all of them, or may."""
+
+from datetime import timedelta
+
+from bind.osb.decisions import causes
+from bind.osb.decisions.view import CLOSED, InstanceView
+from reconciler.api.osb import GeneratedKind
+from reconciler.core import keys
+from reconciler.core.conditions import Cause
+
+
+def mass_deletion(
+    view: InstanceView, kind: GeneratedKind, *, crd_is_deleting: bool, undo: str = "delete"
+) -> tuple[Cause, str] | None:
+    """Return why claims of a kind are held; None where they are not, or that is confirmed."""
+    if view.broker is not None and view.broker.confirms_mass_delete:
+        return None
+    resource = kind.kind.resource
+    if crd_is_deleting:
+        advice = f"annotate ServiceBroker {kind.broker} with {keys.CONFIRM_MASS_DELETE}"
+        return causes.MASS_DELETION, f"CRD {resource} is being deleted; to {undo} all: {advice}"
+    if view.unsure:
+        message = f"it cannot be seen whether CRD {resource} is being deleted: {view.unsure}"
+        return causes.CRDS_UNREAD, message
+    return None
+
+
+def again(cause: Cause) -> timedelta | None:
+    """Return when it is looked at again what is held; None where a change leads there."""
+    return CLOSED if cause == causes.CRDS_UNREAD else None
