@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, APP_CLUSTER_BINDING, leases
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, leases
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
 from reconciler.core.live import (
@@ -26,14 +26,13 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet import base_model
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
-from reconciler.planning import placement
+from reconciler.planning import homes, placement
 from reconciler.planning.site import Index
 
 # A look at all that a control plane holds costs less than so many looks at a space. There are
 # more of them than clusters where bindings lead to several spaces, real ones or not.
 MANY_SPACES: Final = 16
 _MANY: Final = 8
-_CARRIERS: Final = (refs.NAMESPACE, APP_CLUSTER_BINDING)
 _NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
 
 
@@ -59,7 +58,8 @@ def removed_clusters(
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for plane, live in control_planes.items():
         if isinstance(live, ClusterState):
-            for name, access in _marked(fleet, live):
+            documents = homes.documents_of(control_planes, live.uid)
+            for name, access in _marked(fleet, documents, live):
                 found[name].add((plane, access))
     return {name: _removed(name, sorted(found[name])) for name in sorted(found)}
 
@@ -194,7 +194,10 @@ def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[
 
 
 def secrets_of_app_cluster_bindings(
-    bindings: Iterable[Manifest], fleet: Fleet, control_plane: str
+    bindings: Iterable[Manifest],
+    fleet: Fleet,
+    control_plane: str,
+    namespaces: Iterable[Manifest],
 ) -> Iterator[tuple[str, str]]:
     """Yield (namespace, name) of the app clusters' kubeconfigs: live ones of ours, and planned.
 
@@ -207,9 +210,11 @@ def secrets_of_app_cluster_bindings(
         and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
     }
     yield from ((namespace, secret) for (namespace, _), secret in ours.items())
+    kept = homes.places(fleet, [control_plane], namespaces)
     for binding in bindings:
         identity = m.namespace_of(binding), m.name_of(binding)
-        if identity in ours or m.labels_of(binding).get(keys.FLEET) == fleet.name:
+        labelled = m.labels_of(binding).get(keys.FLEET) == fleet.name
+        if identity in ours or (labelled and kept.hold(binding)):
             secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
             namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
             if secret and namespace:
@@ -246,14 +251,12 @@ def _names(seen: ClusterState, kind: Kind) -> set[str]:
     return set(map(m.name_of, seen.objects.get(kind, ())))
 
 
-def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
+def _marked(fleet: Fleet, documents: Collection[str], live: ClusterState) -> set[tuple[str, str]]:
     """Return (cluster, access) of every space and AppClusterBinding that lost its document."""
     return {
         (name, m.annotations_of(carrier).get(keys.ACCESS, ""))
-        for kind in _CARRIERS
-        for carrier in live.objects.get(kind, ())
-        if m.labels_of(carrier).get(keys.FLEET) == fleet.name
-        and (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
+        for _, carrier in homes.carriers(fleet, documents, live)
+        if (name := m.labels_of(carrier).get(keys.CLUSTER, ""))
         and not fleet.has_document(name)
         and keys.RELEASED not in m.annotations_of(carrier)
     }

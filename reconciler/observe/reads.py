@@ -252,7 +252,7 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
     referenced = {
         *read_scope.secrets_of_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
         *read_scope.secrets_of_app_cluster_bindings(
-            reading.of(api.APP_CLUSTER_BINDING), fleet, name
+            reading.of(api.APP_CLUSTER_BINDING), fleet, name, reading.of(refs.NAMESPACE)
         ),
     }
     further = sorted(referenced - known)

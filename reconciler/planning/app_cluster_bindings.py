@@ -19,7 +19,7 @@ from reconciler.fleet.values import (
     read_unit_policies,
 )
 from reconciler.fleet.wanted import Placement, default_placement
-from reconciler.planning import prune_units
+from reconciler.planning import homes, prune_units
 from reconciler.planning.changes import Step, Verb
 from reconciler.planning.objects import is_of, is_ours
 from reconciler.planning.placement import (
@@ -90,9 +90,31 @@ def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest] | Blocked:
     """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
-    everything = control_plane.all(api.APP_CLUSTER_BINDING)
+    kept, strangers = control_plane.once(
+        "places", lambda index: homes.by_place(fleet, [cluster.control_plane], index.seen)
+    )
     if cluster.adopt:
-        return _adopted(cluster, everything)
+        return _adopted(cluster, kept, control_plane.all(api.APP_CLUSTER_BINDING))
+    uids = {app.seen.uid, cluster.identity} - {""}
+    found = _own(fleet, cluster, control_plane, kept, uids)
+    if found:
+        return found
+    # It may stand where a document named it, and then it holds the cluster's data.
+    for one in strangers:
+        named = is_ours(one, fleet=fleet.name, cluster=cluster.name)
+        if named or (is_of(one, fleet, cluster.name) and recorded(one) in uids):
+            return homes.unproved(fleet, cluster, one)
+    return []
+
+
+def _own(
+    fleet: Fleet,
+    cluster: AppCluster,
+    control_plane: Index,
+    everything: Sequence[Manifest],
+    uids: Collection[str],
+) -> Sequence[Manifest] | Blocked:
+    """Return what is the cluster's of those that stand where the files keep them."""
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
     current = [
         binding for binding in labelled if keys.RELEASED not in manifest.annotations_of(binding)
@@ -103,8 +125,7 @@ def _candidates(
     former = labelled or [
         binding
         for binding in everything
-        if is_of(binding, fleet, cluster.name)
-        and (binding is named or recorded(binding) in {app.seen.uid, cluster.identity} - {""})
+        if is_of(binding, fleet, cluster.name) and (binding is named or recorded(binding) in uids)
     ]
     former.sort(key=manifest.identity_of)
     given = [binding for binding in former if is_claimed(cluster, binding, _space(binding))]
@@ -113,9 +134,15 @@ def _candidates(
     return given or ([] if named is None else [named])
 
 
-def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Blocked:
-    found = [binding for binding in everything if _space(binding) == cluster.adopt]
-    if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
+def _adopted(
+    cluster: AppCluster, kept: Iterable[Manifest], everything: Iterable[Manifest]
+) -> Sequence[Manifest] | Blocked:
+    found = [binding for binding in kept if _space(binding) == cluster.adopt]
+    own = cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding)
+    if not found and not own:
+        # `klutch/fleet-shop` has the space of `klutch-fleet/shop`.
+        found = [binding for binding in everything if _space(binding) == cluster.adopt]
+    if found or own:
         return sorted(found, key=manifest.identity_of)
     reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
     return Blocked("unknown-space", reason)

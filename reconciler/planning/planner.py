@@ -32,6 +32,7 @@ from reconciler.fleet.values import (
 )
 from reconciler.planning import (
     app_cluster_bindings,
+    homes,
     preflight,
     prune_clusters,
     prune_units,
@@ -125,6 +126,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     planes = preflight.control_planes(fleet, live)
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
+    draft.warnings |= set(homes.warnings(fleet, {name: one.seen for name, one in planes.items()}))
     preflights = preflight.preflights(fleet, live, planes, names)
     units = units_by_cluster(fleet)
     for name in names:

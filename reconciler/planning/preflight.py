@@ -21,7 +21,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.planning import app_cluster_bindings, permission_claims, placement
+from reconciler.planning import app_cluster_bindings, homes, permission_claims, placement
 from reconciler.planning.objects import BEING_DELETED
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
@@ -48,7 +48,7 @@ def preflights(
 
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
-    homes = _homes(fleet, planes.values())
+    known = _homes(fleet, planes)
     renamed = _renamed(fleet, live, planes)
     found: dict[str, Preflight] = {}
     for name in wanted:
@@ -56,7 +56,7 @@ def preflights(
         plane = planes.get(cluster.control_plane)
         if cluster.suspended is not None or not isinstance(seen, ClusterState) or plane is None:
             continue
-        found[name] = renamed or _preflight(fleet, cluster, plane, Index(name, seen), homes)
+        found[name] = renamed or _preflight(fleet, cluster, plane, Index(name, seen), known)
     if renamed is None:
         found |= _twins(fleet, live, found)
     return found | _sharing(found)
@@ -69,12 +69,13 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked |
     """
     owned: set[tuple[str, str]] = set()
     for plane in planes.values():
+        if any(homes.carriers(fleet, _documents(planes, plane), plane.seen)):
+            return None
         for kind in (NAMESPACE, api.APP_CLUSTER_BINDING):
             for one in plane.all(kind):
                 owner = labels_of(one).get(keys.FLEET)
-                if owner == fleet.name:
-                    return None
-                cluster = _cluster_of(fleet, live, one) if owner else None
+                foreign = owner and owner != fleet.name
+                cluster = _cluster_of(fleet, live, one) if foreign else None
                 home = None if cluster is None else planes.get(cluster.control_plane)
                 # Two documents may name one control plane.
                 if cluster and owner and home and home.seen.uid == plane.seen.uid:
@@ -110,26 +111,33 @@ def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | Non
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """A space or AppClusterBinding of ours: it stands for an app cluster."""
+    """A space or AppClusterBinding of ours, or that only says so: it stands for an app cluster."""
 
     plane: Index
     ref: Ref
     live: Manifest
+    is_known: bool
 
 
-def _homes(fleet: Fleet, planes: Iterable[Index]) -> Mapping[str, Sequence[_Home]]:
+def _homes(fleet: Fleet, planes: Mapping[str, Index]) -> Mapping[str, Sequence[_Home]]:
     """Return all of them, by the cluster that they name and by the identity that they note."""
     found: dict[str, list[_Home]] = defaultdict(list)
-    for plane in planes:
-        for kind in (NAMESPACE, api.APP_CLUSTER_BINDING):
-            for one in plane.all(kind):
-                labels = labels_of(one)
-                if labels.get(keys.FLEET) == fleet.name:
-                    home = _Home(plane, plane.ref(kind, one), one)
-                    uid = annotations_of(one).get(keys.APP_CLUSTER_UID, "")
-                    for key in {labels.get(keys.CLUSTER, ""), uid} - {""}:
-                        found[key].append(home)
+    for plane in planes.values():
+        documents, kind = _documents(planes, plane), api.APP_CLUSTER_BINDING
+        known = homes.carriers(fleet, documents, plane.seen)
+        _, others = homes.by_place(fleet, documents, plane.seen)
+        for home in (
+            *(_Home(plane, plane.ref(kind, one), one, is_known=True) for kind, one in known),
+            *(_Home(plane, plane.ref(kind, one), one, is_known=False) for one in others),
+        ):
+            cluster = labels_of(home.live).get(keys.CLUSTER, "")
+            for key in {cluster, placement.recorded(home.live)} - {""}:
+                found[key].append(home)
     return found
+
+
+def _documents(planes: Mapping[str, Index], plane: Index) -> frozenset[str]:
+    return homes.documents_of({name: one.seen for name, one in planes.items()}, plane.seen.uid)
 
 
 def _preflight(
@@ -137,7 +145,7 @@ def _preflight(
     cluster: AppCluster,
     plane: Index,
     app: Index,
-    homes: Mapping[str, Sequence[_Home]],
+    known: Mapping[str, Sequence[_Home]],
 ) -> Preflight:
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
     finder = placement.place if direct else app_cluster_bindings.place
@@ -148,7 +156,7 @@ def _preflight(
     return (
         _going(site)
         or _foreign(site)
-        or _moved(site, (*homes.get(app.name, ()), *homes.get(app.seen.uid, ())))
+        or _moved(site, (*known.get(app.name, ()), *known.get(app.seen.uid, ())))
         or (_left_behind(site) or _wrong_secret(site) if direct else _mode_changed(site))
         or site
     )
@@ -191,15 +199,25 @@ def _foreign(site: Site) -> Blocked | None:
     return None
 
 
-def _moved(site: Site, homes: Iterable[_Home]) -> Blocked | None:
+def _moved(site: Site, elsewhere: Iterable[_Home]) -> Blocked | None:
     """Refuse a cluster with units elsewhere: data does not move, so release them first."""
-    found, proved = [], _is_proved(site)
-    for home in homes:
+    found: list[str] = []
+    strangers: list[_Home] = []
+    proved = _is_proved(site)
+    for home in elsewhere:
         # Two documents may name one control plane.
         same = home.plane.seen.uid == site.control_plane.seen.uid
         here = same and replace(home.ref, cluster=site.control_plane.name) == site.home
         if not here and _is_of_cluster(site, home.live, proved=proved) and _lives(home):
-            found.append(f"{home.ref.object} in {home.ref.cluster}")
+            if home.is_known:
+                found.append(f"{home.ref.object} in {home.ref.cluster}")
+            else:
+                strangers.append(home)
+    # Anybody may say so: it stops only what has no home, unless the files say which that is.
+    if not found and strangers and site.live_home is None and not site.cluster.adopt:
+        return homes.unproved(
+            site.fleet, site.cluster, min(strangers, key=lambda one: one.ref).live
+        )
     if not found:
         return None
     return Blocked("moved", f"units of it live at {min(found)}; release them first")

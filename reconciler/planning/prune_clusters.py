@@ -12,7 +12,7 @@ from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import Manifest
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
 from reconciler.fleet.wanted import Placement
-from reconciler.planning import prune_units
+from reconciler.planning import homes, prune_units
 from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
@@ -65,7 +65,7 @@ def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
 def cluster_prunes(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[ClusterPrune, ...]:
     """Return what this control plane still holds for a cluster that no document names."""
     name, known = app.name, _uids(fleet, live)
-    found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app)]
+    found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, live, plane, app)]
     found.sort(key=lambda one: plane.ref(one.kind, one.carrier))
     return tuple(_checked(one, fleet, live) for one in found if recorded(one.carrier) not in known)
 
@@ -135,10 +135,26 @@ def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
 
 
 def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
-    """Return the identities of the clusters in the files, as far as they are known."""
-    seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)}
+    """Return the identities of the clusters in the files, as far as they are known.
+
+    Of one that was not read, what stands for it says which it is.
+    """
+    seen = {
+        name: one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)
+    }
+    noted = {
+        recorded(one)
+        for _, one in _carriers(fleet, live)
+        if (name := manifest.labels_of(one).get(keys.CLUSTER, "")) not in seen
+        and fleet.has_document(name)
+    }
     return frozenset(
-        {*seen, *(one.identity for one in fleet.clusters.values()), *fleet.elsewhere.values()}
+        {
+            *seen.values(),
+            *noted,
+            *(one.identity for one in fleet.clusters.values()),
+            *fleet.elsewhere.values(),
+        }
         - {""}
     )
 
@@ -153,10 +169,9 @@ def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
     for seen in live.control_planes.values():
         if isinstance(seen, Unavailable):
             continue
-        for kind in (refs.NAMESPACE, api.APP_CLUSTER_BINDING):
-            for one in seen.objects.get(kind, ()):
-                if manifest.labels_of(one).get(keys.FLEET) == fleet.name:
-                    yield seen.uid, one
+        documents = homes.documents_of(live.control_planes, seen.uid)
+        for _, one in homes.carriers(fleet, documents, seen):
+            yield seen.uid, one
 
 
 def _unread(fleet: Fleet, live: Live, uid: str) -> str:
@@ -185,10 +200,11 @@ def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Clust
 
 
 def _app_cluster_bindings(
-    fleet: Fleet, name: str, plane: Index, app: Index
+    fleet: Fleet, live: Live, plane: Index, app: Index
 ) -> Iterator[ClusterPrune]:
-    for one in plane.all(api.APP_CLUSTER_BINDING):
-        if not _left(one, fleet, name):
+    name, documents = app.name, homes.documents_of(live.control_planes, plane.seen.uid)
+    for kind, one in homes.carriers(fleet, documents, plane.seen):
+        if kind != api.APP_CLUSTER_BINDING or not _left(one, fleet, name):
             continue
         ref = plane.ref(api.APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)

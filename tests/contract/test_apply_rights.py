@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from klutchctl import repository
-from reconciler.blueprints.objects import build
+from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.blueprints.objects import Marks, build, ownership_labels
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import annotations_of, get_list, get_text
@@ -158,6 +159,39 @@ async def test_a_cluster_leaves(scene, tmp_path):
         assert keys.RELEASED in annotations_of(await scene.at(scene.home_of_units))
         assert await scene.lines() == []
         assert held.refused() == []
+
+
+@only("acb", "direct", soak=["direct"])
+async def test_an_apply_goes_on_beside_what_a_tenant_labels_as_ours(scene, tmp_path):
+    """T1, T6: it names a Secret that the role may not list."""
+    forged = build(
+        APP_CLUSTER_BINDING,
+        "evil",
+        namespace=scene.app_namespace,
+        marks=Marks(ownership_labels(scene.fleet.name, "shop")),
+        spec={
+            "kubeconfigSecretRef": {
+                "namespace": scene.app_namespace,
+                "name": "mine",
+                "key": names.KUBECONFIG,
+            },
+            "apiExports": [{"group": scene.fleet.group, "resource": "databases"}],
+        },
+    )
+    async with holding(scene, tmp_path) as held:
+        async with scene.peers():
+            await scene.apply("--wait")
+        await scene.plane.cluster.create(forged, APP_CLUSTER_BINDING, manager="tenant")
+        try:
+            await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
+            run = await scene.apply()
+            assert [one[:2] for one in run.statuses] == [("done", "update")]
+            plan = await scene.klutchctl("plan", str(scene.fleet.folder))
+            assert f"{scene.app_namespace}/evil" in plan.stdout
+            assert held.refused() == []
+        finally:
+            evil = refs.Ref(scene.plane.name, APP_CLUSTER_BINDING, scene.app_namespace, "evil")
+            await removal.remove_for_good(scene.plane, evil)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from reconciler import api
 from reconciler.api import leases
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, put
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import Access, Guards, Mode, PruneMode
 from reconciler.observe import read_scope
@@ -205,6 +205,14 @@ def plane(*spaces: Manifest, kind: Kind = NAMESPACE) -> ClusterState:
     return ClusterState("u", Address("https://x", ""), {kind: spaces})
 
 
+def bound(carrier: Manifest, namespace: str) -> ClusterState:
+    """Return a control plane where klutchctl made `klutch-fleet` for AppClusterBindings."""
+    made: Manifest = {"metadata": {"name": "klutch-fleet", "labels": {keys.FLEET: "acme"}}}
+    carrier = put(carrier, namespace, "metadata", "namespace")
+    seen = plane(carrier, kind=api.APP_CLUSTER_BINDING)
+    return replace(seen, objects={**seen.objects, NAMESPACE: [made]})
+
+
 UNTOLD = "nothing says how to reach it"
 CONTRADICTORY = "it cannot be told how to reach it"
 FOUND: Mapping[
@@ -215,9 +223,10 @@ FOUND: Mapping[
         RemovedCluster("old", "eu", Access(context="x")),
     ),
     "an AppClusterBinding without a document": (
-        {"eu": plane(left("old"), kind=api.APP_CLUSTER_BINDING)},
+        {"eu": bound(left("old"), "klutch-fleet")},
         RemovedCluster("old", "eu", Access(context="x")),
     ),
+    "a tenant's AppClusterBinding": ({"eu": bound(left("old"), "tenant-ns")}, None),
     "a cluster that is in the files": ({"eu": plane(left("shop"))}, None),
     "a space of another fleet": ({"eu": plane(left("old", fleet="other"))}, None),
     "a space of no cluster": ({"eu": plane(left(""))}, None),

@@ -1,0 +1,126 @@
+"""Tells what stands for the app clusters of a fleet from what only says so (trust.md, law 2).
+
+A tenant may write an AppClusterBinding with any labels into a namespace of its own. Those of a
+fleet stand where its files keep them. Namespaces are made by operators: their labels are believed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.core import keys, names
+from reconciler.core.live import ClusterState, Unavailable
+from reconciler.core.manifest import Manifest, annotations_of, identity_of, labels_of, name_of
+from reconciler.core.refs import NAMESPACE, Kind
+from reconciler.fleet.values import AppCluster, Fleet, Mode
+from reconciler.fleet.wanted import default_placement
+from reconciler.planning.placement import Blocked
+
+_EXAMPLES = 3  # of what tenants may write as many as they like, in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of a fleet's AppClusterBindings on one control plane.
+
+    `named` are those of Cluster documents; `adopted` are clusters with the spaces that the files
+    give to them.
+    """
+
+    namespaces: frozenset[str]
+    named: frozenset[tuple[str, str]]
+    adopted: frozenset[tuple[str, str]]
+
+    def hold(self, binding: Manifest) -> bool:
+        """Tell whether an AppClusterBinding is in one of them, whatever it says."""
+        identity = identity_of(binding)
+        if identity[0] in self.namespaces or identity in self.named:
+            return True
+        cluster = labels_of(binding).get(keys.CLUSTER, "")
+        return (cluster, names.app_cluster_binding_space(*identity)) in self.adopted
+
+
+def places(fleet: Fleet, documents: Iterable[str], namespaces: Iterable[Manifest]) -> Places:
+    """Return the places on the control plane that these documents name.
+
+    Where klutchctl made a namespace for them, it bears the fleet's label, also once the files
+    name another. That of a tenant's space is no such place.
+    """
+    planes = [fleet.control_planes[name] for name in documents if name in fleet.control_planes]
+    kept = {one.name: one.namespace for one in planes if one.mode is Mode.APP_CLUSTER_BINDING}
+    clusters = [one for one in fleet.clusters.values() if one.control_plane in kept]
+    made = {name_of(one) for one in namespaces if _is_shared(one, fleet)}
+    return Places(
+        namespaces=frozenset(made.union(kept.values())),
+        named=frozenset(one.app_cluster_binding for one in clusters),
+        adopted=frozenset((one.name, one.adopt) for one in clusters if one.adopt),
+    )
+
+
+def _is_shared(namespace: Manifest, fleet: Fleet) -> bool:
+    labels = labels_of(namespace)
+    return labels.get(keys.FLEET) == fleet.name and keys.CLUSTER not in labels
+
+
+def documents_of(planes: Mapping[str, ClusterState | Unavailable], uid: str) -> frozenset[str]:
+    """Return the documents that name one control plane."""
+    return frozenset(
+        name for name, seen in planes.items() if isinstance(seen, ClusterState) and seen.uid == uid
+    )
+
+
+def carriers(
+    fleet: Fleet, documents: Iterable[str], seen: ClusterState
+) -> Iterator[tuple[Kind, Manifest]]:
+    """Yield the spaces and AppClusterBindings of a fleet, each with its kind."""
+    kept, _ = by_place(fleet, documents, seen)
+    for kind, found in ((NAMESPACE, seen.objects.get(NAMESPACE, ())), (APP_CLUSTER_BINDING, kept)):
+        for one in found:
+            if labels_of(one).get(keys.FLEET) == fleet.name:
+                yield kind, one
+
+
+def by_place(
+    fleet: Fleet, documents: Iterable[str], seen: ClusterState
+) -> tuple[Sequence[Manifest], Sequence[Manifest]]:
+    """Return the AppClusterBindings in the places of a fleet, and others that say they are its."""
+    known = places(fleet, documents, seen.objects.get(NAMESPACE, ()))
+    everything = seen.objects.get(APP_CLUSTER_BINDING, ())
+    labelled = [one for one in everything if labels_of(one).get(keys.FLEET) == fleet.name]
+    kept = [one for one in everything if known.hold(one)]
+    return kept, [one for one in labelled if not known.hold(one)]
+
+
+def unproved(fleet: Fleet, cluster: AppCluster, stranger: Manifest) -> Blocked:
+    """Hold a cluster without a home that is known, of which one elsewhere may have the data."""
+    namespace, name = identity_of(stranger)
+    fresh = default_placement(fleet, cluster).space
+    yes = f"label Namespace {namespace} {keys.FLEET}={fleet.name}"
+    if fleet.control_planes[cluster.control_plane].mode is Mode.APP_CLUSTER_BINDING:
+        space = names.app_cluster_binding_space(namespace, name)
+        yes = f"add `adopt: {{space: {space}}}` to the spec of its Cluster document"
+    return Blocked(
+        "unproved-space",
+        f"AppClusterBinding {namespace}/{name} says that it is that of {cluster.name}, and stands "
+        f"where the files keep none; if it is, {yes}; if not, delete it, or add "
+        f"`adopt: {{space: {fresh}}}` there, which gives {cluster.name} a new one",
+    )
+
+
+def warnings(fleet: Fleet, planes: Mapping[str, ClusterState]) -> Iterator[str]:
+    """Yield a sentence about what only says that it is the fleet's, for each control plane."""
+    for name, seen in planes.items():
+        documents = documents_of(planes, seen.uid)
+        found = sorted(
+            "/".join(identity_of(one))
+            for one in by_place(fleet, documents, seen)[1]
+            if keys.RELEASED not in annotations_of(one)
+            and labels_of(one).get(keys.CLUSTER) not in fleet.elsewhere
+        )
+        if found and name == min(documents):
+            more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
+            yield (
+                f"control plane {name}: left alone, for they have our labels and stand where the "
+                f"files keep no AppClusterBinding: {', '.join(found[:_EXAMPLES])}{more}; if only "
+                f"operators write there, label that Namespace {keys.FLEET}={fleet.name}"
+            )

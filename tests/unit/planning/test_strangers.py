@@ -1,0 +1,229 @@
+"""AppClusterBindings of tenants that say they are ours, and ours in places that changed (T1, T14).
+
+By the files, ours stand in the namespace of the ControlPlane and where Cluster documents say.
+"""
+
+import pytest
+
+from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.blueprints.objects import UNMARKED, namespace
+from reconciler.blueprints.objects import app_cluster_binding as made
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, labels_of, put
+from reconciler.core.refs import NAMESPACE, GroupResource
+from reconciler.observe.read_scope import removed_clusters, secrets_of_app_cluster_bindings
+from reconciler.planning.changes import Action
+from tests.support.scenes import (
+    ACB,
+    DIRECT,
+    GONE,
+    MODES,
+    PLANE,
+    WRITING,
+    actions,
+    applied,
+    binding,
+    cluster,
+    fleet,
+    guards,
+    plane,
+    shop,
+)
+from tests.support.worlds import POSTGRES, World, offering
+
+POSTGRESES = GroupResource("anynines.com", "postgresqlinstances")
+LEAVING = "allowEmpty: true, onClusterLeave: Delete"
+both_modes = pytest.mark.parametrize("mode", MODES)
+
+
+def forged(cluster="shop", *, fleet="acme", **notes: str) -> Manifest:
+    """Return what a tenant wrote; `notes` are annotations of klutchctl."""
+    live = made(
+        ("tenant-ns", "evil"),
+        secret=("tenant-ns", "mine"),
+        resources={POSTGRESES},
+        konnector={},
+        marks=UNMARKED,
+    )
+    live = put(live, {keys.FLEET: fleet, keys.CLUSTER: cluster}, "metadata", "labels")
+    said = {f"{keys.OWN_PREFIX}{name.replace('_', '-')}": text for name, text in notes.items()}
+    return put(live, said, "metadata", "annotations")
+
+
+def new(*more: Manifest) -> World:
+    """Return a world in which nothing is bound, beside what a tenant wrote."""
+    return World(control_plane=[*offering(POSTGRES), *more], clusters={"shop": []})
+
+
+def places(plan):
+    """Return the namespaces of the control plane in which anything is written."""
+    return {
+        change.ref.namespace
+        for change in plan.changes
+        if change.action in WRITING and change.ref.cluster == PLANE
+    }
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "notes", [{}, {"app_cluster_uid": "uid-shop"}, {"released": GONE}], ids=["", "uid", "released"]
+)
+def test_what_a_tenant_wrote_is_not_given_to_a_new_cluster(mode, notes):
+    plan = new(forged(**notes)).plan(shop(mode=mode))
+    assert "tenant-ns" not in places(plan)
+    if mode == DIRECT and "released" in notes:
+        return
+    assert (actions(plan), guards(plan)) == ({Action.BLOCKED}, ["unproved-space"])
+    assert "delete it, or add `adopt" in plan.changes[0].reason
+
+
+def test_nor_by_the_identity_of_its_document_or_under_a_former_name():
+    uid = "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
+    here = new(forged("former", app_cluster_uid=uid))
+    here.uids["shop"] = uid
+    plan = here.plan(shop(mode=ACB, more=f", identity: {uid}"))
+    assert (actions(plan), guards(plan)) == ({Action.BLOCKED}, ["unproved-space"])
+
+
+@both_modes
+def test_the_files_say_that_a_new_cluster_gets_its_own(mode):
+    own = {DIRECT: names.direct_space("acme", "shop"), ACB: "klutch-bind-klutch-fleet-shop"}
+    plan = new(forged()).plan(shop(mode=mode, more=f", adopt: {{space: {own[mode]}}}"))
+    assert Action.CREATE in actions(plan)
+    assert actions(plan) <= {Action.CREATE}
+    assert "tenant-ns" not in places(plan)
+
+
+def test_the_space_of_a_new_cluster_is_not_that_of_a_namesake():
+    namesake = put(forged(), {"namespace": "klutch", "name": "fleet-shop"}, "metadata")
+    more = ", adopt: {space: klutch-bind-klutch-fleet-shop}"
+    assert "klutch" not in places(new(namesake).plan(shop(mode=ACB, more=more)))
+
+
+@both_modes
+@pytest.mark.parametrize("said", ["shop", "cafe"])
+def test_what_a_tenant_wrote_holds_no_cluster_that_is_bound(mode, said):
+    here = applied(mode=mode)
+    here.control_plane.append(forged(said, app_cluster_uid="uid-shop"))
+    plan = here.plan(shop(mode=mode))
+    assert (actions(plan), guards(plan)) == ({Action.NOOP}, [])
+    (warning,) = plan.warnings
+    assert "tenant-ns/evil" in warning
+    assert "label that Namespace klutchctl.dev/fleet=acme" in warning
+
+
+def test_warnings_name_a_few_of_them():
+    here = applied()
+    tenants = [put(forged(), f"t{number}", "metadata", "name") for number in range(5)]
+    here.control_plane += tenants
+    (warning,) = here.plan(shop()).warnings
+    assert "tenant-ns/t0, tenant-ns/t1, tenant-ns/t2 and 2 more;" in warning
+
+
+# A cluster that no document names.
+
+ELSEWHERE = {"access": "context/X", "app_cluster_uid": "uid-shop"}
+
+
+@both_modes
+@pytest.mark.parametrize("more", ["", ", suspend: {reason: x}"], ids=["seen", "suspended"])
+def test_no_cluster_is_reached_or_let_go_because_a_tenant_says_so(mode, more):
+    here = applied(mode=mode)
+    here.control_plane.append(forged("evil", **ELSEWHERE))
+    wanted = shop(mode=mode, more=more, prune=LEAVING)
+    assert removed_clusters(wanted, here.live(wanted).control_planes) == {}
+    here.clusters["evil"], here.uids["evil"] = here.clusters["shop"], "uid-shop"
+    plan = here.plan(wanted)
+    assert not actions(plan, "evil")
+    assert any("tenant-ns/evil" in one for one in plan.warnings)
+
+
+@both_modes
+@pytest.mark.parametrize("more", ["", ", suspend: {reason: x}"], ids=["unread", "suspended"])
+def test_what_notes_a_cluster_that_was_not_read_is_not_let_go(mode, more):
+    """Whoever wrote it: a copy in our own namespace leads to the same cluster."""
+    here = applied(mode=mode)
+    kind = {DIRECT: NAMESPACE, ACB: APP_CLUSTER_BINDING}[mode]
+    (home,) = (
+        one
+        for one in here.control_plane
+        if one["kind"] == kind.kind and labels_of(one).get(keys.CLUSTER) == "shop"
+    )
+    copy = put(home, "evil", "metadata", "labels", keys.CLUSTER)
+    here.control_plane.append(put(copy, "evil", "metadata", "name"))
+    here.clusters["evil"], here.uids["evil"] = here.clusters["shop"], "uid-shop"
+    here.unseen.add("shop")
+    assert not actions(here.plan(shop(mode=mode, more=more)), "evil") & WRITING
+
+
+# Ours, in places that the files no longer name.
+
+
+def moved_to(where: str, *, labelled: bool) -> World:
+    """Return a world in which the AppClusterBinding of `shop` is in another namespace."""
+    here = applied(mode=ACB)
+    live = here.remove(PLANE, APP_CLUSTER_BINDING, "shop")
+    held = namespace(where, marks=UNMARKED)
+    if labelled:
+        held = put(held, {keys.FLEET: "acme"}, "metadata", "labels")
+    here.control_plane += [held, put(live, where, "metadata", "namespace")]
+    return here
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["that we made", "of somebody"])
+def test_a_cluster_that_left_another_namespace(labelled):
+    here = moved_to("platform", labelled=labelled)
+    wanted = fleet(plane(mode=ACB))
+    gone = removed_clusters(wanted, here.live(wanted).control_planes)
+    plan = here.plan(wanted)
+    if labelled:
+        assert gone.keys() == {"shop"}
+        assert (actions(plan), plan.warnings) == ({Action.RELEASE}, ())
+    else:
+        assert (gone, plan.changes) == ({}, ())
+        assert "label that Namespace klutchctl.dev/fleet=acme" in plan.warnings[0]
+
+
+def test_a_cluster_stays_where_klutchctl_put_it_once_the_files_name_another_namespace():
+    here = applied(mode=ACB)
+    later = plane(mode=f"{ACB}, namespace: later")
+    plan = here.plan(fleet(later, cluster(), binding()))
+    assert (actions(plan), plan.warnings) == ({Action.NOOP}, ())
+    assert actions(here.plan(fleet(later))) == {Action.RELEASE}
+
+
+SAID = {
+    "nothing": ("", {Action.BLOCKED}),
+    "its place": (", appClusterBinding: {namespace: platform}", {Action.NOOP}),
+    "its space": (", adopt: {space: klutch-bind-platform-shop}", {Action.NOOP}),
+}
+
+
+@pytest.mark.parametrize(("more", "want"), SAID.values(), ids=SAID.keys())
+def test_a_cluster_in_a_namespace_of_somebody_stays_if_its_document_says_so(more, want):
+    plan = moved_to("platform", labelled=False).plan(shop(mode=ACB, more=more))
+    about = {one.action for one in plan.changes if one.ref.kind == APP_CLUSTER_BINDING}
+    if want == {Action.BLOCKED}:
+        assert actions(plan) == want
+        assert "adopt: {space: klutch-bind-platform-shop}" in plan.changes[0].reason
+    else:
+        assert (about, plan.warnings) == (want, ())
+
+
+def test_a_fleet_under_another_name_is_held_beside_what_a_tenant_wrote():
+    here = applied(mode=ACB)
+    here.control_plane.append(forged("cafe", fleet="beta"))
+    assert guards(here.plan(shop(mode=ACB, name="beta"))) == ["foreign-fleet"]
+
+
+# What an apply reads.
+
+
+@pytest.mark.parametrize(
+    ("live", "want"),
+    [(forged(), False), (put(forged(), "klutch-fleet", "metadata", "namespace"), True)],
+    ids=["a tenant's", "ours"],
+)
+def test_secrets_that_a_tenant_names_are_not_read(live, want):
+    found = set(secrets_of_app_cluster_bindings([live], shop(mode=ACB), "eu", []))
+    assert (("tenant-ns", "mine") in found) is want
