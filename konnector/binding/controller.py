@@ -40,7 +40,7 @@ _SOON: Final = timedelta(seconds=1)
 _WITHDRAWN: Final = 30.0  # seconds for which an export may be away before instances say so
 _KEPT: Final = 60.0  # seconds for which a binding that is gone keeps its provider
 _RELEASE_TIMEOUT: Final = 600.0  # and for which a control plane is waited for to release copies
-# What views cannot read is told by no event, and neither is that they can again.
+# No event says what views cannot read, nor that they can again.
 _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
 

@@ -22,7 +22,7 @@ from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, name
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
 
-# So many of one sort of trouble are told in a condition.
+# So many of one sort of trouble are named in a condition.
 _LISTED: Final = 5
 _OF_THE_PROVIDER: Final = (
     conditions.CONNECTED,
@@ -134,9 +134,9 @@ def decide(seen: Seen) -> Decision:
         return NOTHING
     plan = None if seen.stranger else seen.plan
     held = {one.type: one for one in conditions.of(seen.binding)}
-    told = tuple(_conditions(seen, plan, held))
-    notes = (*_written(seen, plan), *_troubles(told, held))
-    return replace(_writes(plan), conditions=told, fields=_fields(seen), notes=notes)
+    said = tuple(_conditions(seen, plan, held))
+    notes = (*_written(seen, plan), *_troubles(said, held))
+    return replace(_writes(plan), conditions=said, fields=_fields(seen), notes=notes)
 
 
 def synced_kind(seen: Seen) -> Kind | None:

@@ -237,7 +237,7 @@ class Claims(PairedSync):
         return there is None or there.get(*seen.copy_place) is not None
 
     def _note(self, seen: Seen) -> None:
-        """Note what is held, and have it told."""
+        """Note what is held, and have conditions say it."""
         troubles = self.link.troubles.of(self.kind.resource)
         refused = bool(troubles) and str(seen.place) in troubles
         self._states.note(seen.place, decide.state_of(seen, refused=refused))
@@ -258,7 +258,7 @@ class Claims(PairedSync):
         return None
 
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
-        """Note that the control plane told of the deletion of a copy."""
+        """Note that the control plane reported the deletion of a copy."""
         now = self.link.now()
         self._losses.forget(now, but=self.guard.lost)
         place = self._place_of(app_namespace, copy)

@@ -121,7 +121,7 @@ class Namespaces:
         """Return what is exported or bound, and whose instances were not all seen.
 
         An export without a binding counts, and a binding that goes, or has lost its export: their
-        copies stay. Those of them that were released are bound no more, and told otherwise.
+        copies stay. Those of them that were released are bound no more, and have another mark.
         """
         exports = {name_of(one): one for one in self._views.exports.all()}
         scopes = {name: get_text(one, "spec", "scope") for name, one in exports.items()}

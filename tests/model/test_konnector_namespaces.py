@@ -217,13 +217,13 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
     await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
     async with konnector(scene.app.connection, clock=clock):
 
-        async def kept_and_told() -> bool:
+        async def is_kept() -> bool:
             clock.put_forward(timedelta(seconds=15))
             assert not await mapping_gone(scene)
             said = conditions(await scene.binding()).get("InstancesInSync", {})
             return said.get("status") == "False" and scene.app_namespace in said["message"]
 
-        await until(kept_and_told)
+        await until(is_kept)
         await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
 
         async def goes() -> bool:

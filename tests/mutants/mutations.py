@@ -246,8 +246,8 @@ EXPORTS: Final = (
     Mutation(
         "alone-in-a-crowd",
         "konnector",
-        r"return decide\.alone\(place, self\._times\)",
-        "return place in self._times",
+        r"place in self\._uids and decide\.alone\(place, self\._times\)",
+        "place in self._times",
         "of many copies that are lost at once, some are made again",
         (f"{_MODEL}losses.py",),
     ),

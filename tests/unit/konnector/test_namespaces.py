@@ -102,7 +102,7 @@ class World:
         return any(isinstance(step, Delete) for one in self.decisions for step in one.steps)
 
     async def looks(self):
-        """Look for long enough that what is held is told."""
+        """Look for long enough that a condition names what is held."""
         for seconds in (0, 61, 61):
             self.now += seconds
             await self.namespaces.reconcile("dev")
@@ -124,7 +124,7 @@ HOLDING = {
 
 
 @pytest.mark.parametrize("facts", HOLDING.values(), ids=HOLDING)
-async def test_what_may_have_copies_holds_and_is_told(facts):
+async def test_what_may_have_copies_holds_and_is_reported(facts):
     world = World(**{"plane": Plane(BOUND), **facts})
     await world.looks()
     assert not world.deletes
