@@ -264,12 +264,13 @@ def _removed_units(
 ) -> dict[str, ClusterUnits]:
     """Return the clusters that no document names and that still carry units of ours."""
     clusters: dict[str, ClusterUnits] = {}
+    known = prune_clusters.known_of(fleet, live)
     for name, seen in prune_clusters.removed(fleet, live).items():
         if isinstance(seen, Unavailable):
             continue
         app = Index(name, seen)
         for plane_name, plane in sorted(planes.items()):
-            for gone in prune_clusters.cluster_prunes(fleet, live, plane, app):
+            for gone in prune_clusters.cluster_prunes(known, plane, app):
                 mode = Mode.DIRECT if gone.kind == NAMESPACE else Mode.APP_CLUSTER_BINDING
                 units = tuple(prune.key for prune in gone.prunes)
                 here = _live_units(gone.site, mode)

@@ -4,9 +4,10 @@ Deterministic: the same fleet and the same live state give the same plan, byte f
 that was not seen completely is ever released, replaced or deleted.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 
 from reconciler import api
 from reconciler.api import leases
@@ -146,9 +147,13 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         lease = leases.of_backend(control_plane_ref_name(plane))
         draft.bodies.add(lease)
         draft.warnings |= _without_backend(plane, planes[plane].seen.bodies, lease)
-    for name, seen in sorted(prune_clusters.removed(fleet, live).items()):
-        if isinstance(seen, ClusterState) and (only is None or name in only):
-            _leave(draft, fleet, live, Index(name, seen), planes)
+    left = [
+        Index(name, seen)
+        for name, seen in sorted(prune_clusters.removed(fleet, live).items())
+        if isinstance(seen, ClusterState) and (only is None or name in only)
+    ]
+    if left:
+        _leave(draft, prune_clusters.known_of(fleet, live), left, planes)
     return draft
 
 
@@ -164,13 +169,16 @@ def _without_backend(plane: str, known: Mapping[Ref, Manifest | None], lease: Re
 
 
 def _leave(
-    draft: _Draft, fleet: Fleet, live: Live, app: Index, planes: Mapping[str, Index]
+    draft: _Draft,
+    known: prune_clusters.Known,
+    left: Iterable[Index],
+    planes: Mapping[str, Index],
 ) -> None:
-    """Let a cluster go that no document names."""
+    """Let clusters go that no document names."""
     # Two documents may name one control plane: what is there leaves once.
     distinct = {planes[name].seen.uid: name for name in sorted(planes, reverse=True)}
-    for plane_name in sorted(distinct.values()):
-        for gone in prune_clusters.cluster_prunes(fleet, live, planes[plane_name], app):
+    for app, plane_name in product(left, sorted(distinct.values())):
+        for gone in prune_clusters.cluster_prunes(known, planes[plane_name], app):
             draft.sections[app.name] = plane_name
             for prune in gone.prunes:
                 _prune(draft, gone.site, prune)

@@ -3,12 +3,13 @@
 Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it holds the data.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler import api
 from reconciler.core import keys, manifest, names, refs
-from reconciler.core.live import ClusterState, Live, Unavailable
+from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
 from reconciler.fleet.wanted import Placement
@@ -44,6 +45,62 @@ class ClusterPrune:
     obstacle: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """What stands for an app cluster: a space or an AppClusterBinding, in a Ref of `plane`."""
+
+    plane: str
+    plane_uid: str
+    kind: refs.Kind
+    live: Manifest
+
+    @property
+    def stands(self) -> bool:
+        """Whether it was not released."""
+        return not manifest.annotations_of(self.live).get(keys.RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of all app clusters of a fleet.
+
+    `carriers` are those of each by its name, and `uids` the identities of the clusters in the
+    files, as far as they are known.
+    """
+
+    fleet: Fleet
+    live: Live
+    carriers: Mapping[str, Sequence[Carrier]]
+    uids: frozenset[str]
+
+
+def known_of(fleet: Fleet, live: Live) -> Known:
+    """Look once at what is read for every cluster that left.
+
+    Of a cluster in the files that was not read, what stands for it says which it is.
+    """
+    carriers: dict[str, list[Carrier]] = defaultdict(list)
+    for plane, seen in live.control_planes.items():
+        if isinstance(seen, ClusterState):
+            documents = homes.documents_of(live.control_planes, seen.uid)
+            for kind, one in homes.carriers(fleet, documents, seen):
+                name = manifest.labels_of(one).get(keys.CLUSTER, "")
+                at = control_plane_ref_name(plane)
+                carriers[name].append(Carrier(at, seen.uid, kind, one))
+    seen_uids = {
+        name: one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)
+    }
+    noted = {
+        recorded(one.live)
+        for name, found in carriers.items()
+        if name not in seen_uids and fleet.has_document(name)
+        for one in found
+    }
+    stated = {one.identity for one in fleet.clusters.values()}
+    uids = {*seen_uids.values(), *noted, *stated, *fleet.elsewhere.values()} - {""}
+    return Known(fleet, live, carriers, frozenset(uids))
+
+
 def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     """Return the clusters that left, by name: those that were looked for, and no document names.
 
@@ -53,21 +110,28 @@ def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     """
     if fleet.guards.mode is PruneMode.OFF or fleet.suspended is not None:
         return {}
-    found = {**live.clusters, **live.leaving}
+    found = {
+        name: seen
+        for name, seen in {**live.clusters, **live.leaving}.items()
+        if not fleet.has_document(name)
+    }
+    known = known_of(fleet, live) if found else None
     return {
         name: seen
         for name, seen in found.items()
-        if not fleet.has_document(name)
-        and (isinstance(seen, ClusterState) or not _renamed(live, fleet, name))
+        if isinstance(seen, ClusterState) or known is None or not _renamed(known, name)
     }
 
 
-def cluster_prunes(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[ClusterPrune, ...]:
+def cluster_prunes(known: Known, plane: Index, app: Index) -> tuple[ClusterPrune, ...]:
     """Return what this control plane still holds for a cluster that no document names."""
-    name, known = app.name, _uids(fleet, live)
-    found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, live, plane, app)]
+    found = [
+        _prune(known.fleet, one, plane, app)
+        for one in known.carriers.get(app.name, ())
+        if one.plane == plane.name and one.stands and recorded(one.live) not in known.uids
+    ]
     found.sort(key=lambda one: plane.ref(one.kind, one.carrier))
-    return tuple(_checked(one, fleet, live) for one in found if recorded(one.carrier) not in known)
+    return tuple(_checked(one, known) for one in found)
 
 
 def change_of(gone: ClusterPrune) -> Change:
@@ -103,18 +167,18 @@ def change_of(gone: ClusterPrune) -> Change:
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
 
 
-def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
+def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
     """Hold a cluster back unless it is the one that left, and no other name of one in the files."""
-    carrier = gone.carrier
+    carrier, fleet = gone.carrier, known.fleet
     obstacle = belongs_to_another(manifest.name_of(carrier), carrier, gone.site.app)
     reason = "" if obstacle is None else obstacle.reason
     if not recorded(carrier):
         reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"
-    elif len(several := _homes(fleet, live, gone.name)) > 1:
+    elif len(several := _homes(known, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
     elif manifest.is_deleting(carrier):
         reason = f"{manifest.name_of(carrier)} {BEING_DELETED}"
-    elif maybe := _unread(fleet, live, recorded(carrier)):
+    elif maybe := _unread(known, recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"
     elif moved := fleet.ways_elsewhere.get(manifest.annotations_of(carrier).get(keys.ACCESS, "")):
         reason = (
@@ -124,39 +188,13 @@ def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
     return replace(gone, prunes=(), obstacle=reason) if reason else gone
 
 
-def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
+def _homes(known: Known, name: str) -> set[str]:
     """Return what stands for a cluster that left; on each control plane once."""
     return {
-        f"{uid}/{manifest.namespace_of(one)}/{manifest.name_of(one)}"
-        for uid, one in _carriers(fleet, live)
-        if manifest.labels_of(one).get(keys.CLUSTER) == name
-        and keys.RELEASED not in manifest.annotations_of(one)
+        f"{one.plane_uid}/{manifest.namespace_of(one.live)}/{manifest.name_of(one.live)}"
+        for one in known.carriers.get(name, ())
+        if one.stands
     }
-
-
-def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
-    """Return the identities of the clusters in the files, as far as they are known.
-
-    Of one that was not read, what stands for it says which it is.
-    """
-    seen = {
-        name: one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)
-    }
-    noted = {
-        recorded(one)
-        for _, one in _carriers(fleet, live)
-        if (name := manifest.labels_of(one).get(keys.CLUSTER, "")) not in seen
-        and fleet.has_document(name)
-    }
-    return frozenset(
-        {
-            *seen.values(),
-            *noted,
-            *(one.identity for one in fleet.clusters.values()),
-            *fleet.elsewhere.values(),
-        }
-        - {""}
-    )
 
 
 def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, ClusterState | Unavailable]]:
@@ -164,63 +202,33 @@ def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, ClusterState | 
         yield name, live.clusters.get(name, Unavailable("it was not read"))
 
 
-def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
-    """Yield our spaces and AppClusterBindings, with the identity of their control plane."""
-    for seen in live.control_planes.values():
-        if isinstance(seen, Unavailable):
-            continue
-        documents = homes.documents_of(live.control_planes, seen.uid)
-        for _, one in homes.carriers(fleet, documents, seen):
-            yield seen.uid, one
-
-
-def _unread(fleet: Fleet, live: Live, uid: str) -> str:
+def _unread(known: Known, uid: str) -> str:
     """Return a cluster of the files that may have this identity, for all that is known, or ""."""
-    at_home = {manifest.labels_of(one).get(keys.CLUSTER) for _, one in _carriers(fleet, live)}
-    for name, seen in _documented(fleet, live):
-        identity = fleet.clusters[name].identity
-        if isinstance(seen, Unavailable) and name not in at_home and identity in ("", uid):
+    for name, seen in _documented(known.fleet, known.live):
+        identity = known.fleet.clusters[name].identity
+        if isinstance(seen, Unavailable) and name not in known.carriers and identity in ("", uid):
             return name
     return ""
 
 
-def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
+def _renamed(known: Known, name: str) -> bool:
     """Tell whether all that a cluster left has been found again under another name."""
-    known = _uids(fleet, live)
-    mine = [o for _, o in _carriers(fleet, live) if manifest.labels_of(o).get(keys.CLUSTER) == name]
-    return bool(mine) and all(recorded(one) in known for one in mine)
+    mine = known.carriers.get(name, ())
+    return bool(mine) and all(recorded(one.live) in known.uids for one in mine)
 
 
-def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[ClusterPrune]:
-    for space in plane.all(refs.NAMESPACE):
-        if _left(space, fleet, name):
-            site = Site(fleet, _placement(manifest.name_of(space), plane, app), plane, app)
-            found = prune_units.prunes(site)
-            yield ClusterPrune(name, refs.NAMESPACE, space, site, _by_rule(fleet, found))
-
-
-def _app_cluster_bindings(
-    fleet: Fleet, live: Live, plane: Index, app: Index
-) -> Iterator[ClusterPrune]:
-    name, documents = app.name, homes.documents_of(live.control_planes, plane.seen.uid)
-    for kind, one in homes.carriers(fleet, documents, plane.seen):
-        if kind != api.APP_CLUSTER_BINDING or not _left(one, fleet, name):
-            continue
-        ref = plane.ref(api.APP_CLUSTER_BINDING, one)
-        space = names.app_cluster_binding_space(ref.namespace, ref.name)
+def _prune(fleet: Fleet, carrier: Carrier, plane: Index, app: Index) -> ClusterPrune:
+    """Return a cluster with its units, for all of which the rule for clusters decides."""
+    kind, one = carrier.kind, carrier.live
+    if kind == api.APP_CLUSTER_BINDING:
+        space = names.app_cluster_binding_space(*manifest.identity_of(one))
         site = Site(fleet, _placement(space, plane, app), plane, app)
         found = tuple(prunes_of(site, one, api.listed_resources(one)))
-        yield ClusterPrune(name, api.APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
-
-
-def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
-    released = manifest.get_text(carrier, "metadata", "annotations", keys.RELEASED)
-    return is_ours(carrier, fleet=fleet.name, cluster=name) and not released
-
-
-def _by_rule(fleet: Fleet, found: tuple[Prune, ...]) -> tuple[Prune, ...]:
-    """Let the rule for clusters decide for all their units."""
-    return tuple(replace(one, policy=fleet.guards.on_cluster_leave) for one in found)
+    else:
+        site = Site(fleet, _placement(manifest.name_of(one), plane, app), plane, app)
+        found = prune_units.prunes(site)
+    by_rule = tuple(replace(unit, policy=fleet.guards.on_cluster_leave) for unit in found)
+    return ClusterPrune(app.name, kind, one, site, by_rule)
 
 
 def _placement(space: str, plane: Index, app: Index) -> Placement:
