@@ -136,6 +136,8 @@ def chromium() -> Iterator[Chromium]:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         opened = webdriver.Chrome(options=options, service=Service(driver))
         try:
+            # Debian's begins with a page of its own, whose script fails when it is left too soon.
+            opened.get("about:blank")
             yield Chromium(opened)
         finally:
             opened.quit()
