@@ -1,6 +1,7 @@
 """What a space that the front door made may have: what was bound there, whichever replica did."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
@@ -44,6 +45,20 @@ async def service(control_plane: LiveCluster, namespace: str) -> AsyncIterator[s
 async def queues(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Offer]:
     async with offered(control_plane.cluster, namespace=namespace) as offer:
         yield offer
+
+
+@contextlib.asynccontextmanager
+async def two_replicas(
+    control_plane: LiveCluster, service: str, queues: Offer
+) -> AsyncIterator[tuple[Door, Door]]:
+    """Run a door for each of two services."""
+    plane = control_plane.cluster
+    async with (
+        backend(control_plane.connection),
+        replica(plane, service) as one,
+        replica(plane, queues.name) as other,
+    ):
+        yield one, other
 
 
 async def get(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Any:
@@ -119,12 +134,7 @@ async def test_a_fleet_that_takes_a_space_over_fills_it(
 async def test_binds_of_two_services_at_two_replicas_are_both_noted(
     control_plane: LiveCluster, service: str, queues: Offer
 ) -> None:
-    plane = control_plane.cluster
-    async with (
-        backend(control_plane.connection),
-        replica(plane, service) as one,
-        replica(plane, queues.name) as other,
-    ):
+    async with two_replicas(control_plane, service, queues) as (one, other):
         found = await asyncio.gather(*(each.bind() for each in (one, other) for _ in range(5)))
         assert len(set(found)) == 1
         assert await noted(one, found[0]) == {service, queues.name}
@@ -136,12 +146,7 @@ async def test_binds_of_two_services_at_two_replicas_are_both_noted(
 async def test_several_services_of_one_bind_are_noted_at_once(
     control_plane: LiveCluster, service: str, queues: Offer
 ) -> None:
-    plane = control_plane.cluster
-    async with (
-        backend(control_plane.connection),
-        replica(plane, service) as one,
-        replica(plane, queues.name) as other,
-    ):
+    async with two_replicas(control_plane, service, queues) as (one, other):
         space = await one.spaces.provide(ALICE, "4ceiSr", one.offer, other.offer)
         assert await noted(one, space.name) == {service, queues.name}
 

@@ -5,15 +5,14 @@ from functools import partial
 from reconciler.api import API_SERVICE_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET, GroupResource
 from tests.support.bound_scenes import BIND, Scene, remove, until
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import (
-    SYSTEM,
     accept,
     bound,
+    canaries,
     claim,
     data,
     provided,
@@ -23,18 +22,13 @@ from tests.support.konnector_scenes import sides
 from tests.support.settled import settled
 
 UP = claim("secrets", "Consumer")
-MINE = {"annotations": {keys.RESOURCE_OWNER: "Consumer"}}
 
 
 async def test_what_nobody_uses_the_service_beside_stays(scene: Scene) -> None:
     """The provider maps namespaces as it likes; what went up before is neither sent nor deleted."""
     async with quiet_in(scene) as quiet, scene.backend(), konnector(scene.app.connection) as made:
         there_, here_ = await bound(scene, UP)
-        targets = [await provided(scene, one) for one in (*SYSTEM, quiet.app_namespace)]
-        try:
-            for _, here in targets:
-                await here.make(SECRET, "canary", **data("one"))
-                await here.make(SECRET, "marked", metadata=MINE, **data("one"))
+        async with canaries(scene, quiet) as targets:
             await here_.make(SECRET, "usual", **data("one"))
             await until(lambda: there_.holds(SECRET, "usual", "one"))
             await settled(made)
@@ -56,10 +50,6 @@ async def test_what_nobody_uses_the_service_beside_stays(scene: Scene) -> None:
             assert await there.holds(SECRET, "canary", "one")
             await here.delete(SECRET, "marked")
             await until(lambda: there.is_orphan(SECRET, "marked"))
-        finally:
-            for _, here in targets:
-                for name in ("canary", "marked"):
-                    await here.delete(SECRET, name)
 
 
 async def test_what_a_claim_spells_out_goes_up_from_a_namespace_of_the_cluster(

@@ -80,6 +80,25 @@ async def provided(scene: Scene, app_namespace: str) -> tuple["End", "End"]:
     return ends(elsewhere(scene, app_namespace))
 
 
+@contextlib.asynccontextmanager
+async def canaries(scene: Scene, quiet: Scene) -> AsyncIterator[Sequence[tuple["End", "End"]]]:
+    """Make Secrets `canary` and `marked`, which is the consumer's, where nobody uses the service.
+
+    The provider maps these namespaces: yield the ends of each, `quiet`'s as the last.
+    """
+    mine = {"annotations": {keys.RESOURCE_OWNER: "Consumer"}}
+    targets = [await provided(scene, one) for one in (*SYSTEM, quiet.app_namespace)]
+    try:
+        for _, here in targets:
+            await here.make(SECRET, "canary", **data("one"))
+            await here.make(SECRET, "marked", metadata=mine, **data("one"))
+        yield targets
+    finally:
+        for _, here in targets:
+            for name in ("canary", "marked"):
+                await here.delete(SECRET, name)
+
+
 async def crossed(scene: Scene, name: str) -> None:
     """Wait until what was made just now has been looked at: something else has arrived."""
     there, here = ends(scene)

@@ -5,7 +5,6 @@ Nor does it get what lies where no developer uses its service.
 The provider here maps whichever app namespace it likes, and writes what would direct a cluster.
 """
 
-from reconciler.core import keys
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
@@ -14,6 +13,7 @@ from tests.support.konnector_claims import (
     EVIL,
     SYSTEM,
     bound,
+    canaries,
     claim,
     crossed,
     data,
@@ -25,7 +25,6 @@ from tests.support.konnector_scenes import sides
 from tests.support.settled import settled
 
 DOWN, UP = claim("secrets", "Provider"), claim("secrets", "Consumer")
-MINE = {"annotations": {keys.RESOURCE_OWNER: "Consumer"}}
 
 
 async def test_nothing_arrives_where_no_developer_asked(scene: Scene) -> None:
@@ -57,11 +56,7 @@ async def test_nothing_arrives_where_no_developer_asked(scene: Scene) -> None:
 async def test_nothing_leaves_where_no_developer_uses_the_service(scene: Scene) -> None:
     async with quiet_in(scene) as quiet, scene.backend(), konnector(scene.app.connection) as made:
         there_, here_ = await bound(scene, UP)
-        targets = [await provided(scene, one) for one in (*SYSTEM, quiet.app_namespace)]
-        try:
-            for _, here in targets:
-                await here.make(SECRET, "canary", **data("canary"))
-                await here.make(SECRET, "marked", metadata=MINE, **data("canary"))
+        async with canaries(scene, quiet) as targets:
             await sides(quiet)[1].make("planted")
             await until(lambda: quiet.instance("planted"))
             await here_.make(SECRET, "usual", **data("one"))
@@ -70,7 +65,3 @@ async def test_nothing_leaves_where_no_developer_uses_the_service(scene: Scene) 
             for there, here in targets:
                 assert await there.all(SECRET) == []
                 assert annotations_of(await here.read(SECRET, "canary")) == {}
-        finally:
-            for _, here in targets:
-                for name in ("canary", "marked"):
-                    await here.delete(SECRET, name)
