@@ -40,7 +40,8 @@ class ClusterState:
     resourceVersion. `in_use` counts the instances of a kind by `instances`, where planning asked
     for it, and `bodies` holds exports without their versions, likewise.
     `silent` are the spaces of a control plane whose konnector had sent no heartbeat for longer
-    than `api.SILENCE` when they were read, or never. `bindings_cluster_scoped` is the
+    than `api.SILENCE` when they were read, or never. `unreadable` are Secrets, by namespace and
+    name, that objects name and the account may not read. `bindings_cluster_scoped` is the
     scope of the live CRD `apiservicebindings` of an app cluster.
     """
 
@@ -52,6 +53,7 @@ class ClusterState:
     bodies: Mapping[Ref, Manifest | None] = field(default_factory=dict, repr=False)
     bindings_cluster_scoped: bool = False
     silent: frozenset[str] = frozenset()
+    unreadable: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,8 @@ def _dump_seen(seen: ClusterState) -> JSON:
             {"kind": asdict(kind), "count": seen.in_use[kind]} for kind in sorted(seen.in_use)
         ],
         "bodies": [{"ref": asdict(ref), "object": seen.bodies[ref]} for ref in sorted(seen.bodies)],
+        # Earlier versions read snapshots without it.
+        **({"unreadable": sorted(map(list, seen.unreadable))} if seen.unreadable else {}),
     }
 
 
@@ -225,6 +229,7 @@ class _State:
     silent: frozenset[str]
     in_use: Annotated[tuple[_InUse, ...], Field(alias="inUse")]
     bodies: tuple[_Body, ...]
+    unreadable: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +294,7 @@ def _state(state: _State) -> ClusterState:
         objects={entry.kind: entry.items for entry in state.objects},
         unserved=state.unserved,
         silent=state.silent,
+        unreadable=state.unreadable,
         in_use={entry.kind: entry.count for entry in state.in_use},
         bodies={entry.ref: entry.object for entry in state.bodies},
         bindings_cluster_scoped=state.cluster_scoped,

@@ -34,6 +34,7 @@ from reconciler.planning.site import Index
 MANY_SPACES: Final = 16
 _MANY: Final = 8
 _NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
+_OBJECT: Final = base_model.OBJECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
 
 
 def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces.
+    """Yield (namespace, name) of the kubeconfig in each binding space.
 
     In the space of an AppClusterBinding it is the kubeconfig of an app cluster, whatever its
     name: no plan needs that, and no role for klutchctl reads it.
@@ -190,7 +191,12 @@ def secrets_of_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[
         if keys.APP_CLUSTER_BINDING_NAME in m.labels_of(binding):
             continue
         if name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"):
-            yield "", name
+            yield m.namespace_of(binding), name
+
+
+def may_be_secret(namespace: str, name: str) -> bool:
+    """Tell whether a Secret may have this namespace and name, which anybody may have written."""
+    return not (_NAMESPACE.problem_of(namespace) or _OBJECT.problem_of(name))
 
 
 def secrets_of_app_cluster_bindings(

@@ -8,6 +8,7 @@ anybody (trust.md T2).
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -16,7 +17,7 @@ from reconciler.api import leases
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
-from reconciler.core.errors import ClusterError, NotServed
+from reconciler.core.errors import ClusterError, Forbidden, NotServed, Rejected
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import Manifest, identity_of, namespace_of, uid_of
 from reconciler.core.names import KUBE_SYSTEM
@@ -50,6 +51,7 @@ class Reading:
         self._slots = asyncio.Semaphore(visit.width)
         self._objects: dict[Kind, dict[tuple[str, str], Manifest]] = defaultdict(dict)
         self._unserved: set[Kind] = set()
+        self._unreadable: set[tuple[str, str]] = set()
 
     async def list(
         self,
@@ -95,6 +97,13 @@ class Reading:
         if found is not None:
             self._keep(kind, (found,))
 
+    async def named_secret(self, namespace: str, name: str) -> None:
+        """Read a Secret that an object names. One out of reach is no reason to see nothing else."""
+        if read_scope.may_be_secret(namespace, name):
+            with suppress(Forbidden, Rejected):
+                return await self.list(refs.SECRET, namespace=namespace, name=name)
+        self._unreadable.add((namespace, name))
+
     async def one(self, ref: Ref, read: Callable[[], Awaitable[T]]) -> T:
         """Make any other read. It stays in `Visit.waiting` where it is cancelled."""
         async with self._slots:
@@ -110,6 +119,7 @@ class Reading:
     def take(self, earlier: ClusterState) -> None:
         """Keep what was read of this cluster a moment ago."""
         self._unserved |= earlier.unserved
+        self._unreadable |= earlier.unreadable
         for kind, items in earlier.objects.items():
             self._objects[kind] |= ((identity_of(item), item) for item in items)
 
@@ -139,6 +149,7 @@ class Reading:
             unserved=frozenset(self._unserved),
             bindings_cluster_scoped=bindings_cluster_scoped,
             silent=silent,
+            unreadable=frozenset(self._unreadable),
         )
 
     def _keep(self, kind: Kind, items: Iterable[Manifest]) -> None:
@@ -248,20 +259,13 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
         m.namespace_of(binding) for binding in reading.of(api.CLUSTER_BINDING)
     } | _spaces_begun(reading)
     await together(*(reading.list(refs.SECRET, name=secret, within=spaces) for secret in _SECRETS))
-    known = {("", secret) for secret in _SECRETS}
-    referenced = {
-        *read_scope.secrets_of_cluster_bindings(reading.of(api.CLUSTER_BINDING)),
+    further = {
+        *_of_other_names(reading.of(api.CLUSTER_BINDING)),
         *read_scope.secrets_of_app_cluster_bindings(
             reading.of(api.APP_CLUSTER_BINDING), fleet, name, reading.of(refs.NAMESPACE)
         ),
     }
-    further = sorted(referenced - known)
-    await together(
-        *(
-            reading.list(refs.SECRET, namespace=ns, name=secret, within=None if ns else spaces)
-            for ns, secret in further
-        )
-    )
+    await together(*(reading.named_secret(*secret) for secret in sorted(further)))
 
 
 async def _space(reading: Reading, space: str) -> None:
@@ -280,16 +284,21 @@ async def _secrets_of_space(reading: Reading, space: str) -> None:
         binding for binding in reading.of(api.CLUSTER_BINDING) if m.namespace_of(binding) == space
     ]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
-    named = (
-        {*_SECRETS, *(name for _, name in read_scope.secrets_of_cluster_bindings(bindings))}
-        if is_ours
-        else ()
-    )
     # That they were asked for has to be known also where none is.
     await together(
         reading.list(refs.SECRET, namespace=space, name=names.KUBECONFIG, within=()),
-        *(reading.list(refs.SECRET, namespace=space, name=name) for name in sorted(named)),
+        *(
+            reading.list(refs.SECRET, namespace=space, name=name)
+            for name in (_SECRETS if is_ours else ())
+        ),
+        *(reading.named_secret(*secret) for secret in sorted(_of_other_names(bindings))),
     )
+
+
+def _of_other_names(bindings: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """Return the kubeconfigs that ClusterBindings name otherwise than klutchctl would."""
+    found = read_scope.secrets_of_cluster_bindings(bindings)
+    return {(namespace, name) for namespace, name in found if name not in _SECRETS}
 
 
 def _spaces_begun(reading: Reading) -> set[str]:

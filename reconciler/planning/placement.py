@@ -53,6 +53,21 @@ def wrong_identity(cluster: AppCluster, app: Index) -> Blocked | None:
     )
 
 
+def unreadable(control_plane: Index, namespace: str, name: str) -> Blocked | None:
+    """Refuse a cluster whose kubeconfig on the control plane is out of reach of this account.
+
+    Objects of others may name any Secret: that stops those clusters, and no others (trust.md T6).
+    """
+    if (namespace, name) not in control_plane.seen.unreadable:
+        return None
+    return Blocked(
+        "unreadable-kubeconfig",
+        f"its kubeconfig on the control plane is Secret {namespace}/{name}, which this account may "
+        "not read; if that is right, let it `list` that Secret, else repair the object that names "
+        "it",
+    )
+
+
 def belongs_to_another(what: str, live: Manifest, app: Index) -> Blocked | None:
     """Refuse an object that was made for an app cluster with another identity."""
     known = recorded(live)
@@ -114,6 +129,8 @@ def _spaces(
     ]
     # What is noted in an app cluster proves nothing: that takes the token itself.
     proved = () if app.blind else _taken_over(control_plane, app)
+    if isinstance(proved, Blocked):
+        return proved
     given = [
         space
         for space in former
@@ -165,7 +182,7 @@ def _adopted(
     return Blocked("unknown-space", reason)
 
 
-def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
+def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest] | Blocked:
     """Return the spaces that kubeconfig Secrets of live bindings lead to, with the same token."""
     found: dict[str, Manifest] = {}
     for secret in _referenced(app):
@@ -176,7 +193,10 @@ def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
         binding = control_plane.get(api.CLUSTER_BINDING, facts.namespace, names.CLUSTER_BINDING)
         if space is None or binding is None:
             continue
-        held = control_plane.get(SECRET, facts.namespace, _secret_name(binding))
+        source = facts.namespace, _secret_name(binding)
+        if refused := unreadable(control_plane, *source):
+            return refused
+        held = control_plane.get(SECRET, *source)
         theirs = api.kubeconfig_facts_of(held) if held is not None else None
         if theirs is not None and theirs.same_token(facts.token_digest):
             found[facts.namespace] = space

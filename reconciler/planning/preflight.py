@@ -154,7 +154,8 @@ def _preflight(
         return found
     site = Site(fleet, found, plane, app)
     return (
-        _going(site)
+        placement.unreadable(plane, found.kubeconfig_namespace, found.kubeconfig_name)
+        or _going(site)
         or _foreign(site)
         or _moved(site, (*known.get(app.name, ()), *known.get(app.seen.uid, ())))
         or (_left_behind(site) or _wrong_secret(site) if direct else _mode_changed(site))

@@ -17,7 +17,7 @@ from reconciler.planning import homes, prune_units
 from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.objects import BEING_DELETED, before_digest, is_ours
-from reconciler.planning.placement import belongs_to_another, recorded, secret_of
+from reconciler.planning.placement import belongs_to_another, recorded, secret_of, unreadable
 from reconciler.planning.prune_units import Prune
 from reconciler.planning.site import Index, Site
 
@@ -170,7 +170,10 @@ def change_of(gone: ClusterPrune) -> Change:
 def _checked(gone: ClusterPrune, known: Known) -> ClusterPrune:
     """Hold a cluster back unless it is the one that left, and no other name of one in the files."""
     carrier, fleet = gone.carrier, known.fleet
-    obstacle = belongs_to_another(manifest.name_of(carrier), carrier, gone.site.app)
+    plane, placed = gone.site.control_plane, gone.site.placement
+    obstacle = belongs_to_another(manifest.name_of(carrier), carrier, gone.site.app) or unreadable(
+        plane, placed.kubeconfig_namespace, placed.kubeconfig_name
+    )
     reason = "" if obstacle is None else obstacle.reason
     if not recorded(carrier):
         reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"

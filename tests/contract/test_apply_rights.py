@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl import repository
-from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints.objects import Marks, build, ownership_labels
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
@@ -163,7 +163,7 @@ async def test_a_cluster_leaves(scene, tmp_path):
 
 @only("acb", "direct", soak=["direct"])
 async def test_an_apply_goes_on_beside_what_a_tenant_labels_as_ours(scene, tmp_path):
-    """T1, T6: it names a Secret that the role may not list."""
+    """T1, T6: both objects name a Secret that the role may not list."""
     forged = build(
         APP_CLUSTER_BINDING,
         "evil",
@@ -182,6 +182,14 @@ async def test_an_apply_goes_on_beside_what_a_tenant_labels_as_ours(scene, tmp_p
         async with scene.peers():
             await scene.apply("--wait")
         await scene.plane.cluster.create(forged, APP_CLUSTER_BINDING, manager="tenant")
+        odd = {"kubeconfigSecretRef": {"name": "mine", "key": names.KUBECONFIG}}
+        theirs = build(
+            CLUSTER_BINDING,
+            names.CLUSTER_BINDING,
+            namespace=scene.app_namespace,
+            spec={**odd, "providerPrettyName": "theirs"},
+        )
+        await scene.plane.cluster.create(theirs, CLUSTER_BINDING, manager="tenant")
         try:
             await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
             run = await scene.apply()
@@ -190,8 +198,12 @@ async def test_an_apply_goes_on_beside_what_a_tenant_labels_as_ours(scene, tmp_p
             assert f"{scene.app_namespace}/evil" in plan.stdout
             assert held.refused() == []
         finally:
-            evil = refs.Ref(scene.plane.name, APP_CLUSTER_BINDING, scene.app_namespace, "evil")
-            await removal.remove_for_good(scene.plane, evil)
+            for kind, name in (
+                (APP_CLUSTER_BINDING, "evil"),
+                (CLUSTER_BINDING, names.CLUSTER_BINDING),
+            ):
+                evil = refs.Ref(scene.plane.name, kind, scene.app_namespace, name)
+                await removal.remove_for_good(scene.plane, evil)
 
 
 @asynccontextmanager

@@ -84,6 +84,7 @@ class World:
     unseen: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)  # spaces without a heartbeat
     blind: bool = False  # whoever plans may not read Secrets
+    unreadable: set[tuple[str, str]] = field(default_factory=set)  # Secrets, for an apply too
     plane: str = "eu"
     _count: int = 0
     _issued: dict[refs.Ref, int] = field(default_factory=dict)
@@ -252,8 +253,14 @@ class World:
         for resource, count in self.in_use.get(name, {}).items():
             plural, _, group = resource.partition(".")
             counts[instances(group, plural)] = count
-        silent = frozenset(self.silent)
-        return ClusterState(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts, silent=silent)
+        return ClusterState(
+            uid=uid,
+            address=ADDRESS,
+            objects=by_kind,
+            in_use=counts,
+            silent=frozenset(self.silent),
+            unreadable=frozenset(self.unreadable),
+        )
 
 
 def _is(one: Manifest, change: Change) -> bool:

@@ -45,6 +45,7 @@ _SEEN = st.builds(
     in_use=st.dictionaries(_KINDS, st.integers(0, 2**31)),
     bodies=st.dictionaries(_REFS, st.none() | _MANIFESTS, max_size=3),
     bindings_cluster_scoped=st.booleans(),
+    unreadable=st.frozensets(st.tuples(st.text(max_size=8), st.text(max_size=8))),
 )
 _UNSEEN = st.builds(Unavailable, st.text(max_size=8), st.text(max_size=8))
 _PARTS = st.dictionaries(st.text(max_size=8), _SEEN | _UNSEEN, max_size=3)

@@ -5,11 +5,11 @@ By the files, ours stand in the namespace of the ControlPlane and where Cluster 
 
 import pytest
 
-from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints.objects import UNMARKED, namespace
 from reconciler.blueprints.objects import app_cluster_binding as made
 from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, labels_of, put
+from reconciler.core.manifest import Manifest, identity_of, labels_of, put
 from reconciler.core.refs import NAMESPACE, GroupResource
 from reconciler.observe.read_scope import removed_clusters, secrets_of_app_cluster_bindings
 from reconciler.planning.changes import Action
@@ -23,11 +23,13 @@ from tests.support.scenes import (
     actions,
     applied,
     binding,
+    change,
     cluster,
     fleet,
     guards,
     plane,
     shop,
+    space_of,
 )
 from tests.support.worlds import POSTGRES, World, offering
 
@@ -227,3 +229,52 @@ def test_a_fleet_under_another_name_is_held_beside_what_a_tenant_wrote():
 def test_secrets_that_a_tenant_names_are_not_read(live, want):
     found = set(secrets_of_app_cluster_bindings([live], shop(mode=ACB), "eu", []))
     assert (("tenant-ns", "mine") in found) is want
+
+
+# Secrets that an account may not read, as a ClusterBinding may name any (T6).
+
+TWO = (cluster("shop"), cluster("store"), binding(), binding(clusters="store", name="two"))
+REFERENCE = ("spec", "kubeconfigSecretRef", "name")
+
+
+def out_of_reach(mode: str) -> World:
+    """Return a world of two clusters; the kubeconfig of `shop` is named otherwise by now."""
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": [], "store": []})
+    here.apply(here.plan(fleet(plane(mode=mode), *TWO)))
+    kind, name = {DIRECT: (CLUSTER_BINDING, "cluster"), ACB: (APP_CLUSTER_BINDING, "shop")}[mode]
+    home = names.direct_space("acme", "shop") if mode == DIRECT else "klutch-fleet"
+    (live,) = (
+        one
+        for one in here.control_plane
+        if one["kind"] == kind.kind and identity_of(one) == (home, name)
+    )
+    here.control_plane.remove(live)
+    here.control_plane.append(put(live, "odd", *REFERENCE))
+    here.unreadable.add((home, "odd"))
+    return here
+
+
+@both_modes
+def test_a_kubeconfig_out_of_reach_holds_its_cluster_alone(mode):
+    plan = out_of_reach(mode).plan(fleet(plane(mode=mode), *TWO))
+    assert (actions(plan, "shop"), guards(plan)) == ({Action.BLOCKED}, ["unreadable-kubeconfig"])
+    assert actions(plan, "store") == {Action.NOOP}
+    assert "/odd, which this account may not read" in plan.changes[0].reason
+
+
+def test_nor_does_its_cluster_leave():
+    plan = out_of_reach(DIRECT).plan(fleet(plane(), prune=LEAVING))
+    assert actions(plan, "shop") == {Action.BLOCKED}
+    assert not actions(plan, "store") & {Action.BLOCKED, Action.NOOP}
+
+
+def test_a_cluster_that_may_be_bound_there_gets_no_new_space():
+    """A tool that is not ours bound it: only the token there would prove that."""
+    here = applied()
+    space = space_of(here)
+    change(here, PLANE, NAMESPACE, space, None, "metadata", "labels")
+    change(here, PLANE, NAMESPACE, space, None, "metadata", "annotations")
+    change(here, PLANE, CLUSTER_BINDING, "cluster", "odd", *REFERENCE)
+    here.unreadable.add((space, "odd"))
+    plan = here.plan(shop())
+    assert (actions(plan), guards(plan)) == ({Action.BLOCKED}, ["unreadable-kubeconfig"])
