@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING, heartbeat_of
+from reconciler.api import CLUSTER_BINDING, heartbeat_of
 from reconciler.api.leases import Stops
 from reconciler.core import keys, names, times
 from reconciler.core.errors import Origin
@@ -23,7 +23,13 @@ from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, Un
 from reconciler.fleet.wanted import default_placement
 from reconciler.health.live_units import LiveUnits, location_of
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
-from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
+from reconciler.planning import (
+    app_cluster_bindings,
+    homes,
+    preflight,
+    prune_clusters,
+    prune_units,
+)
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.placement import Blocked
 from reconciler.planning.site import Index, Site
@@ -332,19 +338,20 @@ def _last_beat(view: FleetView, cluster: AppCluster) -> datetime | None:
 
 def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth]:
     """Yield the clusters of this fleet whose space or AppClusterBinding was let go."""
-    for plane_name, plane in sorted(view.planes.items()):
-        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
-            for one in plane.labelled(kind, keys.FLEET).get(view.fleet.name, ()):
-                name = labels_of(one).get(keys.CLUSTER, "")
-                released = annotations_of(one).get(keys.RELEASED)
-                if released is not None and name not in bound and view.asks_for(name):
-                    yield ClusterHealth(
-                        name,
-                        plane_name,
-                        state=State.RELEASED,
-                        message="sync has stopped; its space and its data stay",
-                        since=moment(released),
-                    )
+    seen = {name: plane.seen for name, plane in view.planes.items()}
+    for plane_name, plane in sorted(seen.items()):
+        documents = homes.documents_of(seen, plane.uid)
+        for _, one in homes.carriers(view.fleet, documents, plane):
+            name = labels_of(one).get(keys.CLUSTER, "")
+            released = annotations_of(one).get(keys.RELEASED)
+            if released is not None and name not in bound and view.asks_for(name):
+                yield ClusterHealth(
+                    name,
+                    plane_name,
+                    state=State.RELEASED,
+                    message="sync has stopped; its space and its data stay",
+                    since=moment(released),
+                )
 
 
 def _unread(view: FleetView, failed: Mapping[str, Unavailable]) -> Iterator[UnseenCluster]:

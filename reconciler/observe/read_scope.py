@@ -200,7 +200,7 @@ def may_be_secret(namespace: str, name: str) -> bool:
 
 
 def secrets_of_app_cluster_bindings(
-    bindings: Iterable[Manifest],
+    bindings: Collection[Manifest],
     fleet: Fleet,
     control_plane: str,
     namespaces: Iterable[Manifest],
@@ -216,7 +216,7 @@ def secrets_of_app_cluster_bindings(
         and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
     }
     yield from ((namespace, secret) for (namespace, _), secret in ours.items())
-    kept = homes.places(fleet, [control_plane], namespaces)
+    kept = homes.places(fleet, [control_plane], namespaces, bindings)
     for binding in bindings:
         identity = m.namespace_of(binding), m.name_of(binding)
         labelled = m.labels_of(binding).get(keys.FLEET) == fleet.name

@@ -3,14 +3,15 @@
 Places such a cluster, and prunes the units that left it. The backend does the rest.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from reconciler import api
 from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import GroupResource, Ref
+from reconciler.core.refs import NAMESPACE, GroupResource, Ref
 from reconciler.fleet.values import (
     AppCluster,
     DeletionPolicy,
@@ -50,7 +51,11 @@ def place(
         several = ", ".join(
             f"{manifest.namespace_of(one)}/{manifest.name_of(one)}" for one in found
         )
-        return Blocked("ambiguous-space", f"several AppClusterBindings are its own: {several}")
+        return Blocked(
+            "ambiguous-space",
+            f"several AppClusterBindings are its own: {several}; name the right one as "
+            "`appClusterBinding` in its Cluster document",
+        )
     fresh = replace(
         default_placement(fleet, cluster),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
@@ -90,21 +95,33 @@ def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest] | Blocked:
     """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
-    kept, strangers = control_plane.once(
-        "places", lambda index: homes.by_place(fleet, [cluster.control_plane], index.seen)
-    )
     if cluster.adopt:
-        return _adopted(cluster, kept, control_plane.all(api.APP_CLUSTER_BINDING))
+        return _adopted(fleet, cluster, control_plane)
+    kept, strangers = control_plane.once(
+        "by place", lambda index: _by_place(fleet, cluster.control_plane, index)
+    )
     uids = {app.seen.uid, cluster.identity} - {""}
     found = _own(fleet, cluster, control_plane, kept, uids)
     if found:
         return found
     # It may stand where a document named it, and then it holds the cluster's data.
-    for one in strangers:
+    for one in (one for key in (cluster.name, *sorted(uids)) for one in strangers.get(key, ())):
         named = is_ours(one, fleet=fleet.name, cluster=cluster.name)
         if named or (is_of(one, fleet, cluster.name) and recorded(one) in uids):
             return homes.unproved(fleet, cluster, one)
     return []
+
+
+def _by_place(
+    fleet: Fleet, document: str, control_plane: Index
+) -> tuple[Sequence[Manifest], Mapping[str, Sequence[Manifest]]]:
+    """Return those that the fleet keeps, and others by what they say: a cluster, an identity."""
+    kept, others = homes.by_place(fleet, [document], control_plane.seen)
+    strangers: dict[str, list[Manifest]] = defaultdict(list)
+    for one in others:
+        for key in {manifest.labels_of(one).get(keys.CLUSTER, ""), recorded(one)} - {""}:
+            strangers[key].append(one)
+    return kept, strangers
 
 
 def _own(
@@ -135,14 +152,19 @@ def _own(
 
 
 def _adopted(
-    cluster: AppCluster, kept: Iterable[Manifest], everything: Iterable[Manifest]
+    fleet: Fleet, cluster: AppCluster, control_plane: Index
 ) -> Sequence[Manifest] | Blocked:
-    found = [binding for binding in kept if _space(binding) == cluster.adopt]
-    own = cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding)
-    if not found and not own:
-        # `klutch/fleet-shop` has the space of `klutch-fleet/shop`.
-        found = [binding for binding in everything if _space(binding) == cluster.adopt]
-    if found or own:
+    known = control_plane.once(
+        "places",
+        lambda index: homes.places(
+            fleet,
+            [cluster.control_plane],
+            index.all(NAMESPACE),
+            index.all(api.APP_CLUSTER_BINDING),
+        ),
+    )
+    found = known.adopted[cluster.name]
+    if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
         return sorted(found, key=manifest.identity_of)
     reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
     return Blocked("unknown-space", reason)

@@ -4,8 +4,9 @@ A tenant may write an AppClusterBinding with any labels into a namespace of its 
 fleet stand where its files keep them. Namespaces are made by operators: their labels are believed.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core import keys, names
@@ -23,38 +24,65 @@ _EXAMPLES = 3  # of what tenants may write as many as they like, in a sentence
 class Places:
     """The places of a fleet's AppClusterBindings on one control plane.
 
-    `named` are those of Cluster documents; `adopted` are clusters with the spaces that the files
-    give to them.
+    `named` are those of Cluster documents; `adopted` are those with the space that a document
+    adopts, by the name of its cluster.
     """
 
     namespaces: frozenset[str]
     named: frozenset[tuple[str, str]]
-    adopted: frozenset[tuple[str, str]]
+    adopted: Mapping[str, Sequence[Manifest]] = field(default_factory=dict)
 
     def hold(self, binding: Manifest) -> bool:
         """Tell whether an AppClusterBinding is in one of them, whatever it says."""
-        identity = identity_of(binding)
-        if identity[0] in self.namespaces or identity in self.named:
+        if self.keep(binding):
             return True
         cluster = labels_of(binding).get(keys.CLUSTER, "")
-        return (cluster, names.app_cluster_binding_space(*identity)) in self.adopted
+        return identity_of(binding) in map(identity_of, self.adopted.get(cluster, ()))
+
+    def keep(self, binding: Manifest) -> bool:
+        """Tell whether it stands where only operators write."""
+        identity = identity_of(binding)
+        return identity[0] in self.namespaces or identity in self.named
 
 
-def places(fleet: Fleet, documents: Iterable[str], namespaces: Iterable[Manifest]) -> Places:
+def places(
+    fleet: Fleet,
+    documents: Iterable[str],
+    namespaces: Iterable[Manifest],
+    bindings: Iterable[Manifest],
+) -> Places:
     """Return the places on the control plane that these documents name.
 
     Where klutchctl made a namespace for them, it bears the fleet's label, also once the files
-    name another. That of a tenant's space is no such place.
+    name another. That of a tenant's space is no such place. `bindings` are all AppClusterBindings.
     """
     planes = [fleet.control_planes[name] for name in documents if name in fleet.control_planes]
     kept = {one.name: one.namespace for one in planes if one.mode is Mode.APP_CLUSTER_BINDING}
     clusters = [one for one in fleet.clusters.values() if one.control_plane in kept]
     made = {name_of(one) for one in namespaces if _is_shared(one, fleet)}
-    return Places(
+    known = Places(
         namespaces=frozenset(made.union(kept.values())),
         named=frozenset(one.app_cluster_binding for one in clusters),
-        adopted=frozenset((one.name, one.adopt) for one in clusters if one.adopt),
     )
+    by_space: dict[str, list[Manifest]] = defaultdict(list)
+    for binding in bindings:
+        by_space[names.app_cluster_binding_space(*identity_of(binding))].append(binding)
+    adopted = {
+        one.name: _adopted(one, known, by_space.get(one.adopt, ())) for one in clusters if one.adopt
+    }
+    return replace(known, adopted=adopted)
+
+
+def _adopted(
+    cluster: AppCluster, known: Places, of_space: Sequence[Manifest]
+) -> Sequence[Manifest]:
+    """Return which of those with the space that a document adopts are meant.
+
+    `klutch/fleet-shop` of a tenant has the space of `klutch-fleet/shop`, which is kept by us.
+    """
+    if cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
+        return [one for one in of_space if identity_of(one) == cluster.app_cluster_binding]
+    return [one for one in of_space if known.keep(one)] or of_space
 
 
 def _is_shared(namespace: Manifest, fleet: Fleet) -> bool:
@@ -80,12 +108,31 @@ def carriers(
                 yield kind, one
 
 
+def carriers_of_others(
+    fleet: Fleet, documents: Iterable[str], seen: ClusterState
+) -> Iterator[tuple[str, Manifest]]:
+    """Yield what stands for app clusters of other fleets, each with the name of its fleet."""
+    namespaces = seen.objects.get(NAMESPACE, ())
+    bindings = seen.objects.get(APP_CLUSTER_BINDING, ())
+    known = places(fleet, documents, namespaces, bindings)
+    shared = {
+        name_of(one): labels_of(one).get(keys.FLEET)
+        for one in namespaces
+        if keys.CLUSTER not in labels_of(one)
+    }
+    for one in (*namespaces, *bindings):
+        owner, (namespace, _) = labels_of(one).get(keys.FLEET, ""), identity_of(one)
+        believed = not namespace or known.keep(one) or shared.get(namespace) == owner
+        if owner and owner != fleet.name and believed:
+            yield owner, one
+
+
 def by_place(
     fleet: Fleet, documents: Iterable[str], seen: ClusterState
 ) -> tuple[Sequence[Manifest], Sequence[Manifest]]:
     """Return the AppClusterBindings in the places of a fleet, and others that say they are its."""
-    known = places(fleet, documents, seen.objects.get(NAMESPACE, ()))
     everything = seen.objects.get(APP_CLUSTER_BINDING, ())
+    known = places(fleet, documents, seen.objects.get(NAMESPACE, ()), everything)
     labelled = [one for one in everything if labels_of(one).get(keys.FLEET) == fleet.name]
     kept = [one for one in everything if known.hold(one)]
     return kept, [one for one in labelled if not known.hold(one)]
@@ -97,8 +144,8 @@ def unproved(fleet: Fleet, cluster: AppCluster, stranger: Manifest) -> Blocked:
     fresh = default_placement(fleet, cluster).space
     yes = f"label Namespace {namespace} {keys.FLEET}={fleet.name}"
     if fleet.control_planes[cluster.control_plane].mode is Mode.APP_CLUSTER_BINDING:
-        space = names.app_cluster_binding_space(namespace, name)
-        yes = f"add `adopt: {{space: {space}}}` to the spec of its Cluster document"
+        place = f"{{namespace: {namespace}, name: {name}}}"
+        yes = f"add `appClusterBinding: {place}` to the spec of its Cluster document"
     return Blocked(
         "unproved-space",
         f"AppClusterBinding {namespace}/{name} says that it is that of {cluster.name}, and stands "

@@ -69,17 +69,15 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked |
     """
     owned: set[tuple[str, str]] = set()
     for plane in planes.values():
-        if any(homes.carriers(fleet, _documents(planes, plane), plane.seen)):
+        documents = _documents(planes, plane)
+        if any(homes.carriers(fleet, documents, plane.seen)):
             return None
-        for kind in (NAMESPACE, api.APP_CLUSTER_BINDING):
-            for one in plane.all(kind):
-                owner = labels_of(one).get(keys.FLEET)
-                foreign = owner and owner != fleet.name
-                cluster = _cluster_of(fleet, live, one) if foreign else None
-                home = None if cluster is None else planes.get(cluster.control_plane)
-                # Two documents may name one control plane.
-                if cluster and owner and home and home.seen.uid == plane.seen.uid:
-                    owned.add((cluster.name, owner))
+        for owner, one in homes.carriers_of_others(fleet, documents, plane.seen):
+            cluster = _cluster_of(fleet, live, one)
+            home = None if cluster is None else planes.get(cluster.control_plane)
+            # Two documents may name one control plane.
+            if cluster and home and home.seen.uid == plane.seen.uid:
+                owned.add((cluster.name, owner))
     if not owned:
         return None
     name, owner = min(owned)

@@ -174,6 +174,16 @@ def test_a_cluster_that_left_the_files_is_shown_with_its_units():
     assert [(one.leaving, one.health.state) for one in of.units] == [(True, State.READY)]
 
 
+def test_a_tenant_releases_no_cluster_by_what_it_writes():
+    here = applied(mode="AppClusterBinding")
+    live = here.remove(PLANE, api.APP_CLUSTER_BINDING, "shop")
+    for field, value in {"labels": keys.CLUSTER, "annotations": keys.RELEASED}.items():
+        live = put(live, "cafe", "metadata", field, value)
+    here.control_plane.append(put(live, "tenant-ns", "metadata", "namespace"))
+    wanted = fleet(plane(mode="AppClusterBinding"), cluster())
+    assert [one.name for one in shown(here, of=wanted).clusters] == ["shop"]
+
+
 def test_a_released_cluster_says_since_when():
     here = healthy()
     here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)

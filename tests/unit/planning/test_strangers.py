@@ -96,10 +96,55 @@ def test_the_files_say_that_a_new_cluster_gets_its_own(mode):
     assert "tenant-ns" not in places(plan)
 
 
-def test_the_space_of_a_new_cluster_is_not_that_of_a_namesake():
-    namesake = put(forged(), {"namespace": "klutch", "name": "fleet-shop"}, "metadata")
-    more = ", adopt: {space: klutch-bind-klutch-fleet-shop}"
-    assert "klutch" not in places(new(namesake).plan(shop(mode=ACB, more=more)))
+# `klutch/fleet-shop` of a tenant has the space of `klutch-fleet/shop`.
+
+OWN_SPACE = ", adopt: {space: klutch-bind-klutch-fleet-shop}"
+
+
+def namesake(cluster="shop", **notes: str) -> Manifest:
+    live = put(forged(cluster, **notes), "klutch", "metadata", "namespace")
+    return put(live, "fleet-shop", "metadata", "name")
+
+
+@pytest.mark.parametrize(
+    "notes", [{}, {"app_cluster_uid": "uid-shop"}, {"released": GONE}], ids=["", "uid", "released"]
+)
+def test_the_space_of_a_new_cluster_is_not_that_of_a_namesake(notes):
+    wanted = shop(mode=ACB, more=OWN_SPACE)
+    plan = new(namesake(**notes)).plan(wanted)
+    assert actions(plan) == {Action.CREATE}
+    assert not places(plan) & {"klutch", "tenant-ns"}
+    found = set(secrets_of_app_cluster_bindings([namesake(**notes)], wanted, "eu", []))
+    assert ("tenant-ns", "mine") not in found
+
+
+def test_nor_is_a_cluster_held_that_is_bound():
+    here = applied(mode=ACB)
+    here.control_plane.append(namesake())
+    assert actions(here.plan(shop(mode=ACB, more=OWN_SPACE))) == {Action.NOOP}
+
+
+def test_a_space_that_the_files_give_to_another_cluster_is_that_which_we_keep():
+    here = applied(mode=ACB)
+    here.uids = {"shop": "uid", "store": "uid-shop"}
+    here.clusters["store"] = here.clusters.pop("shop")
+    here.control_plane.append(namesake("store"))
+    store = cluster("store", more=OWN_SPACE)
+    plan = here.plan(fleet(plane(mode=ACB), store, binding(clusters="store")))
+    assert (actions(plan) <= {Action.UPDATE, Action.NOOP}, guards(plan)) == (True, [])
+    assert places(plan) <= {"klutch-fleet"}
+
+
+def test_of_several_with_a_space_the_document_names_one():
+    first = put(put(forged(), "klutch-a", "metadata", "namespace"), "b-c", "metadata", "name")
+    second = put(put(forged(), "klutch", "metadata", "namespace"), "a-b-c", "metadata", "name")
+    plan = new(first, second).plan(
+        shop(mode=ACB, more=", adopt: {space: klutch-bind-klutch-a-b-c}")
+    )
+    assert (actions(plan), guards(plan)) == ({Action.BLOCKED}, ["ambiguous-space"])
+    assert "`appClusterBinding` in its Cluster document" in plan.changes[0].reason
+    named = ", appClusterBinding: {namespace: klutch-a, name: b-c}"
+    assert "klutch" not in places(new(first, second).plan(shop(mode=ACB, more=named)))
 
 
 @both_modes
@@ -207,9 +252,15 @@ def test_a_cluster_in_a_namespace_of_somebody_stays_if_its_document_says_so(more
     about = {one.action for one in plan.changes if one.ref.kind == APP_CLUSTER_BINDING}
     if want == {Action.BLOCKED}:
         assert actions(plan) == want
-        assert "adopt: {space: klutch-bind-platform-shop}" in plan.changes[0].reason
+        assert "appClusterBinding: {namespace: platform, name: shop}" in plan.changes[0].reason
     else:
         assert (about, plan.warnings) == (want, ())
+
+
+@both_modes
+def test_a_new_fleet_is_not_held_because_a_tenant_says_that_another_has_its_cluster(mode):
+    here = new(forged("shop", fleet="evil", app_cluster_uid="uid-shop"))
+    assert actions(here.plan(shop(mode=mode))) == {Action.CREATE}
 
 
 def test_a_fleet_under_another_name_is_held_beside_what_a_tenant_wrote():
