@@ -19,7 +19,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource
 
-_TAG: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+_TAG: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
 
 
 class Rights(StrEnum):

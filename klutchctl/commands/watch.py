@@ -19,6 +19,7 @@ from klutchctl.entry import ending
 from klutchctl.render import apply_report
 from klutchctl.settings import Settings, of
 from reconciler.controller import tracing
+from reconciler.controller.flags import host_and_port
 from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import SystemClock
 from reconciler.watch.agenda import Terms
@@ -41,13 +42,12 @@ def address(text: str | None) -> tuple[str, int] | None:
     """Return host and port of --listen. Raises typer.BadParameter."""
     if text is None:
         return None
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65_535:
+    found = host_and_port(text)
+    if found is None or not found[0]:
         raise typer.BadParameter(
             f"{text!r} is not ADDR:PORT, such as 127.0.0.1:9090", param_hint="'--listen'"
         )
-    return host, int(port)
+    return found
 
 
 def run(context: typer.Context, options: Options, *, refused: Mapping[str, object]) -> int:

@@ -24,7 +24,7 @@ GUARD: Final = "storm"
 _LONGEST: Final = timedelta(hours=24)
 _REPAIRS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE})
 _OURS: Final = frozenset({keys.MANAGER_CLI, keys.MANAGER_NOTES})
-_TERMS: Final = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,5})([smh])")
+_TERMS: Final = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,5})([smh])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 

@@ -5,6 +5,7 @@ Whatever is wrong with one is a ConfigError that names it.
 
 import argparse
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn, TypeAlias
@@ -160,15 +161,18 @@ def _positive(value: float, where: str) -> float:
 
 
 def address(text: str, where: str) -> tuple[str, int] | None:
-    """Return host and port of `HOST:PORT`; the host "" is every address, the text "" is nowhere.
-
-    Raises ConfigError.
-    """
-    if not text:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+    """Return host and port as `host_and_port` does; the text "" is nowhere. Raises ConfigError."""
+    found = host_and_port(text)
+    if text and found is None:
         raise ConfigError(f"{text!r} is not ADDR:PORT", where=where)
+    return found
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """Return both parts of `HOST:PORT`, None for another text; the host "" is every address."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
+        return None
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

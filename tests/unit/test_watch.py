@@ -6,6 +6,7 @@ from io import StringIO
 
 import pygit2
 import pytest
+import typer
 
 from klutchctl.commands.watch import address
 from klutchctl.controller.sources import Followed, followed
@@ -26,6 +27,12 @@ ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None:
 @pytest.mark.parametrize(("text", "want"), ADDRESSES.items(), ids=map(str, ADDRESSES))
 def test_where_to_listen(text, want):
     assert address(text) == want
+
+
+@pytest.mark.parametrize("port", ["٩٠", "9" * 5_000], ids=["another script", "many digits"])
+def test_where_not_to_listen(port):
+    with pytest.raises(typer.BadParameter, match="is not ADDR:PORT"):
+        address(f"localhost:{port}")
 
 
 FOLLOWED = {

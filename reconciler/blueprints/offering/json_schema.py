@@ -3,6 +3,7 @@
 Whatever a form cannot say is a note with its path. Refuses to know plans and CRDs.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -306,7 +307,11 @@ def _at(root: Schema, reference: str) -> JSON:
     for step in (step.replace("~1", "/").replace("~0", "~") for step in steps):
         if isinstance(found, Mapping):
             found = found.get(step)
-        elif isinstance(found, list | tuple) and step.isdecimal() and int(step) < len(found):
+        elif (
+            isinstance(found, list | tuple)
+            and re.fullmatch("[0-9]{1,9}", step)
+            and int(step) < len(found)
+        ):
             found = found[int(step)]
         else:
             return None

@@ -46,6 +46,7 @@ def tagged(tag):
         (OURS, "", tagged("0.2.1"), False, Decision(tagged("0.2.1"))),
         (tagged("latest"), "", OURS, False, Decision()),
         (OURS, "", tagged("latest"), False, Decision()),
+        (OURS, "", tagged(f"v1.{'9' * 5_000}.0"), False, Decision()),
         ("registry.example:5000/konnector", "", OURS, False, Decision()),
         (f"{tagged('v0.1.0')}@sha256:aa", "", OURS, False, Decision(OURS)),
     ],

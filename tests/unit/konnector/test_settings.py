@@ -153,6 +153,7 @@ WRONG = {
     "no burst": (("--burst=0",), "--burst: 0 is less than 1"),
     "no port": (("--probe-address=localhost",), "'localhost' is not ADDR:PORT"),
     "no such port": (("--probe-address=:65536",), "':65536' is not ADDR:PORT"),
+    "a port of many digits": ((f"--probe-address=:{'9' * 5_000}",), "9' is not ADDR:PORT"),
     "an unknown form of log": (("--logging-format=xml",), "argument --logging-format: invalid"),
     **{
         f"without {flag}": (
