@@ -12,7 +12,7 @@ from klutchctl import files
 from klutchctl.render import manifests
 from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
 from reconciler.blueprints.offering import lock
-from reconciler.blueprints.offering.catalogue import MOST_OCTETS, Catalogue
+from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (
@@ -40,20 +40,11 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-def read_bytes(file: Path) -> bytes:
-    """Return the content of a file, if it is not too large. Raises ConfigError and OSError."""
-    with file.open("rb") as stream:
-        content = stream.read(MOST_OCTETS + 1)
-    if len(content) > MOST_OCTETS:
-        raise ConfigError(f"it is larger than {MOST_OCTETS >> 20} MiB", where=str(file))
-    return content
-
-
 def broker_in(file: Path) -> BrokerSpec:
     """Return the one ServiceBroker of a file. Raises ConfigError, also for fields that are none."""
     from reconciler.kube import crds
 
-    documents = [node.plain() for node in yaml_text.read_all(read_bytes(file), str(file))]
+    documents = [node.plain() for node in yaml_text.read_all(files.read(file), str(file))]
     found = [one for one in documents if get_text(one, "kind") == SERVICE_BROKER.kind]
     if len(found) != 1 or not isinstance(found[0], dict):
         raise ConfigError(f"{len(found)} ServiceBrokers are there, and not one", where=str(file))
@@ -105,7 +96,7 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
     from reconciler.broker.address import address_of
     from reconciler.broker.client import BrokerClient
 
-    held = yaml_text.read(read_bytes(credentials), str(credentials)).plain()
+    held = yaml_text.read(files.read(credentials), str(credentials)).plain()
     address = address_of(spec, {"stringData": held})
     here = _is_here(address.url)
     if not here and urlsplit(address.url).scheme != "https":
@@ -147,7 +138,7 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
     found = []
     for path, documents in sorted(output.files.items(), key=lambda one: (one[0] == lock.FILE, one)):
         content, file = _content(path, documents, head), folder / path
-        there = file.read_bytes() if file.exists() else None
+        there = files.read(file) if file.exists() else None
         if there is not None and there != content:
             if path not in output.before and path != lock.FILE:
                 hint = "Move it, or choose another folder with --out"

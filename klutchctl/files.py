@@ -1,8 +1,9 @@
-"""Files that survive a crash whole: the old one or the new one. Locks between runs, full disks."""
+"""Files that survive a crash whole: the old or the new one. Bounded reads, locks, full disks."""
 
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MIB: Final = 1024 * 1024
+LARGEST: Final = 512 * _MIB  # a plan of a big fleet; parsers of YAML have narrower limits
 HINT: Final = "Make room there, or choose another place with {variable}, and run the command again"
 
 
@@ -107,6 +109,24 @@ def private_folder(folder: Path) -> None:
     if not folder.is_dir():
         private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def read(path: Path, *, hint: str = "") -> bytes:
+    """Return the content of a file or pipe of at most LARGEST bytes. Raises ConfigError."""
+    try:
+        # With O_NONBLOCK, a named pipe that nobody writes to is empty, and not waited for.
+        with open(path, "rb", opener=lambda name, to: os.open(name, to | os.O_NONBLOCK)) as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+                raise OSError(errno.EINVAL, "it is no file")
+            os.set_blocking(stream.fileno(), True)
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise OSError(errno.EFBIG, f"larger than {LARGEST // _MIB} MiB")
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise ConfigError(message, where=str(path), hint=hint) from None
+    return content
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import yaml
 
+from klutchctl import files
 from klutchctl.binding import door, konnector, response
 from klutchctl.binding.job import Job, tabled
 from klutchctl.binding.response import Grant
@@ -18,8 +18,6 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Reader
 from reconciler.outbound.http import Http
-
-_LARGEST: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,9 @@ class Source:
         if self.url:
             text = await door.fetched(http, self.url)
         elif self.manifest == "-":
-            text = sys.stdin.buffer.read(_LARGEST)
+            text = sys.stdin.buffer.read(yaml_text.MAX_BYTES + 1)
         else:
-            text = _file(Path(self.manifest), "--file")
+            text = files.read(Path(self.manifest))
         request = yaml_text.read(text, self.manifest or "the URL").plain()
         response.require_request(request)
         return request
@@ -62,7 +60,7 @@ class Source:
     async def content(self, app: Reader) -> bytes:
         """Return the kubeconfig. Raises ConfigError and ClusterErrors."""
         if self.kubeconfig is not None:
-            found: bytes | str = _file(self.kubeconfig, "--remote-kubeconfig")
+            found: bytes | str = files.read(self.kubeconfig)
         else:
             namespace, name = self.secret
             secret = await app.get(Ref(app.name, refs.SECRET, namespace, name))
@@ -104,11 +102,3 @@ def _moved(content: bytes, namespace: str) -> bytes:
     ]
     moved = {**remote, "contexts": contexts}
     return yaml.dump(moved, Dumper=yaml.CSafeDumper, sort_keys=False, width=1 << 20).encode()
-
-
-def _file(path: Path, option: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", where=option) from None

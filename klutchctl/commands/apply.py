@@ -205,11 +205,11 @@ def _is_plan(target: Path) -> bool:
 
 def _saved(target: Path, where: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
     """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
-    from klutchctl import repository
+    from klutchctl import files, repository
     from reconciler.core.errors import ConfigError, StalePlan
     from reconciler.planning import planfile
 
-    plan = planfile.parse(target.read_bytes(), str(target))
+    plan = planfile.parse(files.read(target, hint=planfile.HINT), str(target))
     here = where or Path(plan.repository)  # that of "" is the current folder
     # It may have been made from a commit that is not checked out, or is being edited.
     places = [None, plan.revision] if _COMMIT.fullmatch(plan.revision) else [None]

@@ -89,15 +89,16 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
 
 
 def _read(given: Path, plan: Path | None) -> "FleetState":
-    """Return what files say. Raises ConfigError, and OSError."""
+    """Return what files say. Raises ConfigError."""
+    from klutchctl import files
     from klutchctl.render import status_document
     from reconciler.core.errors import ConfigError
     from reconciler.planning import planfile
 
-    state = status_document.parse(given.read_bytes(), str(given))
+    state = status_document.parse(files.read(given, hint=status_document.HINT), str(given))
     if plan is None:
         return state
-    found = planfile.parse(plan.read_bytes(), str(plan))
+    found = planfile.parse(files.read(plan, hint=planfile.HINT), str(plan))
     if found.fleet != state.name:
         raise ConfigError(f"the plan is of fleet {found.fleet}, not {state.name}", where=str(plan))
     return replace(state, waiting=_waiting(found))

@@ -54,7 +54,8 @@ def catalog(
     """
     if (catalog_file is None) == (credentials is None):
         raise typer.BadParameter("exactly one of --catalog and --credentials is needed")
-    from klutchctl.broker_files import broker_in, read_bytes
+    from klutchctl import files
+    from klutchctl.broker_files import broker_in
     from reconciler.blueprints.offering import lock
 
     spec = broker_in(broker)
@@ -63,17 +64,17 @@ def catalog(
         _saved(catalog_file) if catalog_file is not None else _fetched(spec, credentials or Path())
     )
     held = folder / lock.FILE
-    output = _files(spec, found, read_bytes(held) if held.exists() else None, allow_narrowing)
+    output = _files(spec, found, files.read(held) if held.exists() else None, allow_narrowing)
     return _finish(folder, output, check=check)
 
 
 def _saved(file: Path) -> "Catalogue":
-    from klutchctl.broker_files import read_bytes
+    from klutchctl import files
     from reconciler.blueprints.offering.catalogue import CatalogueFault, catalogue_of
     from reconciler.core.errors import ConfigError
 
     try:
-        return catalogue_of(read_bytes(file))
+        return catalogue_of(files.read(file))
     except CatalogueFault as error:
         raise ConfigError(_listed(error), where=str(file)) from None
 

@@ -109,15 +109,15 @@ def _made(
     """Plan against the clusters, or a snapshot; return how long reading took, too."""
     import uvloop
 
-    from klutchctl import repository
-    from reconciler.core.live import parse_live
+    from klutchctl import files, repository
+    from reconciler.core import live
     from reconciler.planning import planner
 
     chosen = repository.chosen(subject.fleet, settings)
     if snapshot is None:
         return uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
-    live = parse_live(snapshot.read_bytes(), str(snapshot))
-    return planner.plan(subject.fleet, live, only=chosen), None
+    known = live.parse_live(files.read(snapshot, hint=live.HINT), str(snapshot))
+    return planner.plan(subject.fleet, known, only=chosen), None
 
 
 def drift(
@@ -159,9 +159,10 @@ def show(
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
     wanted = parse_outputs(output, known=_FORMATS)
+    from klutchctl import files
     from reconciler.planning import planfile
 
-    plan = planfile.parse(file.read_bytes(), str(file))
+    plan = planfile.parse(files.read(file, hint=planfile.HINT), str(file))
     _print(plan, wanted, of(context))
     return ExitCode.SUCCESS
 

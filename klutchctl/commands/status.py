@@ -84,11 +84,12 @@ def status(
 
 def _written(file: Path, wanted: tuple[Output, ...], settings: Settings) -> ExitCode:
     """Print what a status document says, and return what a status would have then."""
+    from klutchctl import files
     from klutchctl.render import status_document
 
     if settings.selector is not None:
         raise typer.BadParameter("--from has no labels of clusters for --selector to look at")
-    state = status_document.parse(file.read_bytes(), str(file))
+    state = status_document.parse(files.read(file, hint=status_document.HINT), str(file))
     assert state.board is not None
     board = _narrowed(state.board, settings.clusters)
     _printer(wanted, settings, state)(board)
@@ -340,13 +341,14 @@ def why(
 
 
 def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
-    from reconciler.core.live import parse_live
+    from klutchctl import files
+    from reconciler.core import live
     from reconciler.planning import planner
     from reconciler.reports import why
 
-    live = parse_live(path.read_bytes(), str(path))
-    plan = planner.plan(why.watching(loaded.fleet), live)
-    return why.explained(loaded, live, plan, target)
+    known = live.parse_live(files.read(path, hint=live.HINT), str(path))
+    plan = planner.plan(why.watching(loaded.fleet), known)
+    return why.explained(loaded, known, plan, target)
 
 
 async def _asked(

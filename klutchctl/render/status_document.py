@@ -30,7 +30,7 @@ from reconciler.watch.fleet_state import FleetState, RoundRecord, SourceView, St
 
 FORMAT: Final = "klutchctl.dev/status"
 VERSION: Final = "1.2"
-MAX_BYTES: Final = 512 << 20
+HINT: Final = "`klutchctl status -o json=FILE` writes one"
 
 _VERSIONS: Final = re.compile(r"1\.[0-9]{1,9}")
 _HEALTH: Final = ("state", "reason", "message", "since", "sinceExact", "lastKnown")
@@ -284,8 +284,7 @@ def parse(content: str | bytes, source: str) -> FleetState:
     """
     found = _json(content, source)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        hint = "`klutchctl status -o json=FILE` writes one"
-        raise ConfigError("not a status document", where=source, hint=hint)
+        raise ConfigError("not a status document", where=source, hint=HINT)
     version = found.get("version")
     if not isinstance(version, str) or not _VERSIONS.fullmatch(version):
         problem = f"must be 1.x: this klutchctl reads and writes {VERSION}"
@@ -297,12 +296,10 @@ def parse(content: str | bytes, source: str) -> FleetState:
 
 
 def _json(content: str | bytes, source: str) -> JSON:
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=source)
     try:
         value: JSON = json.loads(content)
     except (ValueError, RecursionError):
-        raise ConfigError("not a JSON document", where=source) from None
+        raise ConfigError("not a JSON document", where=source, hint=HINT) from None
     return value
 
 

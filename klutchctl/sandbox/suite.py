@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
+from klutchctl import files
 from klutchctl.sandbox.state import Component
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
-from reconciler.fleet import base_model, files, wording
-from reconciler.fleet.files import Patterns
+from reconciler.fleet import base_model, wording
+from reconciler.fleet.files import ENTRY_NAMES, Patterns
 
 FILE: Final = "services.yaml"
 _FOLDER: Final = "services"
@@ -29,7 +30,6 @@ _REFERENCE: Final = re.compile(r"\$\{([^}]*)\}?")
 _TAKEN: Final = frozenset(
     {"etcd", "kube-apiserver", "kube-controller-manager", "keycloak", *Component}
 )
-_MAX_BYTES: Final = yaml_text.MAX_BYTES
 
 
 def _component(value: Any) -> Any:
@@ -107,7 +107,7 @@ def folder_of(fleet: Path | None) -> Path:
     """
     at = Path() if fleet is None else fleet if fleet.is_dir() else fleet.parent
     file = at / _FOLDER / FILE
-    is_fleet = fleet is not None or any(Path(name).is_file() for name in files.ENTRY_NAMES)
+    is_fleet = fleet is not None or any(Path(name).is_file() for name in ENTRY_NAMES)
     if is_fleet and os.path.lexists(file):
         return file.parent
     return _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
@@ -196,18 +196,8 @@ def _bytes(path: Path) -> bytes:
     """Return what a file holds. A link could lead out of the repository, and is not followed."""
     if path.is_symlink():
         raise ConfigError("is a symbolic link", where=str(path))
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES + 1)  # the reader refuses it for its size
-    except OSError as error:
-        hint = (
-            f"Services are told by a file {FILE}; --no-services goes on without"
-            if path.name == FILE
-            else ""
-        )
-        raise ConfigError(
-            f"cannot be read: {error.strerror}", where=str(path), hint=hint
-        ) from error
+    hint = f"Services are told by a file {FILE}; --no-services goes on without"
+    return files.read(path, hint=hint if path.name == FILE else "")
 
 
 def _names(folder: Path) -> Iterator[str]:

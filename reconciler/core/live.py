@@ -119,6 +119,7 @@ def instances(group: str, resource: str) -> Kind:
 
 FORMAT: Final = "klutchctl.dev/live"
 VERSION: Final = 1
+HINT: Final = "`klutchctl snapshot` writes one"
 
 
 def dump_live(live: Live) -> bytes:
@@ -140,7 +141,7 @@ def parse_live(content: bytes, source: str) -> Live:
     """
     document = _json(content, source)
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-        raise ConfigError("not a snapshot", where=source, hint="`klutchctl snapshot` writes one")
+        raise ConfigError("not a snapshot", where=source, hint=HINT)
     version = document.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise ConfigError("must be a number", where=f"{source}: /version")
@@ -259,9 +260,7 @@ def _json(content: bytes, source: str) -> JSON:
     try:
         value: JSON = json.loads(content, parse_constant=_not_json, parse_float=_finite)
     except (ValueError, RecursionError):
-        raise ConfigError(
-            "not a JSON document", where=source, hint="`klutchctl snapshot` writes one"
-        ) from None
+        raise ConfigError("not a JSON document", where=source, hint=HINT) from None
     return value
 
 

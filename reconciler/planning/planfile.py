@@ -24,7 +24,7 @@ from reconciler.planning.changes import Action, Change, Plan, Step
 FORMAT: Final = "klutchctl.dev/plan"
 MAJOR: Final = 1
 MINOR: Final = 1
-MAX_BYTES: Final = 512 << 20
+HINT: Final = "`klutchctl plan --out FILE` makes one"
 ID_LENGTH: Final = 32
 
 # What is in the document and not in its id. Where the files are is: an apply reads them there.
@@ -88,8 +88,6 @@ def parse(content: bytes, path: str) -> Plan:
 
 
 def _parse(content: bytes, path: str) -> Plan:
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=path)
     try:
         found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_such_number)
     except (json.JSONDecodeError, UnicodeDecodeError):
@@ -114,8 +112,7 @@ def _parse(content: bytes, path: str) -> Plan:
 
 
 def _no_plan(where: str, why: str) -> ConfigError:
-    hint = "`klutchctl plan --out FILE` makes one"
-    return ConfigError(f"is not a saved plan: {why}", where=where, hint=hint)
+    return ConfigError(f"is not a saved plan: {why}", where=where, hint=HINT)
 
 
 def _read(found: JSON, path: str) -> Plan:

@@ -1,10 +1,13 @@
 """Files and folders that are there whole, or not at all."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
 from klutchctl import files
+from reconciler.core.errors import ConfigError
 
 
 def test_a_folder_goes_with_what_a_killed_removal_has_left(tmp_path):
@@ -52,3 +55,20 @@ def test_a_folder_is_complete_or_absent(tmp_path, monkeypatch):
     assert list((tmp_path / "deep").iterdir()) == []
     files.write_folder(tmp_path / "deep" / "pki", {"ca.crt": b"x"})
     assert (tmp_path / "deep" / "pki" / "ca.crt").read_bytes() == b"x"
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read_whole(tmp_path):
+    file = tmp_path / "status.json"
+    with file.open("wb") as stream:
+        stream.truncate(files.LARGEST + 1)
+    with pytest.raises(ConfigError, match=re.escape(f"{file}: cannot be read: larger than 512 M")):
+        files.read(file)
+
+
+def test_what_a_shell_gives_for_a_file_is_read():
+    """As in `klutchctl show <(zcat x.plan.gz)`."""
+    end, other = os.pipe()
+    os.write(other, b"{}")
+    os.close(other)
+    assert files.read(Path(f"/dev/fd/{end}")) == b"{}"
+    os.close(end)

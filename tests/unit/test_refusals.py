@@ -1,5 +1,6 @@
 """What the command line refuses, by which exit code and in which words, before it does anything."""
 
+import os
 import shlex
 
 import pytest
@@ -60,6 +61,20 @@ ROWS = {
     "a folder that is nowhere": "--chdir nowhere validate",
     "a plan that is none": "show saved.plan",
     "a plan that is nowhere": "show nowhere.plan",
+    "a plan that is a folder": "show .",
+    "a plan that is a device": "show /dev/zero",
+    "a plan that nobody writes": "show .pipe",
+    "a plan that is no text": "show latin",
+    "a snapshot that is nowhere": "plan --snapshot nowhere.json",
+    "a snapshot that is no text": "plan --snapshot latin",
+    "so for why": "why shop/pgs.g.io --snapshot nowhere.json",
+    "a status that is nowhere": "status --from nowhere.json",
+    "a status that is a device": "status --from /dev/zero",
+    "a status that is no text": "status --from latin",
+    "so for the board": "board --from nowhere.json",
+    "a broker that is nowhere": "catalog nowhere.yaml --catalog catalog.json",
+    "a broker that is a device": "catalog /dev/zero --catalog catalog.json",
+    "a port in digits of another script": "board --from nowhere.json --listen localhost:٨٠",
 }
 
 ROWS |= {
@@ -86,6 +101,8 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "saved.plan").write_text("{}")
+    (tmp_path / "latin").write_bytes(b'"caf\xe9"')
+    os.mkfifo(tmp_path / ".pipe")
     (tmp_path / "live.json").write_bytes(dump_live(Live({}, {}, {})))
     return tmp_path
 

@@ -36,7 +36,7 @@ def test_what_makes_no_sense_is_refused(line, said, given, capsys):
 
 def test_others_may_be_served_where_a_proxy_is_said_to_be_there(given, capsys, tmp_path):
     missing = str(tmp_path / "missing.json")
-    assert main.run(["board", "--from", missing, *OTHERS.split(), "--behind-proxy"]) == 1
+    assert main.run(["board", "--from", missing, *OTHERS.split(), "--behind-proxy"]) == 3
     assert "past the proxy reads all of this without a login" in capsys.readouterr().err
 
 
