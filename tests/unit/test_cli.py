@@ -17,6 +17,9 @@ from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
 from konnector import settings as konnector_settings
 from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.live import Live, dump_live
+from tests.support.checkouts import Checkout
+from tests.support.fleet_texts import GOOD
 
 HEAVY = {
     "aiohttp", "asyncio", "cryptography", "kubernetes", "logging", "psutil", "pydantic", "rich",
@@ -109,6 +112,30 @@ def test_version_names_packages_that_another_distribution_overwrites():
     assert [line.partition(":")[0] for line in clashes(owners)] == [
         "package bind is also installed by bind"
     ]
+
+
+IN_A_DELETED_FOLDER = {
+    "validate": ("validate", 3),
+    "a plan": ("plan", 3),
+    "a plan of a ref": ("plan --ref main", 1),
+    "a plan that is to be saved": ("plan {fleet}/repo --snapshot {fleet}/live.json --out x", 1),
+    "the board": ("board", 1),
+    "a beginning": ("init x", 1),
+}
+
+
+@pytest.mark.parametrize(("line", "code"), IN_A_DELETED_FOLDER.values(), ids=IN_A_DELETED_FOLDER)
+def test_a_folder_that_was_deleted_is_named(line, code, tmp_path, monkeypatch, capsys):
+    fleet, here = tmp_path / "fleet", tmp_path / "here"
+    here.mkdir()
+    Checkout(fleet).write(GOOD)
+    (fleet / "live.json").write_bytes(dump_live(Live({}, {}, {})))
+    monkeypatch.chdir(here)
+    here.rmdir()
+    assert main.run(line.format(fleet=fleet).split()) == code
+    said = "".join(capsys.readouterr())
+    assert "folder was deleted" in " ".join(said.split())
+    assert "Change into another" in said
 
 
 ERRORS = {
