@@ -12,14 +12,13 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any, Final, cast
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.secret import HIDDEN, Secret, scrub
+from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
 from reconciler.kube.kubeconfig import credential_text
 
@@ -27,13 +26,11 @@ TIMEOUT: Final = 60.0
 # A person may have to find a phone or log in with a browser.
 INTERACTIVE_TIMEOUT: Final = 300.0
 _OUTPUT_LIMIT: Final = 1 << 20
-_TAIL_LIMIT: Final = 8 << 10
 _KILL_WAIT: Final = 5.0
-_TAIL: Final = 500
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\x20-\x7e]+")
-_LONG_WORD: Final = re.compile(r"[\w+/=.~%-]{16,}")
-# No token of that length is without digits and capitals, but words and paths are.
-_HARMLESS: Final = re.compile(r"[a-z/.-]+")
+_UNSHOWN: Final = (
+    "Run the command by itself: what it says may hold a secret, so it is not shown here"
+)
 _STATUS_FIELDS: Final = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
 
 
@@ -78,14 +75,6 @@ def answer(output: bytes, plugin: ExecPlugin) -> Issued:
 def is_complete(output: bytes) -> bool:
     """Tell whether a plug-in has printed a whole JSON object."""
     return bool(_object(output))
-
-
-def failure_tail(stderr: bytes, plugin: ExecPlugin) -> str:
-    """Return the end of what a plug-in complained, on one line and without what may be secret."""
-    text = printable(scrub(stderr.decode("utf-8", "replace"), tuple(_arguments(plugin))))
-    text = _LONG_WORD.sub(lambda word: word[0] if _HARMLESS.fullmatch(word[0]) else HIDDEN, text)
-    # Cut last: a cut through a token would leave a harmless-looking rest.
-    return text if len(text) <= _TAIL else f"...{text[-_TAIL:]}"
 
 
 def printable(text: str) -> str:
@@ -150,19 +139,6 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _arguments(plugin: ExecPlugin) -> Iterator[str]:
-    """Yield what the plug-in was given and might repeat: all but options and sub-commands."""
-    yield from (value.reveal() for _, value in plugin.env)
-    for previous, arg in pairwise(("", *(arg.reveal() for arg in plugin.args))):
-        option, equals, value = arg.partition("=")
-        is_option = arg.startswith("--") and not equals
-        follows_option = previous.startswith("-") and "=" not in previous
-        if equals and option.startswith("-"):
-            yield value
-        elif not is_option and (follows_option or not _HARMLESS.fullmatch(arg)):
-            yield arg
-
-
 async def run(
     plugin: ExecPlugin,
     connection: Connection,
@@ -174,8 +150,8 @@ async def run(
     """Run a plug-in once and return what it issued.
 
     `terminal`: a person sits at standard input and may be asked. Raises ConfigError with the
-    command, why it failed and the end of its standard error; also after `limit` seconds
-    (default: TIMEOUT, or INTERACTIVE_TIMEOUT where a person may be asked).
+    command and how it failed; also after `limit` seconds (default: TIMEOUT, or
+    INTERACTIVE_TIMEOUT where a person may be asked).
     """
     interactive = _is_interactive(plugin, terminal)
     path = await asyncio.to_thread(_find, plugin, environ)
@@ -190,8 +166,8 @@ async def run(
             await process.finished
         return answer(process.output(), plugin)
     except TimeoutError:
-        message = f"did not answer within {seconds:g} s and was stopped{process.complaint()}"
-        raise ConfigError(message, where=place(plugin)) from None
+        message = f"did not answer within {seconds:g} s and was stopped"
+        raise ConfigError(message, where=place(plugin), hint=_UNSHOWN) from None
     finally:
         await process.stop()
 
@@ -225,25 +201,24 @@ class _Process(asyncio.SubprocessProtocol):
         self._ended = False
         self._plugin = plugin
         self._interactive = interactive
-        self._open = {1} if interactive else {1, 2}
+        self._open = True
         self._stdout = bytearray()
-        self._stderr = bytearray()
         self._starting: asyncio.Future[Any] | None = None
         self._transport: asyncio.SubprocessTransport | None = None
 
     async def start(self, path: str, env: Mapping[str, str]) -> None:
         """Start the command in a session of its own, unless it needs our terminal."""
         loop = asyncio.get_running_loop()
-        pipe = asyncio.subprocess.PIPE
+        nowhere = asyncio.subprocess.DEVNULL
         starting = self._starting = asyncio.ensure_future(
             loop.subprocess_exec(
                 lambda: self,
                 path,
                 *(arg.reveal() for arg in self._plugin.args),
                 env=env,
-                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=None if self._interactive else pipe,
+                stdin=None if self._interactive else nowhere,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=None if self._interactive else nowhere,
                 start_new_session=not self._interactive,
             )
         )
@@ -261,14 +236,12 @@ class _Process(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            self._stderr = (self._stderr + data)[-_TAIL_LIMIT:]
-        elif len(self._stdout) <= _OUTPUT_LIMIT:
+        if len(self._stdout) <= _OUTPUT_LIMIT:
             self._stdout += data
         self._note()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._open.discard(fd)
+        self._open = False
         self._note()
 
     def process_exited(self) -> None:
@@ -293,20 +266,15 @@ class _Process(asyncio.SubprocessProtocol):
 
     def output(self) -> bytes:
         """Return what a finished process printed. Raises ConfigError where it failed."""
-        status = self._status()
+        status, hint = self._status(), ""
         if len(self._stdout) > _OUTPUT_LIMIT:
             message = f"printed more than {_OUTPUT_LIMIT} bytes and was stopped"
         elif status:
             reason = f"exit status {status}" if status > 0 else f"signal {-status}"
-            message = f"failed with {reason}{self.complaint()}"
+            message, hint = f"failed with {reason}", _UNSHOWN
         else:
             return bytes(self._stdout)
-        raise ConfigError(message, where=place(self._plugin))
-
-    def complaint(self) -> str:
-        """Return what it wrote to standard error, to go at the end of a sentence."""
-        tail = failure_tail(bytes(self._stderr), self._plugin)
-        return f": {tail}" if tail else ""
+        raise ConfigError(message, where=place(self._plugin), hint=hint)
 
     async def stop(self) -> None:
         """Unless it ended by itself, kill it with its children and wait for its end."""

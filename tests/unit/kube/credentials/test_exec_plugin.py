@@ -130,25 +130,22 @@ def test_a_command_that_the_system_refuses(on_loop, tmp_path):
     assert str(caught.value) == message
 
 
+UNSHOWN = "Run the command by itself: what it says may hold a secret, so it is not shown here"
 FAILURES = {
     "an exit status": (
-        "echo 'no session: run login' >&2; echo canary; exit 3",
-        "failed with exit status 3: no session: run login",
+        "echo canary; exit 3",
+        f"failed with exit status 3. {UNSHOWN}",
     ),
-    "a token among its complaints": (
-        "echo 'bad token eyJhbGciOiJSUzI1NiIsImNhbmFyeSI6MX0.x' >&2; exit 1",
-        "failed with exit status 1: bad token <redacted>",
-    ),
-    "its own secrets among its complaints": (
-        'echo "tried $PASSWORD and $2" >&2; exit 1',
-        "failed with exit status 1: tried <redacted> and <redacted>",
+    "a short password among its complaints": (
+        "echo 'bad password: hunter2' >&2; exit 1",
+        f"failed with exit status 1. {UNSHOWN}",
     ),
     "much to complain about": (
         "i=0; while [ $i -lt 3000 ]; do echo 'complaint after complaint'; i=$((i+1)); done >&2;"
-        " echo the end >&2; exit 1",
-        f"failed with exit status 1: ...{('complaint after complaint ' * 99 + 'the end')[-500:]}",
+        " exit 1",
+        f"failed with exit status 1. {UNSHOWN}",
     ),
-    "a signal": ("kill -TERM $$", "failed with signal 15"),
+    "a signal": ("kill -TERM $$", f"failed with signal 15. {UNSHOWN}"),
     "nothing printed": ("true", "printed no ExecCredential with a status"),
     "too much": (
         "exec head -c 9000000 /dev/zero",
@@ -165,7 +162,7 @@ def test_failures(on_loop, script, body, want):
     with pytest.raises(ConfigError) as caught:
         on_loop(run(plugin(path, "--secret", "canary", env=secret)))
     assert str(caught.value) == f"exec plug-in {path}: {want}"
-    assert leaks(caught.value, ("canary", "eyJhbGci")) == []
+    assert leaks(caught.value, ("canary", "hunter2")) == []
     assert alive(path) == []
 
 

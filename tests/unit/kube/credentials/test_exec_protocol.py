@@ -148,30 +148,3 @@ def test_refused(refusals):
         name: partial(exec_plugin.answer, output, PLUGIN) for name, output in REFUSED.items()
     }
     refusals("answers", attempts, secrets=["canary"])
-
-
-TAILS = {
-    "nothing": ("", ""),
-    "lines become one": ("one\n  two\r\n", "one two"),
-    "no terminal tricks": ("\x1b[31mred\x1b[0m \x07bell\u202e!", "red bell !"),
-    "a token": ("got eyJhbGciOiJSUzI1NiJ9.e30.c2ln!", "got <redacted>!"),
-    "a long lower-case path stays": (
-        "/usr/lib/google-cloud-sdk/bin: gone",
-        "/usr/lib/google-cloud-sdk/bin: gone",
-    ),
-    "what we told it in the environment": (
-        "tiny-canary and two words",
-        "<redacted> and <redacted>",
-    ),
-    "what we told it in an option": ("bad p4ss", "bad <redacted>"),
-    "what we told it in an argument": ("bad s3cr", "bad <redacted>"),
-    "what we told it after an option": ("bad hunter", "bad <redacted>"),
-    "sub-commands and options stay": ("get-token: no --password", "get-token: no --password"),
-    "the end of much": ("word " * 200, f"...{('word ' * 200).strip()[-500:]}"),
-    "not UTF-8": ("b\udcffd", "b d"),
-}
-
-
-@pytest.mark.parametrize(("stderr", "want"), TAILS.values(), ids=TAILS.keys())
-def test_what_a_failure_may_show(stderr, want):
-    assert exec_plugin.failure_tail(stderr.encode("utf-8", "surrogateescape"), PLUGIN) == want
