@@ -129,7 +129,7 @@ class Namespaces:
         return {
             name
             for name, scope in {**bound, **scopes}.items()
-            if scope == "Namespaced" and (not self._syncs.wants(name) or self._syncs.missing(name))
+            if scope == "Namespaced" and (not self._syncs.runs(name) or self._syncs.missing(name))
         }
 
     async def _unsynced(self, mapping: Manifest, unread: Iterable[str]) -> Set[str]:

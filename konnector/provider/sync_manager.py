@@ -70,6 +70,10 @@ class Syncs(TaskSupervisor):
         """Tell whether something is synced for a binding of this name."""
         return binding in self._wanted
 
+    def runs(self, binding: str) -> bool:
+        """Tell whether a binding's sync knows its copies: none does any more while it ends."""
+        return binding in self._instances
+
     def needs(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
         return any(one.has_claims(app_namespace) for one in self._instances.values())

@@ -1,17 +1,23 @@
 """What holds a mapping whose app namespace was deleted, though no sync tells of copies (U1, T3)."""
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from konnector.claim.copies import Pair
 from konnector.claim.orphans import Terms
 from konnector.namespace.controller import Namespaces
+from konnector.provider import sync_manager
+from konnector.provider.sync_manager import Syncs, Wanted
 from reconciler.core import keys
 from reconciler.core.decision import Delete
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import Kind, ObjectKey, Ref
 from tests.support.space_objects import NOW, SPACE, ago, crd, deleting, export, live_like, mapping
 
 NAME = "databases.shop.example"
@@ -82,10 +88,15 @@ class World:
         )  # fmt: skip
         syncs: Any = SimpleNamespace(
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
-            wants=lambda _: not self.unread, missing=lambda _: (),
+            runs=lambda _: not self.unread, missing=lambda _: (),
         )  # fmt: skip
-        self.namespaces = Namespaces(link, syncs)
-        self.guards = guards
+        self.link, self.guards = link, guards
+        self.follow(syncs)
+
+    def follow(self, syncs):
+        """Let these be the syncs of the space."""
+        self.namespaces = Namespaces(self.link, syncs)
+        return syncs
 
     async def nothing(self, *_, **__):
         return None
@@ -174,3 +185,69 @@ async def test_a_sync_that_ends_meanwhile_is_looked_at_again():
     assert await world.namespaces.reconcile("dev") == timedelta(seconds=1)
     await world.looks()
     assert not world.deletes
+
+
+class Sync:
+    """Stands for the sync of a kind with copies behind each mapping; it ends once it may."""
+
+    missing, settled = (), True
+
+    def __init__(self, made, pair, *_, **__):
+        made.append(self)
+        self.pair, self.kind = pair, pair.kind
+        self.stopped, self.may_end = asyncio.Event(), asyncio.Event()
+
+    def has_claims(self, _):
+        return False
+
+    def has_copies(self, _):
+        return True
+
+    def follow(self, say):
+        pass
+
+    def stop(self):
+        self.stopped.set()
+
+    async def run(self):
+        await self.stopped.wait()
+        await self.may_end.wait()
+
+
+KIND = Kind("shop.example", "v1", "Database", "databases")
+PAIR = Pair(KIND, SPACE, "space", has_status=True)
+BY = ObjectKey("apps", NAME)
+NEXT = {
+    "its binding goes": None,
+    "its CRD has a status no more": Wanted(BY, replace(PAIR, has_status=False)),
+}
+
+
+@pytest.mark.parametrize("following", NEXT.values(), ids=NEXT)
+async def test_what_a_sync_that_ends_knew_of_holds_until_it_has_ended(following, monkeypatch):
+    """T3: it has written its last, and nothing tells of its copies meanwhile."""
+    made = list[Sync]()
+    monkeypatch.setattr(sync_manager, "Claims", partial(Sync, made))
+    world = World(Plane(BOUND), exports=[EXPORT], binding=BINDING, bound=[NAME])
+    syncs = world.follow(Syncs(world.link))
+    running = asyncio.create_task(syncs.run())
+    await asyncio.sleep(0)
+    await syncs.want(BY, Wanted(BY, PAIR))
+    ending, sync = list[Any](), made[0]
+
+    async def end():
+        if not ending:
+            ending.append(asyncio.create_task(syncs.want(BY, following)))
+            await sync.stopped.wait()
+
+    world.guards.look_at_confirmations = end
+    assert await world.namespaces.reconcile("dev") == timedelta(seconds=1)
+    await world.looks()
+    sync.may_end.set()
+    await ending[0]
+    await world.looks()
+    assert not world.deletes
+    for one in made:
+        one.may_end.set()
+    syncs.stop()
+    await running
