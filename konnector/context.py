@@ -64,18 +64,19 @@ class ProviderCallbacks:
 
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `bound`
-    are the names of all of them, and `rival` is what other providers have for a place. `is_unread`
-    tells whether a binding that is not followed yet may be of the space with this uid,
-    `is_kubeconfig` whether a binding refers to a Secret of the app cluster. `changed(name)` is
-    called when there is news for a binding, with "" for all; `notify` tells developers what
-    concerns all bindings. `is_double`: whether another serves the space already; then all bindings
-    go to that one.
+    are the names of all of them, `unfollowed` those of all bindings that are not followed yet and
+    may be of the space with this uid, and `is_unread` tells whether there are any. `rival` is what
+    other providers have for a place, `is_kubeconfig` tells whether a binding refers to a Secret of
+    the app cluster. `changed(name)` is called when there is news for a binding, with "" for all;
+    `notify` tells developers what concerns all bindings. `is_double`: whether another serves the
+    space already; then all bindings go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
     is_wanted: Callable[[ObjectKey], Awaitable[bool]]
     binding: Callable[[str], Manifest | None]
     bound: Callable[[], Iterable[str]]
+    unfollowed: Callable[[str], Iterable[str]]
     rival: Callable[[Kind, ObjectKey], Rival]
     is_unread: Callable[[str], bool]
     is_kubeconfig: Callable[[ObjectKey], bool]

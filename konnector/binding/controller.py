@@ -1,7 +1,7 @@
 """Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -97,10 +97,20 @@ class Bindings:
             if (provider := self._providers.of(key)) is not None:
                 provider.beat()
 
+    def all_keys(self) -> Set[ObjectKey]:
+        """Return the keys of all bindings."""
+        return set(self._view.keys())
+
+    def unfollowed(self, space_uid: str) -> Iterator[str]:
+        """Yield the names of the bindings that are not followed yet and may be of this space."""
+        for key in self.all_keys():
+            provider = self._providers.of(key)
+            if provider is None or provider.may_bring(space_uid, key.name):
+                yield key.name
+
     def is_unread(self, space_uid: str) -> bool:
         """Tell whether a binding that is not followed yet may be of this space."""
-        served = ((key.name, self._providers.of(key)) for key in sorted(self._view.keys()))
-        return any(one is None or one.may_bring(space_uid, name) for name, one in served)
+        return next(self.unfollowed(space_uid), None) is not None
 
     def names_secret(self, place: ObjectKey) -> bool:
         """Tell whether a binding refers to a Secret."""

@@ -14,8 +14,8 @@ from konnector.provider.sync_manager import Syncs
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Note
-from reconciler.core.errors import AlreadyExists, ClusterError
-from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
+from reconciler.core.errors import AlreadyExists, ClusterError, Forbidden
+from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
@@ -109,9 +109,16 @@ class Namespaces:
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
-        if not self._syncs.settled:
-            return True
-        return self._is_young and any(map(self._link.around.binding, self._unread()))
+        return not self._syncs.settled or self._is_early()
+
+    def _is_early(self) -> bool:
+        """Tell whether what is bound may still come to be synced soon."""
+        around = self._link.around
+        bound = set(around.bound())
+        return self._is_young and (
+            not bound.issuperset(around.unfollowed(self._link.space_uid))
+            or any(map(self._is_unread, bound))
+        )
 
     @property
     def _is_young(self) -> bool:
@@ -122,31 +129,37 @@ class Namespaces:
 
         An export without a binding counts, and a binding that goes, or has lost its export: their
         copies stay. Those of them that were released are bound no more, and have another mark.
+        So does a binding that may lead here, and whose Secret is not there or does not work.
         """
-        exports = {name_of(one): one for one in self._views.exports.all()}
-        scopes = {name: get_text(one, "spec", "scope") for name, one in exports.items()}
-        bound = dict.fromkeys(self._link.around.bound(), "Namespaced")
-        return {
-            name
-            for name, scope in {**bound, **scopes}.items()
-            if scope == "Namespaced" and (not self._syncs.runs(name) or self._syncs.missing(name))
-        }
+        around = self._link.around
+        unfollowed = around.unfollowed(self._link.space_uid)
+        exported = self._views.exports.names(self._views.space)
+        return set(filter(self._is_unread, {*exported, *around.bound(), *unfollowed}))
+
+    def _is_unread(self, name: str) -> bool:
+        if self._syncs.runs(name) and not self._syncs.missing(name):
+            return False
+        export = self._views.export(name)
+        return export is None or get_text(export, "spec", "scope") == "Namespaced"
 
     async def _unsynced(self, mapping: Manifest, unread: Iterable[str]) -> Set[str]:
         """Return what of this, which is not synced, may have copies behind a mapping.
 
         It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
-        more than that (U1). Nobody can tell where rights went with an export.
+        more than that (U1). Nobody can tell where rights went with an export; then a binding
+        that may be another provider's holds nothing.
         """
         service, found = get_text(mapping, "status", "namespace"), set[str]()
+        bound = set(self._link.around.bound())
         for name in sorted(unread) if service else ():
             export = self._views.export(name)
             plural, _, group = name.partition(".")
             kind = Kind(group, "", "", plural) if export is None else crd.instance_kind(export)
             try:
                 held = await listing.copies_in(self._link.plane, kind, [service])
-            except ClusterError:
-                found.add(name)
+            except ClusterError as error:
+                if export is not None or name in bound or not isinstance(error, Forbidden):
+                    found.add(name)
                 continue
             if any(keys.BOUND in annotations_of(one) for _, one in held):
                 found.add(name)

@@ -221,6 +221,7 @@ class Providers(TaskSupervisor):
             is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._bindings.find(bindings, name),
             bound=lambda: {key.name for key in bindings},
+            unfollowed=self._bindings.unfollowed,
             rival=lambda kind, place: self._rival(name, kind, place),
             is_unread=self._bindings.is_unread,
             is_kubeconfig=self._bindings.names_secret,
@@ -289,8 +290,9 @@ class OneProvider(TaskSupervisor):
         around = ProviderCallbacks(
             targets=dict,
             is_wanted=_unasked,
-            binding=lambda name: bindings.find(keys, name),
-            bound=lambda: {key.name for key in keys},
+            binding=lambda name: bindings.find(keys | bindings.all_keys(), name),
+            bound=lambda: {key.name for key in keys | bindings.all_keys()},
+            unfollowed=lambda _: (),  # all are of the space
             rival=lambda _, __: "unasked",
             is_unread=lambda _: False,  # nobody could be asked
             is_kubeconfig=lambda _: False,  # the Secrets of its bindings are beside them

@@ -57,7 +57,7 @@ class Plane:
 class World:
     """A space without any sync, and one mapping of an app namespace that was deleted."""
 
-    def __init__(self, plane, *, exports=(), binding=None, bound=()):
+    def __init__(self, plane, *, exports=(), binding=None, bound=(), unfollowed=()):
         self.now, self.decisions, self.notes, self.said = 0.0, list[Any](), list[Any](), set()
         self.unread = True
         home = live_like(mapping(namespace="cluster-a1-dev"), annotations=ENDED)
@@ -73,17 +73,20 @@ class World:
         views = SimpleNamespace(
             space=SPACE,
             mappings=SimpleNamespace(get=lambda *_: home),
-            exports=SimpleNamespace(all=lambda: list(exports)),
+            exports=SimpleNamespace(names=lambda _: list(named)),
             export=named.get,
         )
         around = SimpleNamespace(
-            binding=lambda _: binding, bound=lambda: bound, notify=self.notes.append
+            binding=lambda _: binding,
+            bound=lambda: bound,
+            unfollowed=lambda _: iter(unfollowed),
+            notify=self.notes.append,
         )
         link: Any = SimpleNamespace(
             agent=SimpleNamespace(
                 namespaces=SimpleNamespace(get=lambda *_: None), clock=clock, app=app
             ),
-            guards=guards, views=views, plane=plane, around=around,
+            guards=guards, views=views, plane=plane, around=around, space_uid="space",
             troubles=SimpleNamespace(say=self.say), executor=SimpleNamespace(execute=self.execute),
         )  # fmt: skip
         syncs: Any = SimpleNamespace(
@@ -131,6 +134,7 @@ HOLDING = {
     "also where the rights went along": {
         "binding": BINDING, "bound": [NAME], "plane": Plane({}, allowed=False),
     },
+    "one that may lead here, as while its Secret is broken": {"unfollowed": [NAME]},
 }  # fmt: skip
 
 
@@ -164,6 +168,9 @@ FREE = {
     "what the control plane does not serve": {
         "exports": [EXPORT], "bound": [NAME], "plane": Plane(BOUND, serves=[]),
     },
+    "a binding that may be another provider's, of what cannot be told here": {
+        "unfollowed": [NAME], "plane": Plane({}, allowed=False),
+    },
 }  # fmt: skip
 
 
@@ -171,6 +178,17 @@ FREE = {
 async def test_what_can_have_no_copies_holds_nothing(facts):
     world = World(**{"plane": Plane(BOUND), **facts})
     await world.looks()
+    assert world.deletes
+
+
+@pytest.mark.parametrize("unfollowed", [[], [NAME]], ids=["served", "not served yet"])
+async def test_at_first_every_binding_that_may_lead_here_is_waited_for(unfollowed):
+    """T3: it may have lost its export, and with it the rights by which its copies show."""
+    world = World(Plane({}, allowed=False), unfollowed=unfollowed)
+    await world.namespaces.reconcile("dev")
+    assert world.deletes is not bool(unfollowed)
+    world.now = 61
+    await world.namespaces.reconcile("dev")
     assert world.deletes
 
 
