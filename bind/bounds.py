@@ -102,9 +102,15 @@ def bound_at_door(namespace: Manifest) -> frozenset[str] | None:
     over is that fleet's to fill, whatever was noted before.
     """
     note = manifest.annotations_of(namespace).get(keys.MAY_BIND)
-    if note is None or keys.FLEET in manifest.labels_of(namespace):
+    if note is None or is_of_fleet(namespace):
         return None
     return frozenset(filter(None, map(str.strip, note.split(","))))
+
+
+def is_of_fleet(namespace: Manifest) -> bool:
+    """Tell whether a fleet holds a space; the label stays when the fleet has let it go."""
+    let_go = keys.RELEASED in manifest.annotations_of(namespace)
+    return keys.FLEET in manifest.labels_of(namespace) and not let_go
 
 
 def door_note(resources: Iterable[str]) -> dict[str, str]:

@@ -162,12 +162,12 @@ def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
     """Return what a space does not say yet, before its kubeconfig is given away.
 
     A space of the original, or of a version before, says by its first bind who vouches for it, and
-    what it may ask for from now on: that, and what it has. One of a fleet is bounded by the fleet.
+    what it may ask for from now on: that, and what it has. One of a fleet is the fleet's to fill.
     """
     notes = dict[str, JSON]()
     if keys.ISSUER not in manifest.annotations_of(namespace):
         notes[keys.ISSUER] = wanted.identity.issuer
-    if keys.FLEET not in manifest.labels_of(namespace):
+    if not bounds.is_of_fleet(namespace):
         noted = bounds.bound_at_door(namespace)
         bound = wanted.resources | (seen.held if noted is None else noted)
         if bound != noted:

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 
 from bind.settings import parse
 from reconciler import api
+from reconciler.apply import patches
 from reconciler.blueprints import objects
 from reconciler.core import conditions, keys, manifest, refs
 from reconciler.core.manifest import Manifest
@@ -82,6 +84,10 @@ async def answered(plane: Cluster, space: str, name: str) -> tuple[str, str]:
     return ("", "") if said is None else (said.status, said.reason)
 
 
+async def is_refused(plane: Cluster, space: str, name: str) -> bool:
+    return await answered(plane, space, name) == ("False", "NotListed")
+
+
 async def is_served(plane: Cluster, space: str, name: str) -> bool:
     export = await get(plane, api.API_SERVICE_EXPORT, space, name)
     return export is not None and await answered(plane, space, name) == ("True", "")
@@ -95,11 +101,7 @@ async def test_a_space_gets_exports_of_what_was_bound_there_alone(
         space = await door.bind()
         await asks(plane, space, queues.resource)
         await asks(plane, space, door.offer.resource)
-
-        async def refused() -> bool:
-            return await answered(plane, space, queues.name) == ("False", "NotListed")
-
-        await eventually(refused)
+        await eventually(lambda: is_refused(plane, space, queues.name))
         await eventually(lambda: is_served(plane, space, service))
         assert await get(plane, api.API_SERVICE_EXPORT, space, queues.name) is None
         async with replica(plane, queues.name) as other:
@@ -119,16 +121,29 @@ async def test_where_everybody_may_bind_everything_a_space_may_ask_for_it(
         await eventually(lambda: is_served(plane, space, queues.name))
 
 
-async def test_a_fleet_that_takes_a_space_over_fills_it(
-    control_plane: LiveCluster, service: str, queues: Offer
+async def test_a_fleet_that_takes_a_space_over_fills_it_until_it_lets_it_go(
+    control_plane: LiveCluster, service: str, queues: Offer, namespace: str
 ) -> None:
     plane = control_plane.cluster
-    async with backend(control_plane.connection), replica(plane, service) as door:
+    async with (
+        offered(plane, namespace=namespace) as topics,
+        backend(control_plane.connection),
+        replica(plane, service) as door,
+    ):
         space = await door.bind()
+        ref = Ref(plane.name, refs.NAMESPACE, "", space)
         await asks(plane, space, queues.resource)
         body: Manifest = {"metadata": {"labels": {keys.FLEET: "shop"}}}
-        await plane.merge_patch(Ref(plane.name, refs.NAMESPACE, "", space), body, manager=MANAGER)
+        await plane.merge_patch(ref, body, manager=MANAGER)
         await eventually(lambda: is_served(plane, space, queues.name))
+        # The fleet lets it go, and its label stays.
+        live = await get(plane, refs.NAMESPACE, "", space)
+        retired = patches.retire(ref, uid=manifest.uid_of(live), now=datetime.now(UTC))(live)
+        await plane.merge_patch(ref, retired or {}, manager=MANAGER)
+        assert await door.bind() == space
+        await asks(plane, space, topics.resource)
+        await eventually(lambda: is_refused(plane, space, topics.name))
+        assert await noted(door, space) == {service}
 
 
 async def test_binds_of_two_services_at_two_replicas_are_both_noted(

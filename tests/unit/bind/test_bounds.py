@@ -52,20 +52,24 @@ def test_which_namespace_is_a_space(live, binding, want):
     assert is_space(live, binding) is want
 
 
-A, B, FLEET = "a.example", "b.example", {keys.FLEET: "shop"}
+A, B, FLEET = "a.example", "b.example", {"labels": {keys.FLEET: "shop"}}
+LET_GO = {**FLEET, "annotations": {keys.RELEASED: format_time(NOW)}}
 NOTES = {
     "nothing noted": (None, {}, None),
     "nothing bound": ("", {}, frozenset()),
     "one": (A, {}, frozenset({A})),
     "as administrators write it": (f" {A}, {B},", {}, frozenset({A, B})),
     "taken over by a fleet": (A, FLEET, None),
+    "let go by that fleet": (A, LET_GO, frozenset({A})),
+    "let go by the fleet that made it": (None, LET_GO, None),
 }
 
 
-@pytest.mark.parametrize(("note", "labels", "want"), NOTES.values(), ids=NOTES)
-def test_what_was_bound_at_the_door(note, labels, want):
+@pytest.mark.parametrize(("note", "marks", "want"), NOTES.values(), ids=NOTES)
+def test_what_was_bound_at_the_door(note, marks, want):
     annotations = {} if note is None else {keys.MAY_BIND: note}
-    live = namespace("x", annotations=annotations, labels=labels)
+    annotations |= marks.get("annotations", {})
+    live = namespace("x", annotations=annotations, labels=marks.get("labels"))
     assert bounds.bound_at_door(live) == want
 
 

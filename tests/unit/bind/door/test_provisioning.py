@@ -43,9 +43,11 @@ def namespace(
     issuer: str = ISSUER,
     name: str = SPACE,
     bound: str = "databases.shop.example",
+    released: str = "",
     **labels: str,
 ) -> Manifest:
     notes = {keys.IDENTITY: identity, keys.ISSUER: issuer, keys.MAY_BIND: bound}
+    notes |= {keys.RELEASED: released}
     notes = {key: value for key, value in notes.items() if value}
     return live(objects.namespace(name, marks=Marks(labels, notes)))
 
@@ -152,6 +154,8 @@ def test_the_first_bind_says_who_vouches_for_a_space_of_the_original() -> None:
 
 
 QUEUES: Final = "queues.shop.example"
+FLEET: Final = {keys.FLEET: "shop"}
+LET_GO: Final = {**FLEET, "released": "2026-11-25T10:00:00Z"}
 BOTH: Final = "databases.shop.example,queues.shop.example"
 NOTED: Final = {
     "another service": (namespace(bound=QUEUES), (), BOTH),
@@ -160,8 +164,10 @@ NOTED: Final = {
     "of a version before, with what it has": (namespace(bound=""), (QUEUES,), BOTH),
     "the same service": (namespace(), (QUEUES,), None),
     "two services, one of them again": (namespace(bound=BOTH), (), None),
-    "taken over by a fleet": (namespace(bound=QUEUES, **{keys.FLEET: "shop"}), (), None),
-    "taken over before any note": (namespace(bound="", **{keys.FLEET: "shop"}), (), None),
+    "taken over by a fleet": (namespace(bound=QUEUES, **FLEET), (), None),
+    "taken over before any note": (namespace(bound="", **FLEET), (), None),
+    "let go by a fleet": (namespace(bound=QUEUES, **LET_GO), (), BOTH),
+    "let go by a fleet, with what it has": (namespace(bound="", **LET_GO), (QUEUES,), BOTH),
 }
 
 
