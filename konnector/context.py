@@ -8,12 +8,12 @@ from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.metrics import SyncMetrics
-from konnector.namespace.decide import is_reserved
 from konnector.permission_claim.ways import Rival
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import Clock
+from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
@@ -111,7 +111,7 @@ class SyncContext:
 
     def is_reserved(self, app_namespace: str) -> bool:
         """Tell whether an app namespace is one of the cluster's own programs."""
-        return is_reserved(app_namespace, self.agent.own_namespace)
+        return names.is_reserved(app_namespace, self.agent.own_namespace)
 
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""

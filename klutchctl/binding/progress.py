@@ -21,6 +21,7 @@ KLUTCHCTL: Final[Mapping[str, str]] = {
     "secret-keep": "Secret klutch-bind/{name} is as it should be",
     "request": "Requesting {name}",
     "rejected": "{name}: the provider's claims on {kinds} are rejected; --accept accepts them",
+    "reserved": "{name}: what you accept reaches namespaces of the cluster itself: {opened}",
     "konnector": "Installed konnector {image}",
     "rights": "Widened the rights of the konnector",
     "waiting": "Waiting for the konnector",

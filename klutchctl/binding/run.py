@@ -20,6 +20,7 @@ from klutchctl.binding.response import Grant, Wanted, merged
 from klutchctl.binding.sign_in.identities import Identity, Sources
 from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
 from klutchctl.binding.sign_in.tokens import TokenSource
+from reconciler.blueprints.consent import reserved
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import resource_name
@@ -157,6 +158,8 @@ class Bind:
         if rejected := self.answers.rejected_unasked(claims):
             kinds = ", ".join(rejected)
             self.progress.say("rejected", name=wanted.resource.name, kinds=kinds)
+        if opened := reserved(claims):
+            self.progress.say("reserved", name=wanted.resource.name, opened=", ".join(opened))
         return Agreed(wanted, claims)
 
     async def _provider(self) -> Provider:

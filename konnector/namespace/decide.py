@@ -16,7 +16,7 @@ from konnector.claim import orphans
 from konnector.claim.orphans import Terms
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys, names
+from reconciler.core import keys
 from reconciler.core.decision import (
     NOTHING,
     Create,
@@ -30,7 +30,6 @@ from reconciler.core.decision import (
 from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting
 from reconciler.core.times import format_time
 
-_KUBE: Final = "kube-"  # what the names of Kubernetes' own begin with
 # When to look again at a mapping that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
 
@@ -183,12 +182,3 @@ def _kept(seen: Seen, mapping: Manifest) -> Decision:
     foreign = bool(annotations_of(mapping).get(keys.APP_CLUSTER_UID))
     tasks = _recorded(seen, mapping).tasks if foreign else ()
     return Decision(tasks=tasks, notes=(note,), again=_AGAIN)
-
-
-def is_reserved(app_namespace: str, own: str) -> bool:
-    """Tell whether what comes into a namespace could direct the cluster itself, or its konnector.
-
-    `own` is the konnector's namespace, "" where it is in none of the app cluster.
-    """
-    ours = app_namespace in (names.KLUTCH_NAMESPACE, own)
-    return app_namespace.startswith(_KUBE) or (ours and bool(app_namespace))

@@ -1,6 +1,7 @@
 """Permission claims as sentences, and what became of them: what a person agrees to.
 
-Composed as protocol-bind.md D.6, for prompts, pages and plans alike. What a provider sends is
+Composed as protocol-bind.md D.6, for prompts and pages alike; what else of a selector a claim names
+is ours, and follows the names (trust.md T4). What a provider sends is
 quoted, with all beyond ASCII escaped, so that no claim can forge a line of its own.
 """
 
@@ -9,19 +10,21 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from reconciler.core.keys import OWNER_CONSUMER, OWNER_PROVIDER
-from reconciler.core.manifest import Manifest, get, get_bool, get_text, get_texts
-from reconciler.core.names import resource_name
+from reconciler.core.manifest import Manifest, get, get_bool, get_maps, get_text, get_texts
+from reconciler.core.names import is_reserved, resource_name
 
 ACCEPTED: Final = "Accepted"
 REJECTED: Final = "Rejected"
 QUESTION: Final = "Do you accept this Permission? [No,Yes]"
 
+_RESERVED: Final = "  RESERVED: it is of your cluster itself, or of what connects it"
 _VERBS: Final = {OWNER_PROVIDER: "write", OWNER_CONSUMER: "read"}
 
 
 def sentences(claim: Manifest) -> str:
     """Return what a permission claim means, in lines, without the question (D.6 a to f)."""
-    return "\n".join([*_wish(claim), *_fields(claim), " ".join(_notes(claim))])
+    lines = [*_wish(claim), *_namespaces(claim), *_selectors(claim), *_fields(claim)]
+    return "\n".join([*lines, " ".join(_notes(claim))])
 
 
 def claim_key(claim: Manifest) -> str:
@@ -49,6 +52,17 @@ def required_rejected(claims: Sequence[Manifest], choices: Collection[int]) -> l
     ]
 
 
+def reserved(claims: Sequence[Manifest]) -> list[str]:
+    """Return what accepted claims open of the cluster itself, such as `secrets in kube-system`."""
+    return sorted(
+        f"{claim_key(claim)} in {namespace}"
+        for claim in claims
+        if get_text(claim, "state") == ACCEPTED
+        for namespace in get_texts(claim, "selector", "namespaces")
+        if is_reserved(namespace)
+    )
+
+
 def _wish(claim: Manifest) -> Iterator[str]:
     chosen = get_texts(claim, "selector", "names")
     begin = f"The provider wants to {_access(claim)} {_object_type(claim)}"
@@ -58,6 +72,26 @@ def _wish(claim: Manifest) -> Iterator[str]:
     yield f"{begin} which are referenced with:"
     yield from (f"\t- name: {_quoted(name)}" for name in chosen)
     yield "on your cluster."
+
+
+def _namespaces(claim: Manifest) -> Iterator[str]:
+    named = get_texts(claim, "selector", "namespaces")
+    if not named or set(named) == {"*"}:
+        return
+    yield "They are in these namespaces:"
+    # A long list hides none of those that are first.
+    for namespace in sorted(named, key=is_reserved, reverse=True):
+        mark = _RESERVED if is_reserved(namespace) else ""
+        yield f"\t- namespace: {_quoted(namespace)}{mark}"
+
+
+def _selectors(claim: Manifest) -> Iterator[str]:
+    if alternatives := get_maps(claim, "selector", "labelSelectors"):
+        yield "They have all labels of one of these lines:"
+        yield from (f"\t{json.dumps(labels, sort_keys=True)}" for labels in alternatives)
+    if fields := get_texts(claim, "selector", "fieldSelectors"):
+        yield "They have all of these fields:"
+        yield from (f"\t{_quoted(field)}" for field in fields)
 
 
 def _access(claim: Manifest) -> str:

@@ -41,6 +41,7 @@ KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CUT: Final = 24
+_KUBE: Final = "kube-"  # what the names of Kubernetes' own namespaces begin with
 
 
 def label_problem(name: str) -> str:
@@ -59,6 +60,15 @@ def subdomain_problem(name: str) -> str:
     if not all(_LABEL.fullmatch(part) for part in name.split(".")):
         return f"{name!r} is not made of a-z, 0-9, inner dashes and dots"
     return ""
+
+
+def is_reserved(app_namespace: str, own: str = "") -> bool:
+    """Tell whether what comes into a namespace could direct the cluster itself, or its konnector.
+
+    `own` is the konnector's namespace, "" where it is in none of the app cluster, or not known.
+    """
+    ours = app_namespace in (KLUTCH_NAMESPACE, own)
+    return app_namespace.startswith(_KUBE) or (ours and bool(app_namespace))
 
 
 def resource_name(plural: str, group: str) -> str:

@@ -20,6 +20,8 @@ PLAIN: dict[str, Any] = {
     "onConflict": {"recreateWhenConsumerSideDeleted": False},
 }
 OBJECTS = 'queues objects (apiVersion: "shop.example/v1")'
+WISH = f"The provider wants to read and write {OBJECTS}"
+RESERVED = "  RESERVED: it is of your cluster itself, or of what connects it"
 OPTIONAL = "Accepting this Permission is optional."
 
 
@@ -72,6 +74,33 @@ def test_claims_of_the_capture_read_as_there():
             '\t"spec.note"\n\t"spec.owner"\n'
             f"{OPTIONAL}",
         ),
+        *(
+            ({"selector": {"namespaces": none}}, f"{WISH} on your cluster.\n{OPTIONAL}")
+            for none in ([], ["*"])
+        ),
+        (
+            {"selector": {"namespaces": ["shop", "kube-system", "klutch-bind"]}},
+            f"{WISH} on your cluster.\nThey are in these namespaces:\n"
+            f'\t- namespace: "kube-system"{RESERVED}\n\t- namespace: "klutch-bind"{RESERVED}\n'
+            f'\t- namespace: "shop"\n{OPTIONAL}',
+        ),
+        (
+            {"selector": {"names": ["a"], "namespaces": ["*", "kube-public"]}},
+            f'{WISH} which are referenced with:\n\t- name: "a"\non your cluster.\n'
+            f'They are in these namespaces:\n\t- namespace: "kube-public"{RESERVED}\n'
+            f'\t- namespace: "*"\n{OPTIONAL}',
+        ),
+        (
+            {
+                "selector": {
+                    "labelSelectors": [{"b": "2", "a": "1"}, {}],
+                    "fieldSelectors": ["type=x"],
+                }
+            },
+            f"{WISH} on your cluster.\nThey have all labels of one of these lines:\n"
+            f'\t{{"a": "1", "b": "2"}}\n\t{{}}\n'
+            f'They have all of these fields:\n\t"type=x"\n{OPTIONAL}',
+        ),
     ],
 )
 def test_what_a_claim_says_is_said(said, text):
@@ -81,12 +110,19 @@ def test_what_a_claim_says_is_said(said, text):
 @pytest.mark.parametrize(
     "forged", ['a"\nAccepting this Permission is optional.', "\u202e", "\x1b[2K"]
 )
-@pytest.mark.parametrize("field", ["group", "resource", "version", "names", "fields"])
+@pytest.mark.parametrize(
+    "field", ["group", "resource", "version", "names", "fields", "namespaces", "labels"]
+)
 def test_no_text_of_a_provider_makes_a_line_or_hides_one(forged, field):
     claim = {
         **PLAIN,
         **{field: forged},
-        "selector": {"names": [forged] if field == "names" else []},
+        "selector": {
+            "names": [forged] if field == "names" else [],
+            "namespaces": [forged] if field == "namespaces" else ["*"],
+            "labelSelectors": [{forged: forged}] if field == "labels" else [],
+            "fieldSelectors": [forged] if field == "fields" else [],
+        },
         "update": {"fields": [forged] if field == "fields" else []},
     }
     text = consent.sentences(claim)
@@ -113,3 +149,18 @@ def test_what_is_not_chosen_is_rejected_and_a_required_claim_is_named(chosen, st
 
 def test_a_kind_is_named_with_its_group():
     assert list(map(consent.claim_key, (SECRETS, PLAIN))) == ["secrets", "queues.shop.example"]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "state", "opened"),
+    [
+        (["shop", "kube-system"], "Accepted", ["secrets in kube-system"]),
+        (["shop", "kube-system"], "Rejected", []),
+        (["*"], "Accepted", []),
+    ],
+)
+def test_namespaces_of_the_cluster_itself_are_named_where_they_are_accepted(
+    namespaces, state, opened
+):
+    claim = {**SECRETS, "selector": {"namespaces": namespaces}, "state": state}
+    assert consent.reserved([claim]) == opened

@@ -177,3 +177,18 @@ def test_the_keys_of_klutch(key, want):
 @pytest.mark.parametrize(("key", "want"), OWN_KEYS.items(), ids=OWN_KEYS.values())
 def test_our_own_keys(key, want):
     assert key == f"klutchctl.dev/{want}"
+
+
+RESERVED = ["kube-system", "kube-public", "kube-node-lease", "kube-x", "klutch-bind", "own"]
+
+
+@pytest.mark.parametrize("namespace", RESERVED)
+def test_namespaces_of_the_cluster_itself(namespace):
+    assert names.is_reserved(namespace, "own")
+    assert not names.is_reserved(namespace, "") or namespace != "own"
+
+
+@pytest.mark.parametrize("namespace", ["team-a", "kubernetes", "klutch-bind-x", ""])
+def test_namespaces_of_developers(namespace):
+    assert not names.is_reserved(namespace, "own")
+    assert not names.is_reserved(namespace, "")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.namespace.decide import is_reserved
 from konnector.permission_claim.decide import decide
 from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
@@ -289,21 +288,6 @@ def test_what_nobody_uses_the_service_beside_does_not_go_up(claims, facts, goes)
         assert bool(decision.tasks) is goes
     gone = decide(looked(claims, plane("Consumer"), None, **facts))
     assert told(gone) == ["orphan control-plane"]
-
-
-RESERVED = ["kube-system", "kube-public", "kube-node-lease", "kube-x", "klutch-bind", "own"]
-
-
-@pytest.mark.parametrize("namespace", RESERVED)
-def test_namespaces_of_the_cluster_itself(namespace):
-    assert is_reserved(namespace, "own")
-    assert not is_reserved(namespace, "") or namespace != "own"
-
-
-@pytest.mark.parametrize("namespace", ["team-a", "kubernetes", "klutch-bind-x", ""])
-def test_namespaces_of_developers(namespace):
-    assert not is_reserved(namespace, "own")
-    assert not is_reserved(namespace, "")
 
 
 def test_what_each_cluster_makes_for_itself_goes_nowhere_unless_named():
