@@ -48,9 +48,7 @@ def command(offer: Offer, chosen: Collection[int], *, url: str) -> str:
 def fleet(offer: Offer, chosen: Collection[int]) -> str:
     """Return a Template whose ceiling is what was accepted, and its Binding."""
     name = offer.resource.plural[:_LONGEST_NAME].rstrip("-")
-    claims = [
-        claim for claim in consent.accepted(offer.claims, chosen) if _owner(claim) is not None
-    ]
+    claims = [claim for claim in consent.accepted(offer.claims, chosen) if _is_sayable(claim)]
     ceiling = [_said(claim) for claim in claims if claim["state"] == consent.ACCEPTED]
     template: dict[str, JSON] = {"resources": [offer.resource.wire]}
     binding: dict[str, JSON] = {"template": name, "clusters": {"names": [_PLACEHOLDER]}}
@@ -67,14 +65,17 @@ def fleet(offer: Offer, chosen: Collection[int]) -> str:
 
 def _remarks(offer: Offer) -> Iterator[str]:
     yield f"In the files, replace {_PLACEHOLDER} with the names of your clusters."
-    unsayable = sorted({consent.claim_key(one) for one in offer.claims if _owner(one) is None})
+    unsayable = sorted({consent.claim_key(one) for one in offer.claims if not _is_sayable(one)})
     if unsayable:
         listed = ", ".join(unsayable)
-        yield f"Files cannot accept {listed}: the provider's claim does not say whose objects."
+        why = "the provider's claim does not say whose objects, or selects them by fields"
+        yield f"Files cannot accept {listed}: {why}."
 
 
-def _owner(claim: Manifest) -> str | None:
-    return manifest.get_text(claim, "selector", "owner") or None
+def _is_sayable(claim: Manifest) -> bool:
+    """Tell whether files can accept a claim, and no more than it."""
+    selector = manifest.get_map(claim, "selector")
+    return bool(selector.get("owner")) and not selector.get("fieldSelectors")
 
 
 def _said(claim: Manifest) -> Mapping[str, JSON]:
@@ -82,7 +83,7 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
     said: dict[str, JSON] = {
         key: manifest.get_text(claim, key) for key in ("group", "resource", "version")
     }
-    said["owner"] = _owner(claim)
+    said["owner"] = manifest.get_text(claim, "selector", "owner")
     for key in ("names", "namespaces"):
         listed = manifest.get(claim, "selector", key)
         # No names are all names; no namespaces are those of objects that lie in none.

@@ -236,6 +236,8 @@ def file_claim(wire: Manifest) -> FileClaim:
         raise Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
     if state not in ("Accepted", "Rejected"):
         raise Unsayable(f"its claim on {title(wire)} is neither accepted nor rejected")
+    if manifest.get_list(wire, "selector", "fieldSelectors"):
+        raise Unsayable(f"its claim on {title(wire)} selects by fields, and one in files cannot")
     return dict(_fields(wire, owner, state))
 
 
@@ -245,7 +247,9 @@ def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]
     yield "owner", owner
     for key in ("names", "namespaces"):
         listed = manifest.get_texts(wire, "selector", key)
-        yield key, sorted(listed) if listed else [ANY]
+        # No names are all names; no namespaces are those of objects that are in none.
+        none = key == "namespaces" and manifest.get(wire, "selector", key) == []
+        yield key, sorted(listed) if listed or none else [ANY]
     labels = [
         manifest.get_text_map(selector)
         for selector in manifest.get_maps(wire, "selector", "labelSelectors")

@@ -100,6 +100,10 @@ CLAIMS = {
         [{**DOWN, "selector": {"owner": "Provider", "names": ["b", "a"], "namespaces": ["x"]}}],
         [{**SAID, "names": ["a", "b"], "namespaces": ["x"]}],
     ),
+    "of no namespace": (
+        [{**DOWN, "selector": {"owner": "Provider", "namespaces": []}}],
+        [{**SAID, "namespaces": []}],
+    ),
     "by labels": (
         [{**DOWN, "selector": {"owner": "Consumer", "labelSelectors": [{"b": "1"}, {"a": "1"}]}}],
         [{**SAID, "owner": "Consumer", "labels": [{"a": "1"}, {"b": "1"}]}],
@@ -120,6 +124,10 @@ LEFT = {
     "a claim of nobody": (
         [{**DOWN, "selector": {}}],
         "names no owner",
+    ),
+    "a claim by fields": (
+        [{**DOWN, "selector": {"owner": "Provider", "fieldSelectors": ["type=x"]}}],
+        "selects by fields",
     ),
     "a claim that waits": ([{**DOWN, "state": ""}], "neither accepted nor rejected"),
 }
@@ -213,8 +221,7 @@ def test_the_documents_take_over_what_they_name_and_change_nothing():
 
 
 def test_what_its_file_would_change_is_left_alone():
-    by_field = {"owner": "Provider", "fieldSelectors": ["metadata.name=a"]}
-    here = foreign({**DOWN, "selector": by_field})
+    here = foreign({**DOWN, "create": {"replaceExisting": True}})
     made = found(here)
     wanted = fleet(
         *NOBODY, binding(more=", claims: [{resource: secrets, version: v1, owner: Provider}]")

@@ -24,6 +24,11 @@ NAMED = {
         "labelSelectors": [{"app": "shop"}],
     },
 }
+BY_FIELDS = {
+    "resource": "configmaps",
+    "version": "v1",
+    "selector": {"owner": "Provider", "fieldSelectors": ["metadata.name=a"]},
+}
 UNOWNED = {"resource": "configmaps", "version": "v1", "selector": {"names": ["*"]}}
 
 
@@ -89,7 +94,8 @@ def test_the_ceiling_is_what_was_accepted():
     }
 
 
-def test_what_files_cannot_say_is_said_beside_them():
-    remarks = choices.result(offer(UNOWNED), (0,), url=URL).remarks
+@pytest.mark.parametrize("claim", [UNOWNED, BY_FIELDS])
+def test_what_files_cannot_say_is_said_beside_them(claim):
+    remarks = choices.result(offer(claim), (0,), url=URL).remarks
     assert [one for one in remarks if "configmaps" in one]
-    assert "claims" not in choices.fleet(offer(UNOWNED), (0,))
+    assert "claims" not in choices.fleet(offer(claim), (0,))
