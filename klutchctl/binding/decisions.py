@@ -17,6 +17,7 @@ from reconciler.core import conditions, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import SECRET
+from reconciler.planning.permission_claims import is_wider
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +126,15 @@ def require_own_crd(binding: Manifest, crd: Manifest | None) -> None:
 
 
 def unanswered(binding: Manifest, wanted: Wanted) -> list[str]:
-    """Return the kinds that a provider claims now, and of which a binding says nothing (F22)."""
-    known = [_kind(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
-    return sorted({consent.claim_key(one) for one in wanted.claims if _kind(one) not in known})
+    """Return the kinds of which a provider claims more now than a binding answers (F22)."""
+    known = _as_accepted(manifest.get_maps(binding, "spec", "permissionClaims"))
+    return sorted(
+        {consent.claim_key(one) for one in _as_accepted(wanted.claims) if is_wider(one, known)}
+    )
 
 
-def _kind(claim: Manifest) -> tuple[str, str, str]:
-    full = normalize_claim(claim)
-    owner = manifest.get_text(full, "selector", "owner")
-    return manifest.get_text(full, "group"), manifest.get_text(full, "resource"), owner
+def _as_accepted(claims: Sequence[Manifest]) -> list[Manifest]:
+    return consent.accepted(list(map(normalize_claim, claims)), range(len(claims)))
 
 
 def pending(binding: Manifest, now: str) -> Manifest:

@@ -15,6 +15,7 @@ from reconciler.core.errors import Origin
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health.verdict import UnitHealth
+from reconciler.planning.permission_claims import ANY, places
 from reconciler.planning.planfile import document
 from reconciler.reports.why import Explanation, Provenance
 
@@ -98,7 +99,10 @@ def _yes(holds: bool) -> str:
 def _claim(claim: Claim) -> str:
     group = f".{claim.group}" if claim.group else ""
     state = "accepted" if claim.accepted else "rejected"
-    return f"{claim.resource}{group} of the {claim.owner.value}, {state}: {', '.join(claim.names)}"
+    reach = ", ".join(claim.names)
+    if claim.namespaces != (ANY,):
+        reach += f" in {places(claim.namespaces)}"
+    return f"{claim.resource}{group} of the {claim.owner.value}, {state}: {reach}"
 
 
 def _plan(explanation: Explanation, *, color: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from reconciler.core.errors import Problem, Severity
 from reconciler.core.manifest import Manifest, get_map
+from reconciler.core.names import is_reserved
 from reconciler.core.refs import GroupResource
 from reconciler.core.yaml_text import Items, Node
 from reconciler.fleet import parsing, service_models
@@ -318,6 +319,8 @@ def _outside(claims: Sequence[Claim], ceiling: Sequence[Claim]) -> Iterable[Prob
         detail = f"its {excess} reach further" if excess else "the Template names no such claim"
         message = f"this claim of {claim.resource} is outside the Template's: {detail}"
         hint = f"The most is at {alike[0].origin}" if alike else ""
+        if alike and (opened := _opened(claim, alike[0])):
+            hint += f'; "*" is not for {", ".join(opened)}, which the Template has to name'
         yield Problem(claim.origin, "claim-outside-ceiling", message, hint)
 
 
@@ -331,7 +334,7 @@ def _excess(claim: Claim, most: Claim) -> list[str]:
         return ["kind"]
     parts = {
         "names": _within(claim.names, most.names),
-        "namespaces": _within(claim.namespaces, most.namespaces),
+        "namespaces": _within(claim.namespaces, most.namespaces) and not _opened(claim, most),
         "labels": _labels_within(claim, most),
     }
     return [part for part, within in parts.items() if not within]
@@ -340,6 +343,11 @@ def _excess(claim: Claim, most: Claim) -> list[str]:
 def _within(names: tuple[str, ...], most: tuple[str, ...]) -> bool:
     # () is objects without a namespace, which is not a part of some namespaces.
     return most in (("*",), names) or (bool(names) and set(names) <= set(most))
+
+
+def _opened(claim: Claim, most: Claim) -> list[str]:
+    """Return the namespaces of the cluster itself that only one claim names: `*` reaches none."""
+    return sorted(filter(is_reserved, {*claim.namespaces} - {*most.namespaces}))
 
 
 def _labels_within(claim: Claim, most: Claim) -> bool:

@@ -3,7 +3,7 @@
 Mapping.md 6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from reconciler import api
 from reconciler.core import manifest
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import Manifest
+from reconciler.core.names import is_reserved
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, GroupResource, Ref
 from reconciler.fleet.values import Claim, ControlPlane, Unit
@@ -152,11 +153,17 @@ def reach(claim: Manifest) -> str:
     parts = []
     if names and ANY not in names:
         parts.append(f"names [{', '.join(sorted(names))}]")
-    if namespaces and ANY not in namespaces:
-        parts.append(f"namespaces [{', '.join(sorted(namespaces))}]")
+    if namespaces != [ANY]:
+        parts.append(places(namespaces))
     if manifest.get_list(claim, "selector", "labelSelectors"):
         parts.append("labels")
     return " ".join(parts) or "all"
+
+
+def places(namespaces: Iterable[str]) -> str:
+    """Return the namespaces of a claim, those of the cluster itself marked, as `*` reaches none."""
+    marked = (f"{one} (RESERVED)" if is_reserved(one) else one for one in sorted(namespaces))
+    return f"namespaces [{', '.join(marked)}]"
 
 
 def is_wider(claim: Manifest, than: Sequence[Manifest]) -> bool:
@@ -186,10 +193,8 @@ def _reaches(one: Manifest, other: Manifest) -> bool:
             manifest.get_texts(one, "selector", "names"),
             manifest.get_texts(other, "selector", "names"),
         )
-        and _covers(
-            manifest.get_texts(one, "selector", "namespaces"),
-            manifest.get_texts(other, "selector", "namespaces"),
-        )
+        and _opens(other) <= _opens(one)
+        and _covers_places(one, manifest.get_texts(other, "selector", "namespaces"))
         and _labels_cover(
             manifest.get_maps(one, "selector", "labelSelectors"),
             manifest.get_maps(other, "selector", "labelSelectors"),
@@ -200,6 +205,17 @@ def _reaches(one: Manifest, other: Manifest) -> bool:
 def _by_fields(claim: Manifest) -> list[str]:
     """Return the field selectors of a claim; each makes it narrower."""
     return manifest.get_texts(claim, "selector", "fieldSelectors")
+
+
+def _opens(claim: Manifest) -> set[str]:
+    """Return the namespaces of the cluster itself that a claim reaches: those that it names."""
+    return set(filter(is_reserved, manifest.get_texts(claim, "selector", "namespaces")))
+
+
+def _covers_places(wide: Manifest, narrow: Sequence[str]) -> bool:
+    # None at all are those of objects that are in none.
+    listed = manifest.get_texts(wide, "selector", "namespaces")
+    return _covers(listed, narrow) if listed else not narrow
 
 
 def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
@@ -230,7 +246,7 @@ def _inside(claim: Claim, offer: Manifest) -> bool:
         # Files cannot say which fields select, so a claim is wider than one that does.
         not _by_fields(offer)
         and _covers(manifest.get_texts(offer, "selector", "names"), claim.names)
-        and _covers(manifest.get_texts(offer, "selector", "namespaces"), claim.namespaces)
+        and _covers_places(offer, claim.namespaces)
         and _labels_cover(
             manifest.get_maps(offer, "selector", "labelSelectors"),
             [dict(labels) for labels in claim.labels],

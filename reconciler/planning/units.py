@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler import api
+from reconciler.blueprints.consent import reserved
 from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
@@ -62,7 +63,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
             *(sealed(change, live, binding) for change in bound(site, unit, binding)),
         ),
         widened=_widened(unit, live, binding) if differs else (),
-        warnings=_unaccepted(unit, division),
+        warnings=(*_unaccepted(unit, division), *(_opened(unit, binding) if differs else ())),
         bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
     )
@@ -286,6 +287,15 @@ def _unaccepted(unit: Unit, division: permission_claims.Division) -> tuple[str, 
         for name in division.unnamed
     ]
     return tuple(sentences)
+
+
+def _opened(unit: Unit, binding: Wanted) -> tuple[str, ...]:
+    """Return a sentence where claims that are to be written open the cluster itself."""
+    opened = reserved(manifest.get_maps(binding.manifest, "spec", "permissionClaims"))
+    if not opened:
+        return ()
+    said = "its claims reach namespaces of the cluster itself"
+    return (f"{unit.key} ({unit.origin}): {said}: {', '.join(opened)}",)
 
 
 def line_of(unit: Unit, ref: Ref, action: Action, reason: str) -> Change:

@@ -253,11 +253,11 @@ def _claims(unit: Unit) -> Manifest:
 
 
 def _reach(claim: Claim) -> str:
-    said = [
-        f"{what} [{', '.join(names)}]"
-        for what, names in (("names", claim.names), ("namespaces", claim.namespaces))
-        if names != (permission_claims.ANY,)
-    ]
+    said = []
+    if claim.names != (permission_claims.ANY,):
+        said.append(f"names [{', '.join(claim.names)}]")
+    if claim.namespaces != (permission_claims.ANY,):
+        said.append(permission_claims.places(claim.namespaces))
     labels = (",".join(f"{key}={value}" for key, value in pairs) for pairs in claim.labels)
     if claim.labels:
         said.append(f"labels {' or '.join(labels)}")

@@ -116,6 +116,29 @@ def test_claims_of_which_a_binding_says_nothing_are_named():
     assert decisions.unanswered(objects.binding(claims=both), DATABASES) == []
 
 
+@pytest.mark.parametrize(
+    ("answered", "offered", "unanswered"),
+    [
+        (["shop"], ["shop"], False),
+        (["shop", "bank"], ["shop"], False),
+        (["shop"], ["*"], True),
+        (["shop"], ["shop", "bank"], True),
+        (["*"], ["*", "kube-system"], True),
+    ],
+)
+@pytest.mark.parametrize("state", ["Accepted", "Rejected"])
+def test_a_claim_that_reaches_further_than_was_answered_is_named(
+    state, answered, offered, unanswered
+):
+    def claim(namespaces, **more):
+        selector = {**objects.SECRETS["selector"], "namespaces": namespaces}
+        return {**objects.SECRETS, "selector": selector, **more}
+
+    binding = objects.binding(claims=[claim(answered, state=state)])
+    wanted = Wanted(DATABASES.resource, [claim(offered)])
+    assert decisions.unanswered(binding, wanted) == (["secrets"] if unanswered else [])
+
+
 def with_ready(status, reason="", message=""):
     condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
     return {**objects.binding(), "status": {"conditions": [condition]}}

@@ -234,6 +234,26 @@ def test_labels_of_claims(labels, within):
     assert [one.code for one in problems] == ([] if within else ["claim-outside-ceiling"])
 
 
+NAMESPACE_CEILINGS = {
+    "all, and one": ('"*"', "x", True),
+    "all, and one of the cluster itself": ('"*"', "x, kube-system", False),
+    "one of the cluster itself that is named": ("x, kube-system", "kube-system", True),
+}
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "within"), NAMESPACE_CEILINGS.values(), ids=NAMESPACE_CEILINGS.keys()
+)
+def test_namespaces_of_the_cluster_itself_are_in_a_ceiling_that_names_them(most, asked, within):
+    template = TEMPLATE.replace("names: [a, b]", f"namespaces: [{most}]")
+    changes = {
+        "templates/pg.yaml": template,
+        **db(f"claims: [{{{CLAIM}, namespaces: [{asked}]}}]"),
+    }
+    problems = load(tree(changes))[1]
+    assert [one.code for one in problems] == ([] if within else ["claim-outside-ceiling"])
+
+
 def test_claims_may_differ_per_cluster():
     template = TEMPLATE.replace("names: [a, b]", "names: ['${cluster.name}-creds']")
     (claim,) = claims({"templates/pg.yaml": template})

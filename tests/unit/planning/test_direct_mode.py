@@ -4,6 +4,7 @@ import pytest
 
 from klutchctl.render import plan_rows
 from reconciler import api
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
@@ -26,8 +27,11 @@ REQUEST = api.API_SERVICE_EXPORT_REQUEST
 SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
 
 
-def claiming(names):
-    claim = f"resource: secrets, version: v1, owner: Provider, names: [{names}], state: Accepted"
+def claiming(names, namespaces='["*"]'):
+    claim = (
+        f"resource: secrets, version: v1, owner: Provider, names: [{names}],"
+        f" namespaces: {namespaces}, state: Accepted"
+    )
     return binding(more=f', claims: [{{group: "", {claim}}}]')
 
 
@@ -201,6 +205,39 @@ def test_a_moved_file_changes_nothing():
     include = fleet_head().replace("spec: {", "spec: {include: [elsewhere/*.yaml], ", 1)
     moved = fleet_of(fleet=include + plane() + cluster(), elsewhere__b=binding())
     assert lines(applied().plan(moved)) == []
+
+
+NAMESPACES = {
+    "one of the cluster itself beside others": (
+        ["*"], "[kube-system]", "all", "namespaces [kube-system (RESERVED)]",
+    ),
+    "of none, then of all": ([], '["*"]', "namespaces []", "all"),
+    "fewer": (["*", "kube-system"], "[shop]", None, None),
+    "the same": (["kube-system", "*"], '["*"]', None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "before", "after"), NAMESPACES.values(), ids=NAMESPACES.keys()
+)
+def test_a_claim_on_more_namespaces_is_shown_as_wider(held, wanted, before, after):
+    here = applied(claiming('"*"'), claims=[SECRETS])
+    selector: dict[str, JSON] = {"owner": "Provider", "namespaces": held}
+    claim: Manifest = {**SECRETS, "selector": selector, "state": "Accepted"}
+    change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [claim], "spec", "permissionClaims")
+    plan = here.plan(shop(claiming('"*"', namespaces=wanted)))
+    shown = [(one.before, one.after) for one in plan.widened]
+    assert shown == ([] if before is None else [(before, after)])
+
+
+def test_a_claim_that_opens_namespaces_of_the_cluster_itself_has_a_warning_until_it_is_there():
+    here = applied(claims=[SECRETS])
+    wanted = shop(claiming('"*"', namespaces="[kube-system, shop]"))
+    plan = here.plan(wanted)
+    (warning,) = [one for one in plan.warnings if "kube-system" in one]
+    assert "secrets in kube-system" in warning
+    here.apply(plan)
+    assert not [one for one in here.plan(wanted).warnings if "kube-system" in one]
 
 
 def test_claims_are_repaired_and_shown_where_they_widen():

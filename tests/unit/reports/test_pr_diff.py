@@ -50,6 +50,12 @@ def claims(*names, **more):
 
 
 DB = "bindings/db.yaml"
+ALL = "{resource: secrets, version: v1, owner: Provider}"
+OPEN = {
+    "templates/pg.yaml": TEMPLATE.replace("claims: [", f"claims: [{ALL}, ").replace(
+        "names: [a, b]", "namespaces: [kube-system]"
+    )
+}
 SECRETS = "/claims/secrets v1 of Provider"
 PLAIN = {DB: binding("deletionPolicy: Release")}
 SECOND = CLUSTER.replace("shop", "mall")
@@ -76,6 +82,14 @@ UNITS = {
     "a claim that asks for fewer labels": (
         {DB: binding(claims("a", labels="{a: b, c: d}"))},
         {DB: binding(claims("a", labels="{a: b}"))},
+    ),
+    "a claim that opens a namespace of the cluster itself": (
+        {**OPEN, DB: binding(claims("a"))},
+        {**OPEN, DB: binding(claims("a", namespaces="[kube-system]"))},
+    ),
+    "a claim on objects in no namespace, then in all": (
+        {DB: binding(claims("a", namespaces="[]"))},
+        {DB: binding(claims("a"))},
     ),
     "a claim more than none": ({DB: binding("claims: []")}, {DB: binding(claims("a"))}),
     "a wider claim and other parameters": (

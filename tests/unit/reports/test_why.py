@@ -2,6 +2,7 @@
 
 import pytest
 
+from klutchctl.render.why import facts
 from reconciler.core.errors import ConfigError, Problem
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
@@ -9,7 +10,7 @@ from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from reconciler.reports.partial_plans import parse_target
 from reconciler.reports.why import explained, provenance, watching
-from tests.support.fleet_texts import document, tree
+from tests.support.fleet_texts import TEMPLATE, document, tree
 from tests.support.scenes import (
     SEARCH,
     applied,
@@ -45,6 +46,16 @@ def said(files, target):
 
 def selecting(clusters):
     return tree({"bindings/db.yaml": document("Binding", "db", f"{{template: pg, {clusters}}}")})
+
+
+def test_a_claim_is_shown_with_the_namespaces_that_it_names():
+    template = TEMPLATE.replace("names: [a, b]", "namespaces: [shop, kube-system]")
+    found = provenance(loaded(tree({"templates/pg.yaml": template})), parse_target("shop/db"))
+    assert found is not None
+    (claim,) = [which for what, which, _ in facts(found) if what == "claim"]
+    assert claim == (
+        "secrets of the Provider, accepted: * in namespaces [kube-system (RESERVED), shop]"
+    )
 
 
 SELECTORS = {
