@@ -179,6 +179,8 @@ def _progressed(  # noqa: PLR0911 - a row each
             return become.update_failed(view, current, outcome, now)
         case Progress(state="failed"):
             return become.failed(view, current, outcome.problem, now=now)
+        case Progress(state="in progress") if current.state == record.INTENDED:
+            return _poll_later(view, current, outcome, now)
         case Progress(state="in progress") if is_late:
             return become.failed(view, current, "it took too long", now=now)
         case Gone() if current.state == record.LEAVING:
@@ -214,7 +216,7 @@ def _poll_later(
     decision = instance_status.in_progress(view, current, description=description)
     if current.operation is not None and current.operation.deadline > now:
         wait = min(wait, current.operation.deadline - now)
-    else:
+    elif current.state == record.INTENDED:
         decision = instance_status.overdue(view, current, become.words(view, outcome))
     after = replace(pause, until=now + wait, count=pause.count + 1, misses=misses)
     return Next(replace(decision, again=wait), pauses={current.id: after})

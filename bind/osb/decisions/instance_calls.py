@@ -60,7 +60,7 @@ def poll(view: InstanceView, current: Record, now: datetime) -> Next:
     """Ask how far an operation is, when that is due. One past its deadline is decided without.
 
     But no provisioning is, because its record may be old: "a backup was restored, and the instance
-    was used for days since" looks the same, and what follows from the deadline is a deletion.
+    was used for days since" looks the same. It is asked about for as long as it takes.
     """
     operation = current.operation
     assert operation is not None

@@ -128,7 +128,8 @@ def stopped(view: InstanceView, current: Record, problem: str) -> Next:
         closed=record.FAILED,
         catalog=wants.catalogue(view),
     )
-    step = record.changed(current, intent=intent, operation=None)
+    made_at = current.made_at or intent.since
+    step = record.changed(current, intent=intent, operation=None, made_at=made_at)
     message = (
         f"{problem}, so it is not deleted at the broker. It is asked for again once the claim "
         f"changes, or its annotation {keys.OSB_RETRY}"
@@ -153,7 +154,7 @@ def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Nex
     """Return what follows where a broker knows nothing of an operation, again and again.
 
     It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
-    which the broker answers by what it has, and nothing is deleted.
+    which the broker answers by what it has, and nothing is deleted, whatever it answers.
     """
     problem = "the broker knows no such operation"
     if current.state != record.INTENDED:
@@ -164,7 +165,8 @@ def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Nex
         return stopped(view, current, f"{problem}, though it was asked {intent.tries + 1} times")
     wait = pacing.unknown(intent.tries)
     again = replace(intent, tries=intent.tries + 1)
-    step = record.changed(current, intent=again, operation=None)
+    made_at = current.made_at or intent.since
+    step = record.changed(current, intent=again, operation=None, made_at=made_at)
     decision = with_step(instance_status.waiting(view, current, problem), step, again=wait)
     pause = view.pauses.get(current.id, NO_PAUSE)
     return Next(decision, pauses={current.id: Pause(until=now + wait, checked=pause.checked)})
@@ -285,6 +287,8 @@ def words(view: InstanceView, outcome: Outcome) -> str:
             return "HTTP 404"
         case Gone():
             return "HTTP 410"
+        case Progress(state, ""):
+            return f"it is {state or 'in a state that is none'}"
         case Done() | Accepted():
             return "an answer that is none to this call"
     return outcome.problem
@@ -306,9 +310,16 @@ def with_step(decision: Decision, step: Step | None, again: timedelta | None = N
 
 
 def failed(view: InstanceView, current: Record, problem: str, *, now: datetime) -> Next:
-    """Return what follows from an operation that failed, or took longer than it may."""
+    """Return what follows from an operation that failed, or took longer than it may.
+
+    Past its deadline, a provisioning may have succeeded long ago, and what failed be an update:
+    some brokers ignore the key.
+    """
     if current.state == record.LEAVING:
         return delete_again(view, current, problem, now)
     if current.state == record.INTENDED:
+        is_late = current.operation is not None and current.operation.deadline <= now
+        if is_late:
+            return stopped(view, current, f"{problem}; its data may be there")
         return mitigated(view, current, problem)
     return update_failed(view, current, Progress("failed", problem), now)

@@ -84,9 +84,9 @@ def in_progress(view: InstanceView, current: Record, *, description: str = "") -
 
 
 def overdue(view: InstanceView, current: Record, problem: str) -> Decision:
-    """Return the status where a broker does not say how far an operation past its deadline is."""
+    """Return the status where a broker does not say how a provisioning past its deadline ended."""
     message = (
-        f"it takes longer than it may, and the broker does not say how far it is: {problem}. "
+        f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
         "It is kept until the broker does, or its claim is deleted"
     )
     stated = conditions.false(causes.PROVISIONING, message)

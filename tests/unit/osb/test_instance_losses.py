@@ -73,24 +73,25 @@ def test_an_update_or_a_deletion_past_its_deadline_is_decided_without_a_call() -
     assert recorded(found, leaving).operation is None
 
 
-@pytest.mark.parametrize(
-    ("outcome", "state"),
-    [
-        (outcomes.Progress("succeeded"), record.PRESENT),
-        (outcomes.Progress("failed", "no disk"), record.LEAVING),
-        (GOES_ON, record.LEAVING),
-    ],
-)
-def test_an_answer_of_how_far_it_is_decides_past_the_deadline(
-    outcome: outcomes.Outcome, state: str
-) -> None:
-    after = recorded(answered(LATE, POLL, outcome), LATE)
-    assert (after.state, after.operation) == (state, None)
+def test_a_provisioning_that_succeeded_past_its_deadline_is_there() -> None:
+    after = recorded(answered(LATE, POLL, outcomes.Progress("succeeded")), LATE)
+    assert (after.state, after.operation) == (record.PRESENT, None)
+
+
+def test_what_failed_past_the_deadline_may_be_a_later_update_and_is_not_deleted() -> None:
+    """Some brokers answer for the last operation, whatever key they are asked by."""
+    found = answered(LATE, POLL, outcomes.Progress("failed", "no disk"))
+    after = recorded(found, LATE)
+    assert (after.state, after.operation, after.made_at) == (record.INTENDED, None, NOW)
+    assert after.intent == intent(tries=1, closed=record.FAILED, catalog="catalogue-1")
+    assert said(found)["Provisioned"] == ("False", "Failed")
+    assert "no disk" in message(found, "Provisioned")
 
 
 @pytest.mark.parametrize(
     "outcome",
     [
+        GOES_ON,
         outcomes.Unsent("no connection"),
         outcomes.Denied(401, "who are you?"),
         outcomes.Unknown("silence"),
@@ -105,6 +106,22 @@ def test_without_such_an_answer_it_waits_for_one_and_says_so(outcome: outcomes.O
     assert found.decision.again is not None
     assert said(found)["Provisioned"] == ("False", "Provisioning")
     assert "at work" not in message(found, "Provisioned")
+
+
+@pytest.mark.parametrize(
+    ("before", "live"),
+    [
+        (held(record.PRESENT, sent=sent(), intent=intent("Update")), claim()),
+        (held(record.LEAVING, sent=sent()), claim(deleting=True)),
+    ],
+    ids=["update", "deletion"],
+)
+def test_an_answer_past_the_deadline_of_another_operation_says_nothing_of_provisioning(
+    before: Record, live: Any
+) -> None:
+    late = replace(before, operation=operation(deadline=NOW))
+    found = answered(late, POLL, outcomes.Unknown("HTTP 502", 502), live=live)
+    assert "Provisioned" not in said(found)
 
 
 def test_the_last_question_within_the_deadline_is_not_far_from_it() -> None:
@@ -133,7 +150,7 @@ def test_of_what_no_operation_is_known_the_put_is_made_again_and_nothing_deleted
     assert found.pauses[UID].misses == 2
     found = answered(before, POLL, outcome, pauses={UID: Pause(misses=2)})
     after = recorded(found, before)
-    assert (after.state, after.operation) == (record.INTENDED, None)
+    assert (after.state, after.operation, after.made_at) == (record.INTENDED, None, NOW)
     assert after.intent == intent(tries=1)
     assert isinstance((again := look(after).ask) and again.call, messages.Provision)
 
@@ -142,7 +159,7 @@ def test_after_some_puts_whose_operations_nobody_knows_it_is_kept_and_not_delete
     before = held(record.INTENDED, intent=intent(tries=3), operation=operation())
     found = answered(before, POLL, outcomes.Absent(is_json=True), pauses={UID: Pause(misses=2)})
     after = recorded(found, before)
-    assert after.state == record.INTENDED
+    assert (after.state, after.made_at) == (record.INTENDED, NOW)
     assert after.intent is not None
     assert after.intent.closed == record.FAILED
     assert said(found)["Provisioned"] == ("False", "Failed")
@@ -171,9 +188,8 @@ def test_a_retry_remembers_that_an_instance_was_there(made_at: Any) -> None:
         (PUT, outcomes.Unknown("no JSON", 201, malformed=True), {}),
         (PUT, outcomes.Unknown("HTTP 500", 500), {"intent": intent(tries=3)}),
         (POLL, outcomes.Progress("failed", "no disk"), {"operation": operation()}),
-        (POLL, GOES_ON, {"operation": operation(deadline=NOW)}),
     ],
-    ids=["malformed", "unknown", "failed", "too long"],
+    ids=["malformed", "unknown", "failed"],
 )
 def test_what_was_there_once_is_kept_where_making_it_anew_fails(
     call: messages.Call, outcome: outcomes.Outcome, fields: Any
@@ -294,6 +310,7 @@ def restored(it: Turns) -> None:
         (osb_faults.says(502), 9),
         (osb_faults.hangs(), 9),
         (osb_faults.says(200, {}), 99),
+        (osb_faults.says(200, {"state": "in progress"}), 9),
         (osb_faults.unavailable(30), 9),
     ],
 )
@@ -308,6 +325,34 @@ def test_an_instance_that_is_used_since_its_backup_is_there_after_it_was_restore
     assert it.broker.count("deprovision") == 0
     assert states(it) == [(0, "Present")]
     assert list(it.broker.inventory.instances) == [made]
+
+
+@pytest.mark.parametrize(
+    ("poll", "put"),
+    [
+        (osb_faults.refuses(404), osb_faults.says(500)),
+        (osb_faults.refuses(404), osb_faults.hangs()),
+        (osb_faults.refuses(404), osb_faults.broken_json(201)),
+        (osb_faults.says(200, {"state": "failed"}), osb_faults.broken_json(201)),
+    ],
+)
+def test_it_is_kept_as_well_where_its_broker_answers_nonsense_for_long(
+    it: Turns, poll: Fault, put: Fault
+) -> None:
+    restored(it)
+    it.now += 9 * DAY
+    it.broker.faults.add("poll", poll, times=99)
+    it.broker.faults.add("provision", put, times=99)
+    for text in "12":
+        it.go_on(30)
+        assert states(it) == [(0, "Intended")]
+        wish(it, text)
+    assert it.broker.count("deprovision") == 0
+    it.broker.faults.clear()
+    it.go_on(30)
+    wish(it, "3")
+    it.go_on(9)
+    assert states(it) == [(0, "Present")]
 
 
 def test_a_wish_to_make_anew_deletes_nothing(it: Turns) -> None:
