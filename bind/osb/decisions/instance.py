@@ -94,7 +94,7 @@ def _take_over(view: InstanceView, live: Manifest, *, free: bool, now: datetime)
     """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
-            return soon(_reclaimed(other, claim=_claim(view, live)))
+            return soon(_reclaimed(other, now, claim=_claim(view, live)))
     left = view.others[0]
     advice = (
         f"annotate BrokerRecord {left.id} with {keys.OSB_ORPHAN}: Adopt to take it over, "
@@ -106,10 +106,15 @@ def _take_over(view: InstanceView, live: Manifest, *, free: bool, now: datetime)
     return replace(follows, decision=Decision.merge((follows.decision, held.decision)))
 
 
-def _reclaimed(left: Record, **fields: object) -> Step | None:
-    """Have a record count again; what its state was before follows from what was sent."""
-    state = record.INTENDED if left.sent is None else record.PRESENT
-    return record.changed(left, state=state, **fields)
+def _reclaimed(left: Record, now: datetime, **fields: object) -> Step | None:
+    """Have a record count again; what its state was before follows from what was sent.
+
+    What was begun meanwhile may be done, and hold data: it goes with its claim, and not before.
+    """
+    if left.sent is not None:
+        return record.changed(left, state=record.PRESENT, operation=None, **fields)
+    made_at = left.made_at or now
+    return record.changed(left, state=record.INTENDED, operation=None, made_at=made_at, **fields)
 
 
 def _not_offered(view: InstanceView, target: Sent) -> Next | None:
@@ -135,7 +140,7 @@ def _not_offered(view: InstanceView, target: Sent) -> Next | None:
 
 def _go_on(view: InstanceView, current: Record, *, free: bool, now: datetime) -> Next:
     if current.state in (record.ORPHANED, record.RETAINED):
-        return soon(_reclaimed(current))
+        return soon(_reclaimed(current, now))
     if current.state == record.LEAVING:
         return calls.remove(view, current, now)
     if current.operation is not None:
@@ -156,7 +161,7 @@ def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
         return refusal
     if not free:
         return _waits(view, causes.PENDING, "another operation of this instance goes on")
-    tries = 0 if current.intent is None else min(current.intent.tries, 1)
+    tries = 1 if current.intent is None else min(current.intent.tries, 1)
     intent = Intent("Provision", now, target, tries)  # that it may be there is not forgotten
     step = record.changed(current, intent=intent, plan=target.plan, asked=wants.asked(view))
     return replace(soon(step), begins=True)
@@ -281,10 +286,16 @@ def _was_never_made(current: Record) -> bool:
 def _let_go(view: InstanceView, lift: Step | None, *, keeps: bool) -> Task:
     """Return the steps after which a claim may go, without a call."""
     steps: list[Step | None] = [
-        record.changed(one, state=record.RETAINED, intent=None) if keeps else record.deleted(one)
-        for one in view.records
+        _retained(one) if keeps else record.deleted(one) for one in view.records
     ]
     return Task(tuple(step for step in (*steps, lift) if step is not None))
+
+
+def _retained(one: Record) -> Step | None:
+    """Have a record stay without its claim; what may have been done is not forgotten."""
+    is_over = one.intent is not None and one.intent.closed
+    intent = None if is_over else one.intent
+    return record.changed(one, state=record.RETAINED, intent=intent, operation=None)
 
 
 def _unclaimed(

@@ -262,6 +262,58 @@ def test_an_edit_forgets_only_what_was_surely_not_made(
     assert (after.intent.closed, after.intent.tries) == ("", kept)
 
 
+# What was left without a claim
+
+
+def left(before: Record, *, retains: bool) -> Record:
+    """Return a record after its claim was gone, or deleted and said Retain."""
+    if retains:
+        return recorded(look(before, deleting=True, deletionPolicy="Retain"), before)
+    found = instance.look(view(None, others=(before,)), free=True, now=NOW)
+    return recorded(found, before)
+
+
+@pytest.mark.parametrize("retains", [True, False])
+@pytest.mark.parametrize(
+    "before",
+    [
+        held(record.INTENDED, intent=intent(), operation=operation()),
+        held(record.INTENDED, intent=intent(tries=3)),
+        held(record.INTENDED, intent=intent(tries=3, closed=record.FAILED, catalog="catalogue-1")),
+    ],
+    ids=["at work", "unknown", "given up"],
+)
+def test_what_was_begun_is_deleted_at_the_broker_with_the_claim_that_adopts_it(
+    before: Record, retains: bool
+) -> None:
+    after = left(before, retains=retains)
+    assert after.operation is None
+    for _ in range(2):
+        after = recorded(look(after, marks={keys.OSB_RETRY: "1"}), after)
+    assert after.state == record.INTENDED
+    refused = recorded(answered(after, PUT, outcomes.Refused(400, "", "quota")), after)
+    malformed = recorded(answered(after, PUT, outcomes.Unknown("x", malformed=True)), after)
+    assert malformed.state == record.INTENDED
+    assert recorded(look(refused, deleting=True), refused).state == record.LEAVING
+
+
+@pytest.mark.parametrize("sent_before", [None, sent()])
+def test_what_an_earlier_version_retained_at_work_goes_on(sent_before: Any) -> None:
+    before = held(record.RETAINED, sent=sent_before, operation=operation())
+    after = recorded(look(before), before)
+    assert (after.operation, after.intent) == (None, None)
+    if sent_before is None:
+        after = recorded(look(after), after)
+        assert (after.state, after.intent) == (record.INTENDED, intent(tries=1))
+
+
+def test_a_retained_update_is_not_forgotten() -> None:
+    """What the plan is, nobody knows: "it was made big, and who adopts it wants it small"."""
+    going = held(record.PRESENT, sent=sent(), intent=intent("Update"), operation=operation())
+    after = left(going, retains=True)
+    assert (after.operation, after.intent) == (None, intent("Update"))
+
+
 # Stories
 
 
