@@ -97,9 +97,8 @@ def _provisioned(  # noqa: PLR0911 - a row each
             return become.repeated(view, current, outcome.problem, now)
         case Busy():
             return become.busy(view, current, outcome.problem, now)
-        case MaintenanceConflict() if not intent.tries:
-            next_ = become.repeated(view, current, outcome.problem, now)
-            return replace(next_, reads_catalogue=True)
+        case MaintenanceConflict() if not intent.catalog:
+            return become.reread(view, current, outcome.problem, now)
     return become.refused(view, current, become.words(view, outcome), causes.REFUSED)
 
 
@@ -121,9 +120,8 @@ def _updated(  # noqa: PLR0911 - a row each
             return become.repeated(view, current, outcome.problem, now)
         case Unknown():
             return become.update_failed(view, current, Progress("failed", outcome.problem), now)
-        case MaintenanceConflict() if not intent.tries:
-            next_ = become.repeated(view, current, outcome.problem, now)
-            return replace(next_, reads_catalogue=True)
+        case MaintenanceConflict() if not intent.catalog:
+            return become.reread(view, current, outcome.problem, now)
     return become.refused(view, current, become.words(view, outcome), causes.UPDATE_REFUSED)
 
 
@@ -159,7 +157,7 @@ def _looked_up(view: InstanceView, current: Record, outcome: Outcome, now: datet
             # That it may have been made is not forgotten, and a refusal proves no absence.
             tries = min(intent.tries, 1) if isinstance(outcome, Absent | Gone) else 1
             target = wants.wanted(view, None)
-            new = Intent("Provision", now, target, tries)
+            new = Intent("Provision", now, target, tries, catalog=intent.catalog)
             step = record.changed(current, intent=new, plan=target.plan, asked=wants.asked(view))
             return Next(
                 Decision(tasks=become.tasks(step), again=SOON), pauses={current.id: NO_PAUSE}

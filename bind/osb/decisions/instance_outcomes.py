@@ -49,6 +49,14 @@ def repeated(view: InstanceView, current: Record, problem: str, now: datetime) -
     return paused(view, current, decision, now + wait)
 
 
+def reread(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
+    """Make the same call once more after the catalogue was read, as the record notes."""
+    assert current.intent is not None
+    noted = replace(current.intent, catalog=wants.catalogue(view))
+    next_ = repeated(view, replace(current, intent=noted), problem, now)
+    return replace(next_, reads_catalogue=True)
+
+
 def paused(view: InstanceView, current: Record, decision: Decision, until: datetime) -> Next:
     """Remember when an id may be asked about again."""
     pause = view.pauses.get(current.id, NO_PAUSE)
@@ -212,9 +220,7 @@ def update_failed(view: InstanceView, current: Record, outcome: Progress, now: d
     assert intent is not None
     tries = intent.tries + 1
     is_last = outcome.update_repeatable is False or tries >= pacing.MOST_TRIES
-    closed = replace(
-        intent, tries=tries, closed=record.FAILED if is_last else "", catalog=wants.catalogue(view)
-    )
+    closed = replace(intent, tries=tries, closed=record.FAILED if is_last else "")
     step = record.changed(current, intent=closed, operation=None)
     stated = [(causes.UPDATE_FAILED, outcome.problem)]
     if outcome.instance_usable is False:

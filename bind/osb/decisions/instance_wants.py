@@ -61,7 +61,6 @@ def further(view: InstanceView, gone: Record, now: datetime) -> Record:
         now if pause is None else now + pause,
         target,
         closed=record.FAILED if pause is None else "",
-        catalog=catalogue(view),
     )
     return replace(
         gone,

@@ -68,7 +68,8 @@ class Intent:
     """What is asked, or was last. It is due at `since`; `tries` had an unknown outcome.
 
     `closed` says why it is not tried again (PAUSED: not before `since`), "" while it is open;
-    `catalog` is the digest of the catalogue under which it was refused.
+    `catalog` is the digest of the catalogue under which it was refused; of an open one, under which
+    its version of maintenance was.
     """
 
     verb: Verb

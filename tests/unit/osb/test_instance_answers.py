@@ -148,13 +148,36 @@ def test_a_busy_broker_is_waited_for_and_nothing_is_undone():
     assert found.decision.again == 10 * SECONDS
 
 
-def test_another_version_of_maintenance_is_read_and_tried_once_more():
-    found = put(outcomes.MaintenanceConflict("2.0.1"))
+@pytest.mark.parametrize("tries", [0, 1, 3])
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_another_version_of_maintenance_is_read_and_tried_once_more(tries, is_edited):
+    before = held(record.INTENDED, intent=intent(tries=tries))
+    found = put(outcomes.MaintenanceConflict("2.0.1"), before)
     assert found.reads_catalogue
-    assert recorded(found, NEW).is_open
-    again = held(record.INTENDED, intent=intent(tries=1))
+    again = recorded(found, before)
+    assert again.is_open
+    if is_edited:
+        again = recorded(poll(outcomes.Absent(is_json=True), again, live=CHANGED), again)
     found = put(outcomes.MaintenanceConflict("2.0.1"), again)
     assert said(found)["Provisioned"] == ("False", "Refused")
+
+
+@pytest.mark.parametrize("tries", [0, 2])
+def test_so_it_is_with_an_update_that_failed_before(tries):
+    before = held(record.PRESENT, sent=sent(), intent=intent("Update", TO_BIG, tries=tries))
+    failed = replace(before, operation=operation())
+    if not tries:
+        before = recorded(poll(outcomes.Progress("failed"), held_again(failed), live=BIG), before)
+    found = patch(outcomes.MaintenanceConflict("2.0.1"), before)
+    assert found.reads_catalogue
+    found = patch(outcomes.MaintenanceConflict("2.0.1"), recorded(found, before))
+    assert said(found) == {"UpToDate": ("False", "Refused")}
+
+
+def test_and_with_the_number_after_one_that_failed():
+    leaving = held(record.LEAVING)
+    second = recorded(delete(outcomes.Gone(), live=claim()), leaving)
+    assert (second.number, second.intent and second.intent.catalog) == (1, "")
 
 
 @pytest.mark.parametrize(("tries", "wait"), [(0, 2), (1, 8), (2, 30)])
