@@ -285,7 +285,7 @@ class World:
     def _turn(self) -> timedelta | None:
         view, agains = self.view(), list[timedelta | None]()
         every = [*self.records(), *self.records(records_of.INSTANCE)]
-        free, has_called = not any(one.is_open for one in every), False
+        free, has_called = not any(one.holds_turn(self.now) for one in every), False
         seen = {name: self.binding(name) for name in self.names()}
         for name in sorted(
             seen, key=lambda each: (bindings.urgency(view, seen[each], now=self.now), each)

@@ -48,7 +48,7 @@ def look(view: InstanceView, binding: BindingView, *, free: bool, now: datetime)
             return unbinding.reclaimed(one)
     if binding.records and (patch := numbers.finalized(seen)) is not None:
         return soon(patch)
-    for row in (_open, _leaves, _candidate):
+    for row in (_open, _leaves, _late, _candidate):
         if (next_ := row(seen)) is not None:
             return _noted(seen, next_)
     return _noted(seen, _kept(seen))
@@ -69,7 +69,7 @@ def answered(
 
 def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
     """Return when a binding has its turn beside others: what goes on, what goes, all else."""
-    if any(one.is_open for one in binding.records):
+    if any(one.holds_turn(now) for one in binding.records):
         return GOING
     is_over = any(one.leave_at is not None and one.leave_at <= now for one in binding.records)
     is_leaving = any(one.state == record.LEAVING for one in binding.records)
@@ -99,11 +99,13 @@ def secret_name(binding: BindingView) -> str:
 
 
 def _open(seen: Seen) -> Next | None:
-    """Go on with what was begun."""
+    """Go on with what was begun; what is late comes after what is to leave."""
     for one in seen.numbers.leaving:
         if one.is_open:
             return calls.unbind(seen, one)
     for one in seen.binding.records:
+        if one is seen.candidate and one.is_late(seen.now):
+            continue
         if one.operation is not None:
             return calls.poll(seen, one)
         if one.state == record.INTENDED and one.is_open:
@@ -155,6 +157,20 @@ def _candidate(seen: Seen) -> Next | None:
     if (next_ := numbers.retry(seen, candidate)) is not None or seen.current is not None:
         return next_
     return Next(status.of(seen))
+
+
+def _late(seen: Seen) -> Next | None:
+    """Ask for what may never end, now and then; credentials that count are kept meanwhile."""
+    candidate = seen.candidate
+    if candidate is None or not candidate.is_late(seen.now):
+        return None
+    asked = calls.poll(seen, candidate)
+    if asked.ask is not None or seen.current is None:
+        return asked
+    kept = _kept(seen)
+    waits = (asked.decision.again, kept.decision.again)
+    again = min((wait for wait in waits if wait is not None), default=None)
+    return replace(kept, decision=replace(kept.decision, again=again))
 
 
 def _kept(seen: Seen) -> Next:

@@ -73,6 +73,14 @@ INSTANCE_DELETED: Final = Cause(BOUND, INFO, "InstanceDeleted")
 EXPIRED: Final = Cause(VALID, ERROR, "Expired")
 
 
+def overdue(problem: str) -> str:
+    """Return what is said of what is made past its deadline, of which the broker tells no end."""
+    return (
+        f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
+        "It is kept until the broker does, or its claim is deleted"
+    )
+
+
 def of_rotation(cause: Cause) -> Cause:
     """Return for what cause a rotation is not done; the old credentials stay as they are."""
     return Cause(ROTATED, WARNING, cause.reason)

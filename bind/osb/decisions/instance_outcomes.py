@@ -324,8 +324,7 @@ def failed(view: InstanceView, current: Record, problem: str, *, now: datetime) 
     if current.state == record.LEAVING:
         return delete_again(view, current, problem, now)
     if current.state == record.INTENDED:
-        is_late = current.operation is not None and current.operation.deadline <= now
-        if is_late:
+        if current.is_late(now):
             return stopped(view, current, f"{problem}; its data may be there")
         return mitigated(view, current, problem)
     return update_failed(view, current, Progress("failed", problem), now)

@@ -85,11 +85,7 @@ def in_progress(view: InstanceView, current: Record, *, description: str = "") -
 
 def overdue(view: InstanceView, current: Record, problem: str) -> Decision:
     """Return the status where a broker does not say how a provisioning past its deadline ended."""
-    message = (
-        f"it takes longer than it may, and the broker does not say how it ended: {problem}. "
-        "It is kept until the broker does, or its claim is deleted"
-    )
-    stated = conditions.false(causes.PROVISIONING, message)
+    stated = conditions.false(causes.PROVISIONING, causes.overdue(problem))
     decision = in_progress(view, current)
     return decision if view.live is None else trouble(decision, stated)
 

@@ -124,6 +124,15 @@ class Record:
             return True
         return self.intent is not None and not self.intent.closed
 
+    def is_late(self, now: datetime) -> bool:
+        """Whether the broker makes it for longer than it may. That may never end."""
+        operation = self.operation
+        return self.state == INTENDED and operation is not None and operation.deadline <= now
+
+    def holds_turn(self, now: datetime) -> bool:
+        """Whether others of its instance wait for it."""
+        return self.is_open and not self.is_late(now)
+
     @property
     def mark(self) -> Mapping[str, str]:
         """The annotations of the object."""

@@ -1,7 +1,7 @@
 """One turn of an instance: which of its claims goes on, and who may begin something.
 
 What has begun goes on first; else unbinds, then the instance itself, then binds and rotations. One
-call at a time.
+call at a time. What the broker makes for longer than it may keeps no other waiting.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,8 +31,7 @@ def look(view: InstanceView, *, calling: bool, now: datetime) -> list[Part]:
 
     `calling`: a call of this instance is on its way already.
     """
-    has_begun = _has_begun(view)
-    is_free = not has_begun
+    is_free = not _has_begun(view, now)
     parts = []
     for _, binding, decide in sorted(_candidates(view, now), key=lambda each: each[0]):
         found = decide(is_free)
@@ -61,9 +60,9 @@ def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -
     return Part(None, answers.answered(view, ask, outcome, now=now))
 
 
-def _has_begun(view: InstanceView) -> bool:
+def _has_begun(view: InstanceView, now: datetime) -> bool:
     records = [*view.records, *(each for binding in view.bindings for each in binding.records)]
-    return any(record.is_open for record in records)
+    return any(record.holds_turn(now) for record in records)
 
 
 def _candidates(

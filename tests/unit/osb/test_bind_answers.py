@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -406,11 +407,64 @@ def late(fault: Fault, count: int) -> World:
 def test_a_bind_past_its_deadline_waits_for_an_answer(fault: Fault) -> None:
     world = late(fault, 10**6)
     assert states(world) == [(0, INTENDED)]
+    assert world.condition("Bound")[0] == "False"
+    assert "asked for it" not in message(world, "Bound")
     world.broker.faults.clear()
     world.run(minutes=2)
     assert states(world) == [(0, PRESENT)]
     assert world.broker.count("unbind") == 0
     assert world.logs_in()
+
+
+def rotating(text: str) -> Callable[[dict[str, Any]], None]:
+    """Return the edit that asks for new credentials."""
+    return lambda live: live["spec"].update(rotation={"request": text})
+
+
+UNANSWERED = [osb_faults.says(502), osb_faults.gateway(404), osb_faults.busy()]
+
+
+@pytest.mark.parametrize("fault", UNANSWERED)
+def test_a_bind_past_its_deadline_says_so_and_keeps_no_other_waiting(fault: Fault) -> None:
+    world = late(fault, 10**6)
+    assert "longer than it may" in message(world, "Bound")
+    world.broker.modes.asynchronous = frozenset()
+    world.claim("other")
+    world.run(minutes=5)
+    assert world.logs_in("other")
+    world.delete(BINDING_KIND, "other")
+    world.run(minutes=5)
+    assert [one.claim.name for one in world.records()] == ["web"]
+    assert world.broker.count("unbind") == 1
+    world.delete(BINDING_KIND, "web")
+    world.run(minutes=5)
+    assert (world.records(), world.broker.inventory.bindings) == ([], {})
+
+
+@pytest.mark.parametrize("fault", UNANSWERED)
+def test_a_rotation_past_its_deadline_says_so_and_the_old_credentials_go(fault: Fault) -> None:
+    offered = catalogue()
+    offered["services"][0]["plans"][0] |= {"maximum_polling_duration": 120}
+    world = World(offered)
+    world.claim()
+    for text in "12":
+        world.run(minutes=5)
+        world.edit(BINDING_KIND, "web", rotating(text))
+        world.run(minutes=5)
+        world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 0
+        world.broker.faults.add("poll-binding", fault, times=10**6)
+    assert states(world) == [(0, PRESENT), (1, PRESENT), (2, INTENDED)]
+    assert world.condition("Rotated") == ("False", "Binding")
+    world.broker.modes.asynchronous = frozenset()
+    world.run(hours=2)
+    assert states(world) == [(1, PRESENT), (2, INTENDED)]
+    world.delete(SECRET, "web-creds")
+    world.run(minutes=10)
+    assert world.logs_in()
+    world.broker.faults.clear()
+    world.run(minutes=5)
+    assert states(world) == [(1, PRESENT), (2, PRESENT)]
+    assert world.condition("Rotated") == ("True", "")
 
 
 def test_a_bind_past_its_deadline_is_undone_where_nobody_knows_its_operation() -> None:

@@ -1,6 +1,7 @@
 """One turn of an instance with its bindings: order, one call at a time, what waits for people."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,7 +11,17 @@ from bind.osb.decisions.view import BindingView
 from bind.osb.metrics import BrokerMetrics
 from reconciler.blueprints.offering import messages
 from reconciler.core.refs import Kind
-from tests.support.osb_views import KIND, NOW, OTHER_UID, claim, held, intent, sent, view
+from tests.support.osb_views import (
+    KIND,
+    NOW,
+    OTHER_UID,
+    claim,
+    held,
+    intent,
+    operation,
+    sent,
+    view,
+)
 
 BINDINGS = replace(
     KIND,
@@ -47,6 +58,19 @@ def test_what_has_begun_goes_on_before_anything_begins():
     seen = view(claim(plan="big"), THERE, bindings=(going,))
     assert calls(seen) == [messages.Bind]
     assert not any(part.next.begins for part in turn.look(seen, calling=False, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "begins"), [(1, [False, False, False]), (0, [True, False, False])]
+)
+def test_what_takes_longer_than_it_may_keeps_nothing_else_waiting(minutes, begins):
+    works = operation(deadline=NOW + timedelta(minutes=minutes))
+    going = bound(of_binding(record.INTENDED, intent=intent("Bind"), operation=works))
+    gone = bound(of_binding(record.PRESENT, number=1, sent=sent()), deleting=True)
+    seen = view(claim(plan="big"), THERE, bindings=(going, gone))
+    parts = turn.look(seen, calling=False, now=NOW)
+    assert [part.next.begins for part in parts] == begins
+    assert calls(seen) == [messages.LastOperation]
 
 
 def test_nothing_is_sent_while_a_call_is_on_its_way():

@@ -133,7 +133,7 @@ def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
 
 
 def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
-    is_late = asked.operation is not None and asked.operation.deadline <= seen.now
+    is_late, problem = asked.is_late(seen.now), of_instances.words(seen.view, outcome)
     match outcome:
         case Progress(state="succeeded"):
             return become.unread(seen, asked)
@@ -145,9 +145,9 @@ def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
             misses = seen.pause(asked).misses + 1
             if misses >= pacing.MOST_MISSES:
                 return become.failed(seen, asked, "the broker knows no such operation")
-            return become.polled(seen, asked, None, misses=misses)
+            return become.polled(seen, asked, None, problem, misses=misses)
     stated = outcome.retry_after if isinstance(outcome, Progress) else None
-    return become.polled(seen, asked, stated)
+    return become.polled(seen, asked, stated, problem)
 
 
 def _fetched(seen: Seen, asked: Record, outcome: Outcome) -> Next:

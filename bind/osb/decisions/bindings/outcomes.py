@@ -345,13 +345,18 @@ def unheld_claim(seen: Seen) -> Step | None:
     return unheld(seen.binding.cluster, seen.binding.kind.kind, seen.claim, keys.OSB)
 
 
-def polled(seen: Seen, one: Record, stated: timedelta | None, *, misses: int = 0) -> Next:
-    """Ask again later how far an operation is."""
+def polled(
+    seen: Seen, one: Record, stated: timedelta | None, problem: str = "", *, misses: int = 0
+) -> Next:
+    """Ask again later how far an operation is. `problem`: why that is not known."""
     pause = seen.pause(one)
     wait = pacing.poll(seen.timing.poll, pause.count + 1, stated)
     if one.operation is not None and one.operation.deadline > seen.now:
         wait = min(wait, one.operation.deadline - seen.now)
-    next_ = Next(status.of(seen, again=wait))
+    decision = status.of(seen, again=wait)
+    if one.is_late(seen.now):
+        decision = status.trouble(seen, causes.BINDING, causes.overdue(problem), again=wait)
+    next_ = Next(decision)
     return remembered(seen, one, next_, until=seen.now + wait, count=pause.count + 1, misses=misses)
 
 

@@ -70,7 +70,7 @@ def next_to_leave(seen: Seen, records: tuple[Record, ...]) -> Next:
         intent = one.intent if one.state == record.LEAVING else None
         if intent is not None and intent.since > seen.now:
             continue
-        if seen.free or one.is_open:
+        if seen.free or one.holds_turn(seen.now):
             return replace(soon(_left(one)), begins=True)
     waits = [one.intent.since - seen.now for one in records if one.intent is not None]
     again = min((wait for wait in waits if wait > SOON), default=CLOSED)
