@@ -161,7 +161,7 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
     if not manifest.is_deleting(namespace) and keys.RELEASED not in manifest.annotations_of(
         namespace
     ):
-        notes = {keys.RELEASED: format_time(now)}
+        notes = {keys.RELEASED: format_time(now), keys.RELEASED_FROM: seen.home_uid}
         steps.append(terms.change(NAMESPACE, namespace, metadata={"annotations": notes}))
     message = (
         f"Namespace {seen.space_name} and the data of {len(space.service_namespaces)} service"

@@ -10,9 +10,16 @@ from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, inde
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.core import names, refs
+from reconciler.core import keys, names, refs
 from reconciler.core.decision import Decision, preconditions_of
-from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    is_deleting,
+    ref_of,
+    uid_of,
+)
 from reconciler.core.refs import Kind, ObjectKey, Ref
 
 _SOURCE: Final = ("spec", "kubeconfigSecretRef")
@@ -76,6 +83,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
     async def _look(self, live: Manifest) -> Seen:
         informers = self._informers
         seen = Seen(app_cluster_binding=live)
+        space = await self._space(seen)
         source = self._ref(
             refs.SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
         )
@@ -87,10 +95,19 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
                 for resource in seen.resources
                 for one in informers.templates.by(RESOURCE, index_key(resource))
             ],
-            space=await self._space(seen),
+            space=space,
             deployments_served=informers.deployments_served,
             legacy=self._legacy(seen) if is_deleting(live) else (),
+            home_uid=await self._home_uid(seen, space),
         )
+
+    async def _home_uid(self, seen: Seen, space: Space | None) -> str:
+        """Read it anew: a Namespace of that name may be another by now, and the view lag."""
+        left = space is not None and keys.RELEASED_FROM in annotations_of(space.namespace)
+        if not left and not is_deleting(seen.app_cluster_binding):
+            return ""
+        home = self._ref(refs.NAMESPACE, "", seen.place[0])
+        return uid_of(await self._informers.cluster.get(home, metadata_only=True) or {})
 
     async def _secret(self, ref: Ref) -> Manifest | None:
         known = self._informers.secrets.get(ref.namespace, ref.name)

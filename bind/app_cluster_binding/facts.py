@@ -90,7 +90,8 @@ class Seen:
     of the resources in spec.apiExports; all of them will do. `space` is None where there is no
     Namespace of that name. `deployments_served` is False where the control plane has no apps/v1.
     `legacy` are ClusterRoleBinding and ClusterRole `klutch-konnector-<namespace>-<name>`, which
-    older backends left; they count for a deletion only.
+    older backends left; they count for a deletion only. `home_uid` is that of the Namespace in
+    which the AppClusterBinding is, where a release is to note it or has noted one, else "".
     """
 
     app_cluster_binding: Manifest
@@ -99,6 +100,7 @@ class Seen:
     space: Space | None = None
     deployments_served: bool = True
     legacy: Sequence[tuple[Kind, Manifest]] = ()
+    home_uid: str = ""
 
     @property
     def place(self) -> tuple[str, str]:

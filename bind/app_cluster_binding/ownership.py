@@ -59,8 +59,10 @@ def verdict(seen: Seen) -> Verdict:
         return Verdict(Ownership.ABSENT)
     for marked in (_cluster_binding(space), space.namespace):
         owner = _owner(marked, seen)
+        if owner is not None and owner != seen.place:
+            return _of_another(seen, owner)
         if owner is not None:
-            return Verdict(Ownership.OURS) if owner == seen.place else _of_another(seen, owner)
+            return _of_namesake(seen, space) or Verdict(Ownership.OURS)
     used = _other_use(space)
     if used:
         return _taken(seen, used)
@@ -148,6 +150,21 @@ def _owner(manifest: Manifest | None, seen: Seen) -> tuple[str, str] | None:
 
 def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:
     return _taken(seen, f"is of AppClusterBinding {'/'.join(owner)}")
+
+
+def _of_namesake(seen: Seen, space: Space) -> Verdict | None:
+    """Refuse what was left by another tenant, whose Namespace had the same name (T1)."""
+    notes = annotations_of(space.namespace)
+    left = notes.get(keys.RELEASED_FROM, "")
+    if keys.RELEASED not in notes or left in {"", seen.home_uid}:
+        return None
+    return Verdict(
+        Ownership.TAKEN,
+        f"Namespace {seen.space_name} was left by AppClusterBinding {'/'.join(seen.place)} of an "
+        f"earlier Namespace {seen.place[0]}, and holds its data. If that was the same tenant: "
+        f"`kubectl annotate namespace {seen.space_name} {keys.RELEASED}-`; else name this "
+        "AppClusterBinding otherwise.",
+    )
 
 
 def _taken(seen: Seen, reason: str) -> Verdict:

@@ -98,7 +98,7 @@ def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]
     namespace = space.namespace
     retired = keys.RELEASED in manifest.annotations_of(seen.app_cluster_binding)
     if keys.RELEASED in manifest.annotations_of(namespace) and not retired:
-        gone = {"annotations": {keys.RELEASED: None}}
+        gone = {"annotations": {keys.RELEASED: None, keys.RELEASED_FROM: None}}
         yield (terms.change(NAMESPACE, namespace, metadata=gone),)
 
 

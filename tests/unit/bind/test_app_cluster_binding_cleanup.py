@@ -173,6 +173,37 @@ def test_a_released_space_comes_back_to_who_asks_for_it_again():
     assert again.get(*SYNCED)
 
 
+def test_a_released_space_is_no_namesakes():
+    """Namespace team-a was deleted, and another tenant has one of that name now (T1)."""
+    world = deleted()
+    again = World(spec={"konnector": {"deploy": True}})
+    again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
+    again.home_uid = "uid of another team-a"
+    again.serve()
+    assert again.get(api.API_SERVICE_BINDING, DB) is None
+    assert again.get(SECRET, "shop-kubeconfig") is None
+    notes = again.get(NAMESPACE, SPACE)["metadata"]["annotations"]
+    assert notes[keys.RELEASED_FROM] == "uid of team-a"
+    command = f"kubectl annotate namespace {SPACE} klutchctl.dev/released-"
+    assert any(command in again.message(one) for one in again.conditions())
+
+    again.delete()
+    again.serve()
+    assert again.app_cluster_binding is None
+    assert again.get(NAMESPACE, SPACE)["metadata"]["annotations"] == notes
+
+
+def test_but_it_is_where_an_administrator_says_so_or_nobody_noted_it():
+    for note in (keys.RELEASED, keys.RELEASED_FROM):
+        world = deleted()
+        again = World(spec={"konnector": {"deploy": True}})
+        again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
+        again.change(NAMESPACE, SPACE, {"metadata": {"annotations": {note: None}}}, "")
+        again.home_uid = "uid of another team-a"
+        again.serve()
+        assert again.get(SECRET, "shop-kubeconfig"), note
+
+
 ORDER = {
     "Release": [
         api.API_SERVICE_BINDING,
