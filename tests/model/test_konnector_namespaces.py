@@ -1,20 +1,33 @@
 """App namespaces that come and go, and their counterparts on the control plane (D.1, H6)."""
 
+import asyncio
 from datetime import timedelta
 
-from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
+from reconciler.blueprints.objects import Marks
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, ref_of, uid_of
+from reconciler.core.refs import NAMESPACE, SECRET, GroupResource, Ref
 from tests.support import losses
-from tests.support.bound_scenes import ACCEPTED, Scene, conditions, remove, secret, until
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    BIND,
+    Managed,
+    Scene,
+    conditions,
+    remove,
+    says,
+    secret,
+    until,
+)
 from tests.support.cues import AFTER
-from tests.support.faults import Faults, Meanwhile, on
+from tests.support.faults import Faults, Meanwhile, on, unreachable
 from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import konnector
+from tests.support.konnector import in_space, konnector
 from tests.support.konnector_claims import degraded
 from tests.support.konnector_scenes import Side, equals, sides, story, working
+from tests.support.removal import remove_for_good
 
 HOLD = "provider.example/cleanup"
 
@@ -209,12 +222,7 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
     async with scene.backend(), working(scene) as account:
         await scene.bound()
         await account.settle()
-    await losses.Many(scene, 0).lose_instance("orders")
-    mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
-    await losses.note(scene.plane, mapping, keys.APP_NAMESPACE_DELETED, "2026-06-01T12:00:00Z")
-    await leave(scene)
-    await until(lambda: app_namespace_gone(scene))
-    await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+    await ended(scene)
     async with konnector(scene.app.connection, clock=clock):
 
         async def is_kept() -> bool:
@@ -231,3 +239,79 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
             return await mapping_gone(scene)
 
         await until(goes)
+
+
+async def ended(scene: Scene) -> None:
+    """Let an app namespace be gone, and its claim by force, and then the export."""
+    await losses.Many(scene, 0).lose_instance("orders")
+    mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+    await losses.note(scene.plane, mapping, keys.APP_NAMESPACE_DELETED, "2026-06-01T12:00:00Z")
+    await leave(scene)
+    await until(lambda: app_namespace_gone(scene))
+    await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+
+
+async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies(
+    scene: Scene,
+) -> None:
+    """T3: another binding leads to the same space, and its provider starts without this one."""
+    clock = ForwardClock()
+    async with scene.backend(), working(scene) as account:
+        await scene.bound()
+        await account.settle()
+    await ended(scene)
+    await remove(scene.app, SECRET, BIND, scene.secret)
+    await scene.make_secret(scene.app, BIND, "other", token=await scene.token())
+    other = spaces.service_binding(
+        GroupResource(scene.offer.kind.group, "others"),
+        namespace=BIND,
+        secret=(BIND, "other"),
+        claims=(),
+        marks=Marks(),
+    )
+    await scene.app.cluster.create(other, API_SERVICE_BINDING, manager="tests")
+    async with konnector(scene.app.connection, clock=clock):
+        for _ in range(20):
+            clock.put_forward(timedelta(seconds=15))
+            await asyncio.sleep(1)
+            assert not await mapping_gone(scene)
+        await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
+
+        async def goes() -> bool:
+            clock.put_forward(timedelta(seconds=15))
+            return await mapping_gone(scene)
+
+        await until(goes)
+    await remove_for_good(scene.app, ref_of(scene.app.name, API_SERVICE_BINDING, other))
+    await remove(scene.app, SECRET, BIND, "other")
+
+
+async def test_beside_the_control_plane_bindings_that_are_not_served_yet_count(
+    managed: Managed,
+) -> None:
+    """T3: such as one without its export, whose Secret cannot be read after a restart."""
+    settings, clock, faults = in_space(managed.space, "shop-kubeconfig"), ForwardClock(), Faults()
+    plane, space, service = managed.plane, managed.space, managed.service_namespace
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: managed.read(SECRET, "shop-kubeconfig"))
+        async with konnector(plane.connection, settings):
+            await until(lambda: says(managed.binding(), "Ready"))
+            made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
+            await managed.app.cluster.create(made, managed.offer.kind, manager="tests")
+            await until(lambda: managed.read(managed.offer.kind, "orders", service))
+    mapping = Ref(plane.name, API_SERVICE_NAMESPACE, space, managed.app_namespace)
+    await losses.note(plane, mapping, keys.APP_NAMESPACE_DELETED, "2026-06-01T12:00:00Z")
+    here = Ref(managed.app.name, managed.offer.kind, managed.app_namespace, "orders")
+    await losses.lose(managed.app.cluster, here)
+    await remove(managed.app, NAMESPACE, "", managed.app_namespace)
+    await remove(plane, API_SERVICE_EXPORT, space, managed.offer.name)
+    faults.add(on("list", kind=SECRET), unreachable())
+    async with konnector(plane.connection, settings, clock=clock, faults=faults):
+        for _ in range(20):
+            clock.put_forward(timedelta(seconds=15))
+            await asyncio.sleep(1)
+            live = await managed.read(API_SERVICE_NAMESPACE, managed.app_namespace)
+            assert live is not None
+            assert not is_deleting(live)
