@@ -1,6 +1,6 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -39,18 +39,14 @@ class Namespaces:
         """Look at one app namespace and its mapping, and write what follows."""
         if self._guardian.stranger():
             return _HELD
-        seen, unread = self._look(key), self._unread()
-        unsynced: Set[str] = frozenset()
-        if decide.leaving(seen) and seen.mapping is not None:
-            unsynced = await self._unsynced(seen.mapping, unread)
-        self._keep(key, unsynced)
-        if unsynced:
-            return _SOON if self._is_young else _HELD
+        seen = self._look(key)
         if decide.leaving(seen) and seen.mapping is not None:
             removal = await self._removal(key, seen.mapping)
-            if removal is None or self._unread() != unread:
-                return _SOON  # a sync that ended meanwhile knows of no copies any more
+            if isinstance(removal, timedelta):
+                return removal
             seen = replace(self._look(key), removal=removal)
+        else:
+            self._keep(key, frozenset())
         orphan = seen.app_namespace is None and orphans.is_orphan(seen.mapping)
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
@@ -74,10 +70,21 @@ class Namespaces:
         else:
             self._ended.discard(name)
 
-    async def _removal(self, name: str, mapping: Manifest) -> Removal | None:
-        """Read what has to be known before a mapping goes; None where it is asked too soon."""
+    async def _removal(self, name: str, mapping: Manifest) -> Removal | timedelta:
+        """Read what has to be known before a mapping goes, or return when to look again."""
         if self.pending:
-            return None
+            self._kept.setdefault(name, (self._context.clock.monotonic(), frozenset()))
+            return _SOON
+        stopped = self._stopped()
+        unsynced = await self._unsynced(mapping)
+        self._keep(name, unsynced)
+        if unsynced:
+            return _HELD
+        removal = await self._read(name, mapping)
+        # A sync that ended meanwhile knows of no copies any more; one that began does.
+        return removal if self._stopped() <= stopped else _SOON
+
+    async def _read(self, name: str, mapping: Manifest) -> Removal:
         gone = await self._is_gone(name)
         removal = Removal(gone=gone, released=gone and await self._holds_released(mapping))
         # Which app cluster says so is to be known, too, and what was confirmed by now.
@@ -124,26 +131,30 @@ class Namespaces:
     def _is_young(self) -> bool:
         return self._context.clock.monotonic() - self._began < _AT_FIRST
 
-    def _unread(self) -> Set[str]:
-        """Return what is exported or bound, and whose instances were not all seen.
+    def _bindable(self) -> Set[str]:
+        """Return what may have copies here: all that is exported, or bound.
 
         An export without a binding counts, and a binding that goes, or has lost its export: their
         copies stay. Those of them that were released are bound no more, and have another mark.
         So does a binding that may lead here, and whose Secret is not there or does not work.
         """
         around = self._link.around
-        unfollowed = around.unfollowed(self._link.space_uid)
         exported = self._views.exports.names(self._views.space)
-        return set(filter(self._is_unread, {*exported, *around.bound(), *unfollowed}))
+        return {*exported, *around.bound(), *around.unfollowed(self._link.space_uid)}
+
+    def _stopped(self) -> Set[str]:
+        """Return what of that no sync knows the copies of."""
+        return {name for name in self._bindable() if not self._syncs.runs(name)}
 
     def _is_unread(self, name: str) -> bool:
+        """Tell whether these are namespaced, and not all instances and copies were seen."""
         if self._syncs.runs(name) and not self._syncs.missing(name):
             return False
         export = self._views.export(name)
         return export is None or get_text(export, "spec", "scope") == "Namespaced"
 
-    async def _unsynced(self, mapping: Manifest, unread: Iterable[str]) -> Set[str]:
-        """Return what of this, which is not synced, may have copies behind a mapping.
+    async def _unsynced(self, mapping: Manifest) -> Set[str]:
+        """Return what is not synced and may have copies behind a mapping.
 
         It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
         more than that (U1). Nobody can tell where rights went with an export; then a binding
@@ -151,7 +162,7 @@ class Namespaces:
         """
         service, found = get_text(mapping, "status", "namespace"), set[str]()
         bound = set(self._link.around.bound())
-        for name in sorted(unread) if service else ():
+        for name in sorted(filter(self._is_unread, self._bindable())) if service else ():
             export = self._views.export(name)
             plural, _, group = name.partition(".")
             kind = Kind(group, "", "", plural) if export is None else crd.instance_kind(export)

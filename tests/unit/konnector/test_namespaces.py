@@ -14,6 +14,7 @@ from konnector.claim.orphans import Terms
 from konnector.namespace.controller import Namespaces
 from konnector.provider import sync_manager
 from konnector.provider.sync_manager import Syncs, Wanted
+from reconciler.blueprints.objects import namespace
 from reconciler.core import keys
 from reconciler.core.decision import Delete
 from reconciler.core.errors import Forbidden, NotServed
@@ -36,6 +37,7 @@ class Plane:
 
     def __init__(self, notes, serves=("v1",), allowed=True, scope="Namespaced"):
         self.notes, self.serves, self.allowed, self.scope = notes, serves, allowed, scope
+        self.listed = 0
 
     async def versions(self, group):
         assert group == "shop.example"
@@ -47,6 +49,7 @@ class Plane:
     async def list(self, kind, *, namespace, metadata_only):
         assert (kind.resource, namespace, metadata_only) == (NAME, "cluster-a1-dev", True)
         ref = Ref(self.name, kind, namespace, "")
+        self.listed += 1
         if kind.version not in self.serves:
             raise NotServed("not served", ref=ref, verb="list")
         if not self.allowed:
@@ -59,7 +62,7 @@ class World:
 
     def __init__(self, plane, *, exports=(), binding=None, bound=(), unfollowed=()):
         self.now, self.decisions, self.notes, self.said = 0.0, list[Any](), list[Any](), set()
-        self.unread = True
+        self.unread, self.missing, self.live = True, list[str](), None
         home = live_like(mapping(namespace="cluster-a1-dev"), annotations=ENDED)
         named = {one["metadata"]["name"]: one for one in exports}
         clock = SimpleNamespace(now=lambda: NOW, monotonic=lambda: self.now)
@@ -84,16 +87,16 @@ class World:
         )
         link: Any = SimpleNamespace(
             agent=SimpleNamespace(
-                namespaces=SimpleNamespace(get=lambda *_: None), clock=clock, app=app
+                namespaces=SimpleNamespace(get=lambda *_: self.live), clock=clock, app=app
             ),
             guards=guards, views=views, plane=plane, around=around, space_uid="space",
             troubles=SimpleNamespace(say=self.say), executor=SimpleNamespace(execute=self.execute),
         )  # fmt: skip
         syncs: Any = SimpleNamespace(
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
-            runs=lambda _: not self.unread, missing=lambda _: (),
+            runs=lambda _: not self.unread, missing=lambda _: self.missing,
         )  # fmt: skip
-        self.link, self.guards = link, guards
+        self.link, self.guards, self.views = link, guards, views
         self.follow(syncs)
 
     def follow(self, syncs):
@@ -188,6 +191,35 @@ async def test_at_first_every_binding_that_may_lead_here_is_waited_for(unfollowe
     await world.namespaces.reconcile("dev")
     assert world.deletes is not bool(unfollowed)
     world.now = 61
+    await world.namespaces.reconcile("dev")
+    assert world.deletes
+
+
+async def test_nothing_is_listed_while_what_is_bound_may_still_come_to_be_synced():
+    world = World(plane := Plane(BOUND), exports=[EXPORT], binding=BINDING, bound=[NAME])
+    assert await world.namespaces.reconcile("dev") == timedelta(seconds=1)
+    assert not plane.listed
+    await world.looks()
+    assert plane.listed
+
+
+async def test_exports_are_not_looked_at_for_a_mapping_that_stays():
+    world = World(plane := Plane(BOUND), exports=[EXPORT])
+    world.live, world.views.export = live_like(namespace("dev")), None
+    await world.namespaces.reconcile("dev")
+    assert not plane.listed
+    assert not world.deletes
+
+
+async def test_other_namespaces_that_come_meanwhile_put_nothing_off():
+    """Each sync takes up each of them, and knows by itself which it has not seen yet."""
+    world = World(Plane({}), exports=[EXPORT], binding=BINDING, bound=[NAME])
+    world.unread = False
+
+    async def come():
+        world.missing = ["copies of app namespace prod"]
+
+    world.guards.look_at_confirmations = come
     await world.namespaces.reconcile("dev")
     assert world.deletes
 
