@@ -68,8 +68,8 @@ class ProviderCallbacks:
     may be of the space with this uid, and `is_unread` tells whether there are any. `rival` is what
     other providers have for a place, `is_kubeconfig` tells whether a binding refers to a Secret of
     the app cluster. `changed(name)` is called when there is news for a binding, with "" for all;
-    `notify` tells developers what concerns all bindings. `is_double`: whether another serves the
-    space already; then all bindings go to that one.
+    `notify` tells developers what concerns all bindings, `notify_one` what is about none of them.
+    `is_double`: whether another serves the space already; then all bindings go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
@@ -83,6 +83,7 @@ class ProviderCallbacks:
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
     notify: Callable[[Note], None]
+    notify_one: Callable[[Note], None]
     is_double: Callable[[], bool]
 
 

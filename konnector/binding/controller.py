@@ -122,6 +122,10 @@ class Bindings:
             if (live := self._recent.get(*key)) is not None:
                 self._context.runtime.recorder.record(observed(self._recent, live).ref, live, note)
 
+    def notify_one(self, keys_: Iterable[ObjectKey], note: Note) -> None:
+        """Record an Event about the first of these bindings that is there."""
+        self.notify([key for key in sorted(keys_) if self._recent.get(*key)][:1], note)
+
     def find(self, keys_: Iterable[ObjectKey], name: str) -> Manifest | None:
         """Return the binding of a name among those of these keys; of several the CRD's owner."""
         named = sorted(key for key in keys_ if key.name == name)

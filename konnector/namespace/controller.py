@@ -1,7 +1,7 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Set
-from dataclasses import replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -20,6 +20,7 @@ from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
 _HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
+_NAMED: Final = 4  # kinds in a note
 _AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be synced
 
 
@@ -33,7 +34,7 @@ class Namespaces:
         self._kind_guard = link.guards.kind_guard(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
         self._began = link.agent.clock.monotonic()
-        self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
+        self._kept: dict[str, _Kept] = {}
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
@@ -73,7 +74,7 @@ class Namespaces:
     async def _removal(self, name: str, mapping: Manifest) -> Removal | timedelta:
         """Read what has to be known before a mapping goes, or return when to look again."""
         if self.pending:
-            self._kept.setdefault(name, (self._context.clock.monotonic(), frozenset()))
+            self._kept.setdefault(name, _Kept(self._context.clock.monotonic()))
             return _SOON
         stopped = self._stopped()
         unsynced = await self._unsynced(mapping)
@@ -179,20 +180,22 @@ class Namespaces:
     def _keep(self, app_namespace: str, resources: Set[str]) -> None:
         """Tell, once it lasts, for the sake of which resources a mapping is kept."""
         now = self._context.clock.monotonic()
-        since, before = self._kept.pop(app_namespace, (now, frozenset()))
+        kept = self._kept.pop(app_namespace, _Kept(now))
         about = f"app namespace {app_namespace}"
-        for resource in before - resources:
+        for resource in kept.resources - resources:
             self._link.troubles.say(resource, about, "")
         if not resources:
             return
-        self._kept[app_namespace] = since, resources
-        if now - since >= _HELD.total_seconds():
-            for resource in resources:
-                self._link.troubles.say(resource, about, _KEPT)
-                if self._link.around.binding(resource) is None:  # which would say so
-                    message = f"{resource}: {about}: {_KEPT}"
-                    note = Note("CopiesKept", message, "Warning", action="Keep")
-                    self._link.around.notify(note)
+        self._kept[app_namespace] = kept
+        kept.resources = resources
+        if now - kept.since < _HELD.total_seconds():
+            return
+        for resource in resources:
+            self._link.troubles.say(resource, about, _KEPT)
+        unbound = {one for one in resources if self._link.around.binding(one) is None}
+        if not unbound <= kept.noted:  # and no binding says so
+            kept.noted |= unbound
+            self._link.around.notify_one(_unbound(app_namespace, sorted(unbound)))
 
     async def _is_gone(self, name: str) -> bool:
         ref = Ref(self._context.app.name, NAMESPACE, "", name)
@@ -216,6 +219,27 @@ class Namespaces:
             if any(keys.RELEASED in annotations_of(one) for one in found.items):
                 return True
         return False
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A mapping that is kept: since when, for the sake of what, and of which a note was made."""
+
+    since: float
+    resources: Set[str] = frozenset()
+    noted: Set[str] = frozenset()
+
+
+def _unbound(app_namespace: str, resources: Sequence[str]) -> Note:
+    more = len(resources) - _NAMED
+    named = ", ".join(resources[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    message = (
+        f"App namespace {app_namespace} is gone, and its APIServiceNamespace is kept: there may be"
+        f" copies of {named} behind it, and no APIServiceBinding of them works here. Bind them"
+        " again; or, where nobody needs these copies any more, have the provider delete them and"
+        " the APIServiceNamespace"
+    )
+    return Note("CopiesKept", message, "Warning", action="Keep")
 
 
 _KEPT: Final = (

@@ -228,6 +228,7 @@ class Providers(TaskSupervisor):
             probe=lambda content: self._probe(content, judged.namespace),
             changed=lambda name: self._bindings.changed(set(bindings), name),
             notify=lambda note: self._bindings.notify(bindings, note),
+            notify_one=lambda note: self._bindings.notify_one(bindings, note),
             is_double=lambda: self._double_of(served) is not None,
         )
         provider = Provider(
@@ -299,6 +300,7 @@ class OneProvider(TaskSupervisor):
             probe=_never,
             changed=lambda name: bindings.changed(set(keys), name),
             notify=lambda note: bindings.notify(keys, note),
+            notify_one=lambda note: bindings.notify_one(keys | bindings.all_keys(), note),
             is_double=lambda: False,
         )
         self._provider = Provider(context, plane, space, around, in_use="")

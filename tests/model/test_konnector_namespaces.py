@@ -7,8 +7,17 @@ from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, ref_of, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, GroupResource, Ref
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_text,
+    is_deleting,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.refs import EVENT, NAMESPACE, SECRET, GroupResource, Ref
 from tests.support import losses
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -241,6 +250,10 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
         await until(goes)
 
 
+def is_kept(event: Manifest) -> bool:
+    return get_text(event, "reason") == "CopiesKept"
+
+
 async def ended(scene: Scene) -> None:
     """Let an app namespace be gone, and its claim by force, and then the export."""
     await losses.Many(scene, 0).lose_instance("orders")
@@ -254,7 +267,7 @@ async def ended(scene: Scene) -> None:
 async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies(
     scene: Scene,
 ) -> None:
-    """T3: another binding leads to the same space, and its provider starts without this one."""
+    """T3: others lead to the same space, and their provider starts without this one."""
     clock = ForwardClock()
     async with scene.backend(), working(scene) as account:
         await scene.bound()
@@ -262,19 +275,26 @@ async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies
     await ended(scene)
     await remove(scene.app, SECRET, BIND, scene.secret)
     await scene.make_secret(scene.app, BIND, "other", token=await scene.token())
-    other = spaces.service_binding(
-        GroupResource(scene.offer.kind.group, "others"),
-        namespace=BIND,
-        secret=(BIND, "other"),
-        claims=(),
-        marks=Marks(),
-    )
-    await scene.app.cluster.create(other, API_SERVICE_BINDING, manager="tests")
+    others = [
+        spaces.service_binding(
+            GroupResource(scene.offer.kind.group, plural),
+            namespace=BIND,
+            secret=(BIND, "other"),
+            claims=(),
+            marks=Marks(),
+        )
+        for plural in ("others", "thirds")
+    ]
+    for other in others:
+        await scene.app.cluster.create(other, API_SERVICE_BINDING, manager="tests")
     async with konnector(scene.app.connection, clock=clock):
         for _ in range(20):
             clock.put_forward(timedelta(seconds=15))
             await asyncio.sleep(1)
             assert not await mapping_gone(scene)
+        events = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
+        about = [get_text(one, "regarding", "name") for one in events if is_kept(one)]
+        assert about == [name_of(others[0])]
         await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
 
         async def goes() -> bool:
@@ -282,7 +302,8 @@ async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies
             return await mapping_gone(scene)
 
         await until(goes)
-    await remove_for_good(scene.app, ref_of(scene.app.name, API_SERVICE_BINDING, other))
+    for other in others:
+        await remove_for_good(scene.app, ref_of(scene.app.name, API_SERVICE_BINDING, other))
     await remove(scene.app, SECRET, BIND, "other")
 
 

@@ -47,7 +47,7 @@ class Plane:
         return Kind(group, version, "Database", plural, self.scope == "Namespaced")
 
     async def list(self, kind, *, namespace, metadata_only):
-        assert (kind.resource, namespace, metadata_only) == (NAME, "cluster-a1-dev", True)
+        assert (kind.group, namespace, metadata_only) == ("shop.example", "cluster-a1-dev", True)
         ref = Ref(self.name, kind, namespace, "")
         self.listed += 1
         if kind.version not in self.serves:
@@ -83,7 +83,7 @@ class World:
             binding=lambda _: binding,
             bound=lambda: bound,
             unfollowed=lambda _: iter(unfollowed),
-            notify=self.notes.append,
+            notify_one=self.notes.append,
         )
         link: Any = SimpleNamespace(
             agent=SimpleNamespace(
@@ -96,7 +96,7 @@ class World:
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
             runs=lambda _: not self.unread, missing=lambda _: self.missing,
         )  # fmt: skip
-        self.link, self.guards, self.views = link, guards, views
+        self.link, self.guards, self.views, self.plane = link, guards, views, plane
         self.follow(syncs)
 
     def follow(self, syncs):
@@ -147,8 +147,26 @@ async def test_what_may_have_copies_holds_and_is_reported(facts):
     await world.looks()
     assert not world.deletes
     assert world.said == {NAME}
-    noted = [] if "binding" in facts else ["CopiesKept"] * 2
+    noted = [] if "binding" in facts else ["CopiesKept"]  # no binding says so
     assert [note.reason for note in world.notes] == noted
+
+
+async def test_what_no_binding_says_is_told_once_of_all_kinds_and_again_of_new_ones():
+    """Events about other things would not get through else."""
+    world = World(Plane(BOUND), unfollowed=(kinds := [NAME]))
+    kinds += [f"{one}.shop.example" for one in ("a", "b", "c", "d", "e")]
+    for _ in range(3):
+        await world.looks()
+    (note,) = world.notes
+    named = "a.shop.example, b.shop.example, c.shop.example, d.shop.example and 2 more"
+    assert f"there may be copies of {named} behind it, and no APIServiceBinding" in note.message
+    assert "Bind them again" in note.message
+    kinds.append("f.shop.example")
+    await world.looks()
+    assert len(world.notes) == 2
+    world.plane.notes = RELEASED
+    await world.looks()
+    assert world.deletes
 
 
 @pytest.mark.parametrize("facts", HOLDING.values(), ids=HOLDING)
