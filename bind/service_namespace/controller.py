@@ -49,10 +49,18 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         informers, mappings = self._informers, self._informers.service_namespaces
         by_target = enqueue_mapped(queue, mappings, TARGET)
         by_space = enqueue_mapped(queue, mappings, SPACE)
+
+        def left_in(space: str) -> None:
+            for one in informers.namespaces.by(SPACE, space):
+                mark = manifest.annotations_of(one)[keys.API_SERVICE_NAMESPACE]
+                if home := decide.home_of(mark):
+                    queue.enqueue(ObjectKey(home.space, home.name))
+
         mappings.subscribe_keys(queue.enqueue)
         informers.namespaces.subscribe(HOME, queue.enqueue)
         informers.namespaces.subscribe(NAME, by_target)
         informers.namespaces.subscribe(NAME, by_space)
+        informers.namespaces.subscribe(NAME, left_in)
         informers.role_bindings.subscribe(SPACE, by_target)
         informers.quotas.subscribe(SPACE, by_target)
         informers.exports.subscribe(SPACE, self._forget)
@@ -68,7 +76,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         if leaving is not None and not seen.unsure:
             seen = replace(seen, removal=await self._removal(seen.home))
             if seen.removal is not None and decide.needs_search(seen):
-                contents = await self._contents(manifest.name_of(leaving))
+                contents = await self._contents(
+                    manifest.name_of(leaving), bound_stays=not decide.goes_with_space(seen)
+                )
                 # The search takes long enough for a konnector to bring its mapping back.
                 mapping = await self._mapping(seen.home)
                 removal = replace(seen.removal, contents=contents, mapping=mapping)
@@ -122,9 +132,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             Ref(cluster.name, api.API_SERVICE_NAMESPACE, home.space, home.name)
         )
 
-    async def _contents(self, namespace: str) -> Contents:
-        """Search a namespace until something released is found. Raises ClusterErrors."""
-        hidden, bound, kinds = "", "", await self._copied.kinds()
+    async def _contents(self, namespace: str, *, bound_stays: bool) -> Contents:
+        """Search a namespace until something is found that keeps it. Raises ClusterErrors."""
+        hidden, kinds = "", await self._copied.kinds()
         for kind in sorted(kinds.all):
             try:
                 listing = await self._informers.cluster.list(
@@ -140,8 +150,10 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             if any(keys.RELEASED in manifest.annotations_of(one) for one in listing.items):
                 return Contents(released=True)
             held = filter(decide.is_bound, listing.items)
-            bound = bound or next((f"{kind.resource} {manifest.name_of(one)}" for one in held), "")
-        return Contents(released=False, hidden=hidden, bound=bound)
+            bound = next((f"{kind.resource} {manifest.name_of(one)}" for one in held), "")
+            if bound and bound_stays:
+                return Contents(released=False, bound=bound)
+        return Contents(released=False, hidden=hidden)
 
 
 def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:

@@ -43,6 +43,7 @@ _SKEW: Final = timedelta(minutes=5)
 _YOUNG: Final = timedelta(hours=1)
 # When to look again at a Namespace that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
+_SEARCH_AGAIN: Final = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Contents:
     `released` tells whether any object there carries the annotation `klutchctl.dev/released`.
     `bound` is a copy that nobody deletes, as its annotation says: a konnector lets none go but by
     deleting it, or marking it as released. `hidden` is a resource of which nobody could tell. Each
-    is "" where there is none.
+    is "" where there is none, or none was found before something else that keeps the Namespace.
     """
 
     released: bool
@@ -184,7 +185,7 @@ def needs_search(seen: Seen) -> bool:
     live, removal = leaving(seen), seen.removal
     if live is None or seen.unsure or removal is None or removal.mapping is not None:
         return False
-    return _doubt(live, removal) is None
+    return (_doubt(live, removal) or _unmarked(seen, live)) is None
 
 
 def obstacle(seen: Seen) -> tuple[Cause, str] | None:
@@ -289,14 +290,14 @@ def _without_mapping(seen: Seen, now: datetime) -> Decision:
         return Decision(again=_AGAIN)
     if removal.mapping is not None:
         return NOTHING  # it is back, and its event is on the way
-    reason = _doubt(live, removal) or _unmarked(seen, live)
+    doubt = _doubt(live, removal) or _unmarked(seen, live)
     age = now - (created(live) or now)
-    if reason is None and not seen.witnessed and age < _YOUNG:
+    if doubt is None and not seen.witnessed and age < _YOUNG:
         return Decision(again=_YOUNG - age)  # a restore may yet bring its APIServiceNamespace
-    reason = reason or _kept_for(seen, live, removal.contents)
+    reason = doubt or _kept_for(seen, live, removal.contents)
     if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
-        return Decision(notes=(note,), again=_AGAIN)
+        return Decision(notes=(note,), again=_AGAIN if doubt else _SEARCH_AGAIN)
     return writes(deletion(seen.cluster, NAMESPACE, live))
 
 
@@ -350,13 +351,19 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
             f"Namespace {name} is kept: objects in it carry {keys.RELEASED}. It goes when they are "
             "gone or no longer carry it"
         )
-    if contents.bound and not _goes_with_space(seen):
+    if not contents.bound or goes_with_space(seen):
+        return None
+    kept = f"Namespace {name} is kept: {contents.bound} in it carries {keys.BOUND}, and "
+    if seen.space is None:
         return "BoundDataKept", (
-            f"Namespace {name} is kept: {contents.bound} in it carries {keys.BOUND}, and nobody"
-            " deletes it, so its claim may have been lost. The Namespace goes when no such copy is"
-            " left. Bring app namespace and claim back, or delete the copy if nobody needs its data"
+            f"{kept}its space {seen.home.space} is gone, while klutch-bind was away. If nobody"
+            f" needs its data: `kubectl delete namespace {name}`"
         )
-    return None
+    return "BoundDataKept", (
+        f"{kept}nobody deletes it, so its claim may have been lost. The Namespace goes when no such"
+        " copy is left. Bring app namespace and claim back, or delete the copy if nobody needs its"
+        " data"
+    )
 
 
 def is_bound(live: Manifest) -> bool:
@@ -364,7 +371,7 @@ def is_bound(live: Manifest) -> bool:
     return keys.BOUND in manifest.annotations_of(live) and not manifest.is_deleting(live)
 
 
-def _goes_with_space(seen: Seen) -> bool:
+def goes_with_space(seen: Seen) -> bool:
     """Tell whether its space is on its way out, or went after both were seen: with all its data."""
     return seen.witnessed if seen.space is None else manifest.is_deleting(seen.space)
 

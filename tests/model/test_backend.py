@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from bind.export import decide
 from bind.settings import Settings
 from reconciler import api
@@ -385,28 +387,39 @@ async def test_released_data_keep_their_namespace(scene: Scene) -> None:
 
 async def test_copies_that_nobody_deletes_keep_their_namespace(scene: Scene) -> None:
     """T3: a konnector that lost sight of them lets the mapping go, and no data with it."""
-    plane, clock = scene.plane.cluster, ForwardClock()
-    kind = scene.offer.kind
-    async with scene.backend(clock=clock):
+    plane, clock, faults = scene.plane.cluster, ForwardClock(), Faults()
+    kind, searched = scene.offer.kind, list[str]()
+
+    async def note() -> None:
+        searched.append(scene.service_namespace)
+
+    search = on("list", kind=refs.SECRET, namespace=scene.service_namespace)
+    faults.add(search, Meanwhile(note))
+    async with backend(scene.plane.connection, faults=faults, clock=clock):
         await scene.make_space()
         await map_namespace(scene)
         await until(lambda: mapped(scene))
         notes = Marks(annotations={keys.BOUND: "true", keys.ORPHANED: "2026-01-01T00:00:00Z"})
         copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
         await plane.create(copy, kind, manager="konnector")
+        credential = build(refs.CONFIG_MAP, "c", namespace=scene.service_namespace, marks=notes)
+        await plane.create(credential, refs.CONFIG_MAP, manager="konnector")
         await unmap_namespace(scene)
         await until(lambda: told(scene, "BoundDataKept"))
         assert not await goes(scene)
+        assert searched == []  # what comes after the first find
+        await remove(scene.plane, refs.CONFIG_MAP, scene.service_namespace, "c")
         await remove(scene.plane, kind, scene.service_namespace, "orders")
 
         async def left() -> bool:
-            clock.put_forward(timedelta(minutes=1))
+            clock.put_forward(timedelta(minutes=10))
             return await goes(scene)
 
         await until(left)
 
 
-async def test_copies_go_with_a_space_that_is_deleted(scene: Scene) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+async def test_copies_go_with_a_space_that_is_deleted(scene: Scene, *, kept: bool) -> None:
     plane, kind = scene.plane.cluster, scene.offer.kind
     async with scene.backend():
         await scene.make_space()
@@ -415,6 +428,10 @@ async def test_copies_go_with_a_space_that_is_deleted(scene: Scene) -> None:
         notes = Marks(annotations={keys.BOUND: "true"})
         copy = build(kind, "orders", namespace=scene.service_namespace, marks=notes, spec={})
         await plane.create(copy, kind, manager="konnector")
+        if kept:
+            await unmap_namespace(scene)
+            await until(lambda: told(scene, "BoundDataKept"))
         await remove(scene.plane, refs.NAMESPACE, "", scene.space)
-        await unmap_namespace(scene)
+        if not kept:
+            await unmap_namespace(scene)
         await until(lambda: goes(scene))

@@ -275,6 +275,22 @@ def test_a_namespace_that_stays_anyway_is_not_searched(facts, reason):
     assert needs_search(seen(**{**GONE, **facts})) == searched
 
 
+WAYS_OUT = {
+    "its space stays": (space(), "Bring app namespace and claim back"),
+    "its space is gone": (None, f"`kubectl delete namespace {TARGET}`"),
+}
+
+
+@pytest.mark.parametrize(("space_", "way_out"), WAYS_OUT.values(), ids=WAYS_OUT)
+def test_what_to_do_about_copies_that_nobody_deletes(space_, way_out):
+    facts = {"space": space_, "witnessed": False, "namespace": namespace(annotations=made_at(HOUR))}
+    left = seen(**{**GONE, **facts, "removal": removal(contents=OF_CLAIM)})
+    decision = decide(left, scope="Namespaced", now=NOW)
+    (note,) = decision.notes
+    assert [one for _, one in WAYS_OUT.values() if one in note.message] == [way_out]
+    assert decision.again == 30 * MINUTE  # a search takes a call for each kind
+
+
 @pytest.mark.parametrize("space_", [None, deleting(space())], ids=["gone", "going"])
 def test_copies_go_with_their_space(space_):
     facts = {**GONE, "space": space_, "removal": removal(contents=OF_CLAIM)}
