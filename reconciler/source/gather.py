@@ -266,7 +266,7 @@ def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) ->
         entry = find_entry(store) if is_folder else path.name
         gathered = gather(store, entry)
         folder, revision = "", ""
-        if git_entries(top):
+        if any(map(git_entries, (top, *(link.parent for link in links(top))))):
             from reconciler.source import git  # takes 80 ms, and many fleets are without
 
             folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
@@ -280,6 +280,28 @@ def git_entries(folder: Path) -> Sequence[Path]:
     absolute = folder.resolve()
     places = (parent / ".git" for parent in (absolute, *absolute.parents))
     return [place for place in places if place.exists()]
+
+
+def links(folder: Path) -> Sequence[Path]:
+    """Return each link on the way to a folder that is there, by a path without links."""
+    found, here = [], Path("/")
+    names = [*reversed(_as_the_shell_came(folder).parts)]
+    while names:
+        here = here.parent if (name := names.pop()) == ".." else here / name
+        if here.is_symlink():
+            found.append(here)
+            names += reversed(here.readlink().parts)
+            here = here.parent
+    return found
+
+
+def _as_the_shell_came(path: Path) -> Path:
+    """Return a path from the root; only a shell knows by which links it came to where it is."""
+    said = os.environ.get("PWD", "")
+    with contextlib.suppress(OSError):
+        if said.startswith("/") and os.path.samefile(said, "."):
+            return said / path
+    return path.absolute()
 
 
 class _Folder:

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Final
 
 import pygit2
-from pygit2.enums import FileMode, RepositoryOpenFlag
+from pygit2.enums import FileMode
 
-from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import base_model
 from reconciler.fleet.files import Snapshot
-from reconciler.source import gather
+from reconciler.source import gather, opening
 from reconciler.source.gather import EntryType, Gathered, Unreadable
 
-# Earlier ones send credentials on to another host after a redirect (CVE-2026-53586).
-_OLDEST: Final = (1, 9, 5)
 _NAMESPACES: Final = ("refs/heads/", "refs/tags/", "refs/remotes/")
 _DAMAGED: Final = "A partial or damaged clone lacks objects: fetch them"
 _LONGEST_TARGET: Final = 4_096  # of a link, in bytes: as on Linux
@@ -43,7 +41,7 @@ def read(repository: Path, ref: str, *, folder: str = "") -> Snapshot:
     `refs/.../`, or a whole commit id. `folder` is as in `Snapshot`. Raises InvalidRepository,
     ConfigError for a repository or ref that cannot be used, and HostError.
     """
-    opened = _opened(repository, check_owner=False, own=True)
+    opened = opening.opened(repository, check_owner=False, own=True)
     return _read(opened, _commit(opened, ref), folder, "")
 
 
@@ -54,7 +52,7 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
     the commit. `ref` and errors are as in `read`.
     """
     there = _existing(path)
-    opened = _opened(there, check_owner=check_owner)
+    opened = opening.opened(there, check_owner=check_owner)
     commit = _commit(opened, ref)
     inside = _inside(opened, there, path)
     if not inside:
@@ -67,7 +65,7 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
 
 def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
     """Return the id of the commit that `read_at` would read. Raises ConfigError and HostError."""
-    return str(_commit(_opened(_existing(path), check_owner=check_owner), ref).id)
+    return str(_commit(opening.opened(_existing(path), check_owner=check_owner), ref).id)
 
 
 def _existing(path: Path) -> Path:
@@ -111,7 +109,7 @@ def work_tree(
     that may be a checkout cut short: a file of the fleet that was taken away on purpose is
     committed as such. Raises ConfigError and HostError.
     """
-    repository = _open(top, check_owner=check_owner)
+    repository = opening.opened_if_any(top, check_owner=check_owner)
     if repository is None or repository.workdir is None or repository.head_is_unborn:
         return "", ""
     # Git holds it for as long as it writes files.
@@ -145,74 +143,11 @@ def work_tree(
     return f"{inside}/" if inside else "", revision
 
 
-def _opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository:
-    found = _open(path, check_owner=check_owner, own=own)
-    if found is None:
-        raise ConfigError("there is no Git repository here", where=str(path))
-    return found
-
-
-def _open(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository | None:
-    """Return the repository that a folder lies in; `own`: that is made by us at this path."""
-    check_library()
-    pygit2.settings.owner_validation = check_owner
-    try:
-        return _exactly(path) if own else _nearest(path.resolve())
-    except (pygit2.GitError, KeyError, ValueError) as error:
-        if "is not owned by current user" in str(error):
-            raise ConfigError(
-                "the Git repository belongs to another user",
-                where=str(path),
-                hint="Usual in CI containers; `klutchctl --git-owner-check=off ...` trusts it, or"
-                " `git config --global --add safe.directory <path>`",
-            ) from None
-        raise ConfigError(
-            f"the Git repository cannot be opened: {reason(error)}", where=str(path)
-        ) from None
-
-
-def _nearest(folder: Path) -> pygit2.Repository | None:
-    """Return the repository that a folder lies in.
-
-    A bare one counts only where no `.git` is above: else it may be plain files of a commit, by
-    which that commit would bring the branches that it is judged by. No commit can hold a `.git`.
-    """
-    above = gather.git_entries(folder)
-    if not above:
-        found = pygit2.discover_repository(str(folder))
-        return None if found is None else pygit2.Repository(found)
-    device = folder.stat().st_dev  # like Git, which does not look beyond a mount
-    near = (place for place in above if place.parent.stat().st_dev == device)
-    return next(filter(None, map(_exactly, near)), None)
-
-
-def _exactly(path: Path) -> pygit2.Repository | None:
-    """Return the repository at a path, or None where there is none."""
-    try:
-        return pygit2.Repository(
-            str(path), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.NO_DOTGIT
-        )
-    except pygit2.GitError as error:
-        if str(error).startswith("Repository not found"):
-            return None
-        raise
-
-
-def check_library() -> None:
-    """Raise HostError where libgit2 is one that must not talk to servers."""
-    version = tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3]))
-    if version < _OLDEST:
-        raise HostError(
-            f"libgit2 {pygit2.LIBGIT2_VERSION} is not safe to use",
-            hint="Install pygit2 1.21 or later, built with libgit2 1.9.5 or later",
-        )
-
-
 def _commit(repository: pygit2.Repository, ref: str) -> pygit2.Commit:
     try:
         found = _candidates(repository, ref)
     except (pygit2.GitError, KeyError, ValueError) as error:
-        raise ConfigError(f"{ref!r} is no commit: {reason(error)}", where="ref") from None
+        raise ConfigError(f"{ref!r} is no commit: {opening.reason(error)}", where="ref") from None
     if not found:
         hint = "Write HEAD, a branch, a tag or a whole commit id; what a shallow clone lacks, fetch"
         raise ConfigError(f"{ref!r} is not in the repository", where="ref", hint=hint)
@@ -258,7 +193,7 @@ def _top(commit: pygit2.Commit) -> pygit2.Tree:
         return commit.tree
     except pygit2.GitError as error:
         raise ConfigError(
-            f"cannot be read: {reason(error)}", where=f"commit {commit.id}", hint=_DAMAGED
+            f"cannot be read: {opening.reason(error)}", where=f"commit {commit.id}", hint=_DAMAGED
         ) from None
 
 
@@ -338,9 +273,4 @@ def _type_of(entry: pygit2.Object) -> EntryType:
 
 
 def _broken(error: Exception) -> Unreadable:
-    return Unreadable("unreadable-file", f"cannot be read: {reason(error)}", _DAMAGED)
-
-
-def reason(error: Exception) -> str:
-    """Return what an error of Git says."""
-    return str(error.args[0]) if error.args else type(error).__name__
+    return Unreadable("unreadable-file", f"cannot be read: {opening.reason(error)}", _DAMAGED)

@@ -24,7 +24,7 @@ from pygit2.enums import ConfigLevel, CredentialType
 
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret, scrub
-from reconciler.source import following, git
+from reconciler.source import following, git, opening
 from reconciler.source.following import GitUrl, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
@@ -123,7 +123,7 @@ class Remote:
             # What is in use is verified again: a key may have been taken out of its list.
             commit, signature = self._fetched(store, name, commit, callbacks)
         except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-            reason = scrub(git.reason(error), callbacks.secrets)
+            reason = scrub(opening.reason(error), callbacks.secrets)
             raise ConfigError(f"cannot be fetched: {reason}", where=str(self._url)) from None
         self._accepted = commit
         if commit == known:
@@ -174,7 +174,7 @@ class Remote:
 
     def _prepared(self) -> pygit2.Repository:
         """Return our bare repository, with all that is wide open by default closed."""
-        git.check_library()
+        opening.check_library()
         self._check_host()
         settings = pygit2.settings
         settings.server_connect_timeout = int(_CONNECT * 1_000)
@@ -193,7 +193,7 @@ class Remote:
             store.config["http.followRedirects"] = False
         except (pygit2.GitError, OSError) as error:
             raise ConfigError(
-                f"cannot be used: {git.reason(error)}", where=str(self._store)
+                f"cannot be used: {opening.reason(error)}", where=str(self._store)
             ) from None
         return store
 
