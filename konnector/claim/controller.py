@@ -129,10 +129,9 @@ class Claims(PairedSync):
             await self._without_home(place)
             return None
         seen = self._look(place, there)
-        if seen.claim is not None and seen.copy is None and not is_deleting(seen.claim):
-            settles_in = self._losses.settles_in(place, seen.now)
-            if settles_in is not None:
-                return settles_in
+        lacks = seen.claim is not None and seen.copy is None and not is_deleting(seen.claim)
+        if lacks and (settles_in := self._losses.settles_in(place, seen.now)) is not None:
+            return settles_in
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
             return SOON  # a view is behind
@@ -260,7 +259,7 @@ class Claims(PairedSync):
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
         """Note that the control plane reported the deletion of a copy."""
         now = self.link.now()
-        self._losses.forget(now, but=self.guard.lost)
+        self._losses.forget(now)
         place = self._place_of(app_namespace, copy)
         claim = None if place is None else self.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):

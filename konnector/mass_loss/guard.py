@@ -5,7 +5,7 @@ watch saw deleted though their claims stay, one alone is made again (T16). Many 
 deleted at once are hardly meant (T11).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -246,7 +246,7 @@ def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
 
 
 class Losses:
-    """Remembers when the copy of each claim was lost."""
+    """Remembers when the copy of each claim was lost. What is looked at first was lost first."""
 
     def __init__(self) -> None:
         self._times: dict[ObjectKey, datetime] = {}
@@ -254,6 +254,8 @@ class Losses:
 
     def note(self, place: ObjectKey, uid: str, now: datetime) -> None:
         """Remember that the copy of a claim was lost now."""
+        for held in (self._times, self._uids):
+            held.pop(place, None)
         self._times[place], self._uids[place] = now, uid
 
     def see(self, place: ObjectKey, uid: str) -> None:
@@ -261,14 +263,14 @@ class Losses:
         if self._uids.get(place, uid) != uid:
             del self._uids[place]
 
-    def forget(self, now: datetime, *, but: Collection[ObjectKey]) -> None:
-        """Forget those that are too long ago to be part of a loss that comes, `but` some."""
-        self._times = {
-            place: time
-            for place, time in self._times.items()
-            if place in but or abs(now - time) < decide.AT_ONCE
-        }
-        self._uids = {place: self._uids[place] for place in self._uids.keys() & self._times.keys()}
+    def forget(self, now: datetime) -> None:
+        """Forget losses that were watched too long ago, and what those were measured by later.
+
+        "10 lost, 9 restored, a minute: the tenth looks alone".
+        """
+        for held, age in ((self._uids, decide.AT_ONCE), (self._times, 2 * decide.AT_ONCE)):
+            while held and abs(now - self._times[next(iter(held))]) >= age:
+                del held[next(iter(held))]
 
     def is_alone(self, place: ObjectKey) -> bool:
         """Tell whether the loss of this copy was watched, and was no part of a larger one."""

@@ -5,19 +5,21 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
-from reconciler.core import keys
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, CLUSTER_BINDING
+from reconciler.core import keys, names
 from reconciler.core.errors import Expired
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube.requests import Request
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
 from tests.support.faults import Events, Faults, on
+from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, claim, data
 from tests.support.konnector_faults import mortal
@@ -250,6 +252,37 @@ async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_
         await settled(made)
         assert creates(scene, mark) == []
         assert await many.there() == ["orders"]
+
+
+async def test_one_of_many_stays_lost_when_the_others_are_back_and_a_developer_deletes_something(
+    scene: Scene,
+) -> None:
+    many, clock = Many(scene, 3), ForwardClock()
+    async with scene.backend(), konnector(scene.app.connection, clock=clock) as made:
+        await bound(scene)
+        await many.make("orders")
+        kept = [await scene.copy(name) for name in many.names]
+        mark = scene.plane.audit.mark()
+        for name in many.names:
+            await many.lose_copy(name)
+        await until(lambda: are_lost(scene, "3 "))
+        for copy in kept[1:]:
+            metadata = {key: copy["metadata"][key] for key in ("name", "namespace", "annotations")}
+            back = {**copy, "metadata": metadata}
+            await scene.plane.cluster.create(back, many.kind, manager="provider")
+        await until(lambda: are_lost(scene, "1 "))
+        clock.put_forward(timedelta(minutes=2))
+        await remove(scene.app, many.kind, scene.app_namespace, "orders")
+        await until(lambda: lacks(many, "orders"))
+        clock.put_forward(timedelta(minutes=2))
+        await settled(made)
+        assert creates(scene, mark) == []
+        assert await many.there() == many.names[1:]
+
+
+async def are_lost(scene: Scene, number: str) -> bool:
+    said = conditions(await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING))
+    return f"of {number}" in said.get("RecreationAllowed", {}).get("message", "")
 
 
 async def is_another(scene: Scene, name: str, uid: str) -> bool:

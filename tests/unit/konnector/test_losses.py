@@ -46,7 +46,7 @@ def test_one_that_was_made_again_still_is_part_of_a_larger_loss():
 
 def test_what_is_too_long_ago_is_forgotten():
     losses = lost()
-    losses.forget(NOW + timedelta(minutes=2), but=())
+    losses.forget(NOW + timedelta(minutes=2))
     assert not losses.is_alone(ORDERS)
     losses.note(SALES, "three", NOW + timedelta(minutes=2))
     assert losses.is_alone(SALES)
