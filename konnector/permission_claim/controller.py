@@ -112,10 +112,9 @@ class PermissionClaims(PairedSync):
             seen = await self._with_fresh_terms(seen)
             decision = decide.decide(seen)
         first = next(iter(decision.steps), None)
-        if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
-            held = await self._stays_here(seen)
-            if held is not None:
-                return held
+        collects = isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER
+        if collects and seen.provider is None and (held := await self._stays_here(seen)):
+            return held
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         write = await self.write(place, seen.consumer, decision, there)
@@ -126,14 +125,14 @@ class PermissionClaims(PairedSync):
     def _trace(self, seen: Seen, decision: Decision, write: Write) -> None:
         comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)
         if comes and seen.provider is not None:
-            of = self._services.trace_of(seen.claim_place.namespace, seen.provider)
-            secret_down(of, write)
+            secret_down(self._services.trace_of(seen.claim_place.namespace, seen.provider), write)
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self.kind
         copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
         mark = get_text(consumer, "metadata", "annotations", keys.ORIGIN_SPACE_UID)
+        foreign = provider is not None and mark not in ("", self.link.space_uid)
         seen = Seen(
             kind,
             self._rules,
@@ -146,7 +145,7 @@ class PermissionClaims(PairedSync):
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self.link.around.rival(kind, place),
             space_uid=self.link.space_uid,
-            unread=mark not in ("", self.link.space_uid) and self.link.around.is_unread(mark),
+            unread=foreign and self.link.around.is_unread(mark),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
             wide=self._services.living(""),
@@ -190,14 +189,17 @@ class PermissionClaims(PairedSync):
     async def _stays_here(self, seen: Seen) -> timedelta | None:
         """Judge a copy in the app cluster whose origin is gone, also for the API server.
 
-        In a space that lost its services that says nothing, and applications run on the copy.
+        In a space that lost its services, or of which a binding is not synced, that says nothing,
+        and applications run on the copy.
         """
         origin = Ref(self.link.plane.name, self.kind, *seen.copy_place)
         if await self.link.plane.get(origin) is not None:
             return SOON  # a view may be behind
-        if self._services.lacks_copies(seen.claim_place.namespace):
+        if await self.link.guards.space_doubted():
             return HELD
-        return HELD if await self.link.guards.space_doubted() else None
+        around, services, uid = self.link.around, self._services, self.link.space_uid
+        whole = all(map(services.runs, around.bound())) and not around.is_unread(uid)
+        return None if whole and not services.lacks_copies(seen.claim_place.namespace) else HELD
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when the grace of an orphan is over."""

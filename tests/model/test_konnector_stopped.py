@@ -1,5 +1,7 @@
 """What developers learn in their app cluster once nothing is synced any more."""
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +11,27 @@ from reconciler.api import API_SERVICE_EXPORT
 from reconciler.api.claim_status import RELEASED, WITHDRAWN, Stop
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of
-from reconciler.core.refs import CRD
+from reconciler.core.refs import CRD, SECRET
 from reconciler.kube.requests import Verb
-from tests.support.bound_scenes import Scene, conditions, gone, new, remove, until
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    Scene,
+    conditions,
+    gone,
+    new,
+    remove,
+    says,
+    secret,
+    served,
+    until,
+)
 from tests.support.faults import Faults, forbidden, on, unreachable
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import Story, equals, event, sides, warns, working
+from tests.support.offers import offered
+from tests.support.settled import settled
 
 _LATER = 180.0  # seconds: what failed is tried again at the next look but one
 AT = "2026-06-01T12:00:00Z"
@@ -24,7 +41,7 @@ SERVED: Manifest = {
 }
 
 
-async def served(account: Story) -> None:
+async def well(account: Story) -> None:
     """Make a claim, of which the provider says that it is well."""
     await account.here.make()
     await until(account.there.read)
@@ -59,7 +76,7 @@ async def test_a_release_is_reported_at_each_claim_until_it_is_bound_again(
 ) -> None:
     async with scene.backend(), working(scene) as account:
         await scene.bound()
-        await served(account)
+        await well(account)
         if policy:
             await scene.set_policy(policy)
         await scene.unbind()
@@ -79,7 +96,7 @@ async def test_what_was_released_costs_no_write_when_a_konnector_starts(scene: S
     async with scene.backend():
         async with working(scene) as account:
             await scene.bound()
-            await served(account)
+            await well(account)
             await scene.unbind()
             await until(lambda: stopped(account))
             await until(lambda: warns(scene))
@@ -98,7 +115,7 @@ async def test_what_was_unbound_while_no_konnector_ran_says_so_at_its_start(scen
     async with scene.backend():
         async with working(scene) as account:
             await scene.bound()
-            await served(account)
+            await well(account)
         await scene.unbind()
         async with working(scene) as account:
             await until(lambda: stopped(account))
@@ -130,7 +147,7 @@ async def test_a_claim_that_lost_its_copy_meanwhile_says_no_more_that_it_is_unbo
 ) -> None:
     async with scene.backend(), working(scene) as account:
         await scene.bound()
-        await served(account)
+        await well(account)
         await scene.unbind()
         await until(lambda: stopped(account))
         await account.there.delete()
@@ -148,7 +165,7 @@ async def test_an_export_that_is_withdrawn_is_reported_until_it_is_back(scene: S
     async with working(scene) as account:
         async with scene.backend():
             await scene.bound()
-            await served(account)
+            await well(account)
         export = await scene.export()
         await withdraw(scene)
         await until(lambda: stopped(account, WITHDRAWN))
@@ -170,9 +187,39 @@ async def test_what_fails_while_a_withdrawal_is_reported_is_done_later(
         account = Story(scene, made, *sides(scene), {})
         async with scene.backend():
             await scene.bound()
-            await served(account)
+            await well(account)
         faults.add(on(failing, cluster=APP_CLUSTER, kind=kind).nth(1), unreachable())
         faults.add(on("patch", cluster=APP_CLUSTER, kind=CRD).nth(1), unreachable())
         await withdraw(scene)
         await until(lambda: stopped(account, WITHDRAWN), within=_LATER)
         await until(lambda: warns(scene), within=_LATER)
+
+
+async def test_credentials_stay_beside_a_service_that_is_followed_no_more(
+    scene: Scene, namespace: str
+) -> None:
+    """T16: set back to before its export, a space lacks it all, and another binding claims it."""
+    clock = ForwardClock()
+    offers = offered(scene.plane.cluster, scene.app.cluster, namespace=namespace)
+    async with offers as offer, konnector(scene.app.connection, clock=clock) as made:
+        second = replace(scene, offer=offer)
+        async with scene.backend():
+            await scene.bound(ACCEPTED)
+            await second.request()
+            await second.bind(ACCEPTED)
+            await until(lambda: served(second.app, second.offer.kind))
+            for one in (scene, second):
+                await one.create_instance()
+                await until(one.copy)
+            credentials = secret("creds", scene.service_namespace)
+            await scene.plane.cluster.create(credentials, SECRET, manager="provider")
+            await until(lambda: scene.in_app(SECRET, "creds", scene.app_namespace))
+        await withdraw(second)
+        await remove(second.plane, offer.kind, second.service_namespace, "orders")
+        await until(
+            lambda: says(second.binding(), "Connected", "False", "APIServiceExportNotFound")
+        )
+        await remove(scene.plane, SECRET, scene.service_namespace, "creds")
+        clock.put_forward(timedelta(minutes=2))
+        await settled(made)
+        assert await scene.in_app(SECRET, "creds", scene.app_namespace)
