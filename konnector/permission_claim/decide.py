@@ -158,7 +158,7 @@ def _conflict(seen: Seen) -> Decision:
     if ways.is_a_rivals(seen, consumer):
         message = (
             f"Two providers have a {subject} for this namespace, so the one here stays as it is. "
-            "One of the providers has to rename its own"
+            "Wait while an APIServiceBinding is not Ready; else one of them has to rename its own"
         )
         return Decision(notes=(Note(CONFLICT, message, "Warning"),))
     is_open = {

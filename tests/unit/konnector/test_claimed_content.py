@@ -359,7 +359,7 @@ def test_two_origins_for_one_place_are_told():
     assert (note.reason, note.type) == (CONFLICT, "Warning")
     assert note.message == (
         "Two providers have a Secret creds for this namespace, so the one here stays as it is. "
-        "One of the providers has to rename its own"
+        "Wait while an APIServiceBinding is not Ready; else one of them has to rename its own"
     )
 
 
