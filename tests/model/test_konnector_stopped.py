@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from konnector import APP_CLUSTER
-from reconciler.api import API_SERVICE_EXPORT
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT
 from reconciler.api.claim_status import RELEASED, WITHDRAWN, Stop
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of
-from reconciler.core.refs import CRD, SECRET
+from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.kube.requests import Verb
 from tests.support.bound_scenes import (
     ACCEPTED,
+    Managed,
     Scene,
     conditions,
     gone,
     new,
+    read,
     remove,
     says,
     secret,
@@ -211,9 +213,10 @@ async def test_credentials_stay_beside_a_service_that_is_followed_no_more(
             for one in (scene, second):
                 await one.create_instance()
                 await until(one.copy)
-            credentials = secret("creds", scene.service_namespace)
-            await scene.plane.cluster.create(credentials, SECRET, manager="provider")
-            await until(lambda: scene.in_app(SECRET, "creds", scene.app_namespace))
+            for name in ("creds", "later"):
+                credentials = secret(name, scene.service_namespace)
+                await scene.plane.cluster.create(credentials, SECRET, manager="provider")
+                await until(lambda: scene.in_app(SECRET, name, scene.app_namespace))  # noqa: B023
         await withdraw(second)
         await remove(second.plane, offer.kind, second.service_namespace, "orders")
         await until(
@@ -223,3 +226,47 @@ async def test_credentials_stay_beside_a_service_that_is_followed_no_more(
         clock.put_forward(timedelta(minutes=2))
         await settled(made)
         assert await scene.in_app(SECRET, "creds", scene.app_namespace)
+
+        await second.unbind()
+        await until(lambda: gone(second.binding()))
+        clock.put_forward(timedelta(minutes=2))
+        await until(lambda: gone(scene.in_app(SECRET, "creds", scene.app_namespace)))
+        assert await scene.in_app(SECRET, "later", scene.app_namespace)
+
+
+async def test_beside_the_control_plane_credentials_stay_also_before_all_is_followed(
+    managed: Managed, namespace: str
+) -> None:
+    plane, app = managed.plane.cluster, managed.app.cluster
+    async with offered(plane, app, namespace=namespace) as offer:
+        second = replace(managed, offer=offer)
+        await managed.make_secret()
+        async with managed.konnector(), managed.backend():
+            await managed.apply(managed.offer.resource, offer.resource)
+            for one in (managed, second):
+                await until(one.binding)
+                ref = Ref(plane.name, API_SERVICE_BINDING, one.space, one.offer.name)
+                claims: Manifest = {"spec": {"permissionClaims": [ACCEPTED]}}
+                await plane.merge_patch(ref, claims, manager="tests")
+                await until(lambda: served(one.app, one.offer.kind))  # noqa: B023
+                instance = one.offer.instance("asking", namespace=one.app_namespace, spec={})
+                await new(one.app, instance, one.offer.kind, manager="developer")
+                await until(lambda: copy_of(one))  # noqa: B023
+            credentials = secret("creds", managed.service_namespace)
+            await plane.create(credentials, SECRET, manager="provider")
+            await until(lambda: read(managed.app, SECRET, managed.app_namespace, "creds"))
+        await remove(managed.plane, API_SERVICE_EXPORT, managed.space, offer.name)
+        await remove(managed.plane, offer.kind, managed.service_namespace, "asking")
+        await remove(managed.plane, SECRET, managed.service_namespace, "creds")
+        clock = ForwardClock()
+        async with managed.konnector(clock=clock) as made:
+            credentials = secret("later", managed.service_namespace)
+            await plane.create(credentials, SECRET, manager="provider")
+            await until(lambda: read(managed.app, SECRET, managed.app_namespace, "later"))
+            clock.put_forward(timedelta(minutes=2))
+            await settled(*made)
+            assert await read(managed.app, SECRET, managed.app_namespace, "creds")
+
+
+async def copy_of(managed: Managed) -> Any:
+    return await managed.read(managed.offer.kind, "asking", managed.service_namespace)

@@ -202,7 +202,7 @@ class Managed:
     ) -> AbstractAsyncContextManager[Term]:
         return backend(self.plane.connection, settings, clock=clock)
 
-    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[object]:
+    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[list[Term]]:
         return beside_control_plane(
             self.plane.connection, self.space, "shop-kubeconfig", clock=clock
         )
