@@ -106,9 +106,10 @@ BINDER_ACCOUNT: Final = of_kind(
     must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
     message="it makes account klutch-binder of binding spaces only",
 )
-# Of an object that a konnector brought down before.
-BROUGHT: Final = (
-    f"{cel.annotation('oldObject', keys.RESOURCE_OWNER)} == {cel.text(keys.OWNER_PROVIDER)}"
+# Of an object that a konnector brought down before; and of one that is to look so.
+BROUGHT, _MARKS = (
+    f"{cel.annotation(one, keys.RESOURCE_OWNER)} == {cel.text(keys.OWNER_PROVIDER)}"
+    for one in ("oldObject", "object")
 )
 _ROLES: Final = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
 _OWN: Final = f"{names.BINDER}-"
@@ -222,10 +223,11 @@ _OF_KONNECTOR: Final = (
             f"!({cel.CLUSTER_SCOPED})",
             cel.BUILT_IN,
             f"!({cel.about(refs.EVENT, refs.LEASE)})",
-            cel.IS_DELETE,
+            "oldObject != null",
         ),
-        must="variables.brought",
-        message="it deletes only what it brought "
+        # What it may mark later, it may have in two writes.
+        must=cel.either("variables.brought", cel.both(f"!({cel.IS_DELETE})", f"!({_MARKS})")),
+        message="it deletes only what it brought, and marks nothing else so "
         f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
     ),
     of_kind(

@@ -86,6 +86,7 @@ def _credentials(place: Ground) -> dict[str, Attempt]:
 def _secrets_elsewhere(place: Ground) -> dict[str, Attempt]:
     path = f"{CORE}/namespaces/{{}}/secrets"
     opaque = {"metadata": {"name": names.KUBECONFIG}, "stringData": {"a": "b"}}
+    brought = {"annotations": {keys.RESOURCE_OWNER: keys.OWNER_PROVIDER}}
     return {
         "a Secret of kube-system": Attempt("POST", path.format("kube-system"), opaque),
         "a Secret of kube-public": Attempt("POST", path.format("kube-public"), opaque),
@@ -93,6 +94,9 @@ def _secrets_elsewhere(place: Ground) -> dict[str, Attempt]:
             f"{path.format(place.other)}/own", stringData={"a": "c"}
         ),
         "a stranger's Secret gone": Attempt("DELETE", f"{path.format(place.other)}/own"),
+        "a stranger's Secret that is marked as brought": merged(
+            f"{path.format(place.other)}/own", metadata=brought
+        ),
         "a ConfigMap of kube-system": Attempt(
             "POST",
             f"{CORE}/namespaces/kube-system/configmaps",
@@ -267,7 +271,12 @@ BITES_IN_APP = {
         "a CRD of strangers",
     },
     "apply with AppClusterBindings": {"a token of klutch-bind"},
-    "konnector": {"a token of kube-system", "a Secret of kube-system", "a CRD of strangers"},
+    "konnector": {
+        "a token of kube-system",
+        "a Secret of kube-system",
+        "a stranger's Secret that is marked as brought",
+        "a CRD of strangers",
+    },
 }
 
 
