@@ -76,16 +76,18 @@ def label(holder: str, key: str) -> str:
 
 
 def is_space(holder: str) -> str:
-    """Tell whether a Namespace is a binding space, by its marks.
+    """Tell whether a Namespace is a binding space, by its marks, and no service namespace.
 
-    That of an AppClusterBinding is labelled a little after it was made, so its name will do.
+    That of an AppClusterBinding is labelled a little after it was made, so its name will do; but
+    the names of its service namespaces begin alike.
     """
-    return either(
+    marked = either(
         f"{holder}.metadata.name.startsWith({text(_SPACES)})",
         f"{label(holder, keys.CLUSTER)} != ''",
         f"{label(holder, keys.APP_CLUSTER_BINDING_NAME)} != ''",
         f"{annotation(holder, keys.IDENTITY)} != ''",
     )
+    return both(marked, f"!({is_service_namespace(holder)})")
 
 
 def is_service_namespace(holder: str) -> str:

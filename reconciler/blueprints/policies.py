@@ -26,8 +26,14 @@ PLACES: Final = tuple(
     (name, f"{cel.CLUSTER_SCOPED} ? false : ({cel.both(cel.is_no_system(_HERE), found)})")
     for name, found in (("space", cel.is_space(_NS)), ("service", cel.is_service_namespace(_NS)))
 )
-# Whether a Namespace is made as one of these, or was one before.
-MARKED: Final = f"oldObject == null ? ({cel.is_marked('object')}) : ({cel.is_marked('oldObject')})"
+_SAME_SERVICES: Final = " == ".join(
+    cel.annotation(one, keys.API_SERVICE_NAMESPACE) for one in ("object", "oldObject")
+)
+# Whether a Namespace is made as one of these, or was one before and holds the same services.
+MARKED: Final = (
+    f"oldObject == null ? ({cel.is_marked('object')}) : "
+    f"({cel.both(cel.is_marked('oldObject'), cel.either(cel.IS_DELETE, _SAME_SERVICES))})"
+)
 
 
 @dataclass(frozen=True, slots=True)

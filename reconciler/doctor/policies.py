@@ -117,8 +117,10 @@ def _on_plane(scope: Scope) -> Policy:
                 cel.about(refs.NAMESPACE),
                 must=cel.both(
                     cel.either(
-                        f"variables.name in {cel.texts({names.KLUTCH_NAMESPACE, *fleets})}"
-                        f" && !({cel.IS_DELETE})",
+                        cel.both(
+                            f"variables.name in {cel.texts({names.KLUTCH_NAMESPACE, *fleets})}",
+                            f"object != null && !({cel.is_marked('object')})",
+                        ),
                         policies.MARKED,
                     ),
                     cel.security_kept(),
@@ -224,9 +226,11 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
 def _rules(scope: Scope) -> tuple[Manifest, ...]:
     """Return more than any konnector of the fleet needs, and nothing that none needs.
 
-    The name of the Secret with its kubeconfig is known when it is deployed.
+    Of the Secret with its kubeconfig it is known how names begin that klutchctl or `kubectl bind`
+    gives it; the rest of it when it is deployed.
     """
-    return (*rbac.minimal(scope.services, scope.claimed), *rbac.minimal_inside(_ANY))
+    kubeconfig = names.KUBECONFIG_GENERATE_NAME
+    return (*rbac.minimal(scope.services, scope.claimed), *rbac.minimal_inside(kubeconfig))
 
 
 def _only(rules: Sequence[Manifest]) -> str:
@@ -238,8 +242,11 @@ def _only(rules: Sequence[Manifest]) -> str:
             whole |= set() if only else {one}
             named |= {f"{one}:{name}" for name in only}
     right = "(g + '/' + x + ':' + v)"
+    prefix = cel.text(names.KUBECONFIG_GENERATE_NAME)
     of_object = cel.either(
-        f"({right} + ':' + n) in {cel.texts(named)}", f"({right} + ':*') in {cel.texts(named)}"
+        f"({right} + ':' + n) in {cel.texts(named)}",
+        # The empty name is that of what a POST makes, and of what a list asks for.
+        cel.both(f"n.startsWith({prefix})", f"({right} + ':' + {prefix}) in {cel.texts(named)}"),
     )
     names_of = "r.?resourceNames.orValue([])"
     one = cel.either(

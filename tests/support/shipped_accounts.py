@@ -28,7 +28,9 @@ ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy"
 _POLICIES: Final = (refs.ADMISSION_POLICY.kind, refs.ADMISSION_POLICY_BINDING.kind)
 _WORKLOAD: Final = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service", "Ingress")
-FLEET: Final = "measured"
+FLEET, FLEETS = "measured", fleets.app_cluster().app_cluster_binding[0]
+# What the name of a space begins with, a fleet's or an AppClusterBinding's.
+OF_FLEET, OF_BINDING = SPACES = "cluster", names.app_cluster_binding_space("klutch", "")[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +49,17 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
-    name = f"cluster-{uuid.uuid4().hex[:10]}"
-    other = f"cluster-{uuid.uuid4().hex[:10]}"
+async def ground(live: LiveCluster, spaces_of: str = OF_FLEET) -> AsyncIterator[Ground]:
+    name = f"{spaces_of}-{uuid.uuid4().hex[:10]}"
+    other = f"{spaces_of}-{uuid.uuid4().hex[:10]}"
     place = Ground(live, name, f"{name}-team-a", f"other-{name}", other)
     strict = {ENFORCE: "restricted"}
     of_space = Marks({keys.CLUSTER: "shop", **strict}, {keys.IDENTITY: "klutchctl:acme/shop"})
-    made = [(BIND, Marks()), (place.other, Marks(strict))]
+    made = [(BIND, Marks()), (FLEETS, Marks()), (place.other, Marks(strict))]
     for space, home in ((name, place.home), (place.stranger, place.strangers_home)):
         mark = {keys.API_SERVICE_NAMESPACE: f"{space}/team-a"}
-        made += [(space, of_space), (home, Marks(strict, mark))]
+        # A label of a space makes no space of what holds services.
+        made += [(space, of_space), (home, Marks({keys.CLUSTER: "shop", **strict}, mark))]
     objects = [(refs.NAMESPACE, spaces.namespace(one, marks=marks)) for one, marks in made]
     objects.append(
         (refs.SERVICE_ACCOUNT, build(refs.SERVICE_ACCOUNT, names.BINDER, namespace=name))
@@ -73,7 +76,7 @@ async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
         await live.cluster.apply(one, kind, manager="tests", force=True)
     yield place
     for kind, one in objects:
-        if name_of(one) != BIND:
+        if name_of(one) not in (BIND, FLEETS):
             await removal.remove_manifest(live.cluster, kind, one)
 
 
@@ -115,18 +118,18 @@ def _deployed(name: str, folder: Path) -> Account:
     return Account(BIND, name, given, held, _A9S)
 
 
-def a_fleet(mode: Mode, rbac: Rbac = Rbac.MINIMAL) -> Any:
+def a_fleet(mode: Mode, rbac: Rbac = Rbac.MINIMAL, **of_unit: Any) -> Any:
     """Return a fleet whose apply has all rights that any has: it deploys, and may delete."""
     cluster = fleets.app_cluster(konnector=Konnector(deploy=True, image="x", rbac=rbac))
-    unit = fleets.unit(deletion_policy=DeletionPolicy.DELETE)
+    unit = fleets.unit(deletion_policy=DeletionPolicy.DELETE, **of_unit)
     made = fleets.fleet(
         control_planes=[fleets.control_plane(mode=mode)], clusters=[cluster], units=[unit]
     )
     return replace(made, name=FLEET)
 
 
-def klutchctl(task: Task, side: Side, mode: Mode = Mode.DIRECT) -> Account:
-    scope = scope_of_fleet(a_fleet(mode))
+def klutchctl(task: Task, side: Side, mode: Mode = Mode.DIRECT, **of_unit: Any) -> Account:
+    scope = scope_of_fleet(a_fleet(mode, **of_unit))
     return Account(
         BIND,
         rights.account(FLEET, task),

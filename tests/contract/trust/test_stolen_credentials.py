@@ -5,6 +5,7 @@ admit like any other.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from tests.support.policed import Attempt, answers, enforced, merged, of_token, 
 from tests.support.shipped_accounts import (
     ENFORCE,
     IN_APP,
+    OF_BINDING,
     ON_PLANE,
     Account,
     Ground,
@@ -30,6 +32,8 @@ from tests.support.shipped_accounts import (
 FILE = Path(__file__).parents[3] / "SECURITY.md"
 CORE, RBAC = "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+space, stranger = attrgetter("space"), attrgetter("stranger")
+home, strangers_home, other = map(attrgetter, ("home", "strangers_home", "other"))
 Deed: TypeAlias = Callable[[Ground, Account], Attempt]
 Deeds: TypeAlias = Mapping[str, Deed | tuple[Deed, ...]]  # any of several ways
 
@@ -84,26 +88,6 @@ def deployed(namespace: Callable[[Ground], str], account: str, **more: Any) -> D
     return lambda place, _: Attempt(
         "POST", f"/apis/apps/v1/namespaces/{namespace(place)}/deployments", body
     )
-
-
-def space(place: Ground) -> str:
-    return place.space
-
-
-def stranger(place: Ground) -> str:
-    return place.stranger
-
-
-def home(place: Ground) -> str:
-    return place.home
-
-
-def strangers_home(place: Ground) -> str:
-    return place.strangers_home
-
-
-def other(place: Ground) -> str:
-    return place.other
 
 
 def system(_: Ground) -> str:
@@ -210,7 +194,7 @@ HEADS = {
 
 async def measured(live: LiveCluster, made: Made, deeds: Deeds) -> dict[str, bool]:
     """Return what an account can do."""
-    async with ground(live) as place:
+    async with ground(live, OF_BINDING) as place:
         account = made(place)
         user = user_of(account.namespace, account.name)
         asked_for = [

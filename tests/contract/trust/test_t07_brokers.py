@@ -6,6 +6,8 @@ Each attack gets through with its roles alone, so that what refuses it is the po
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from reconciler.blueprints.broker_policy import policy
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
@@ -26,7 +28,7 @@ from tests.support.policed import (
     user_of,
 )
 from tests.support.raw import http_session
-from tests.support.shipped_accounts import Ground, ground, held, of_brokers
+from tests.support.shipped_accounts import SPACES, Ground, ground, held, of_brokers
 
 CORE = "/api/v1/namespaces"
 USER = user_of(names.OSB_NAMESPACE, keys.MANAGER_OSB)
@@ -139,9 +141,10 @@ async def as_administrator(live: LiveCluster, tried: Mapping[str, Attempt]) -> d
     return {name: text if status == 403 else "" for name, (status, text) in found.items()}
 
 
-async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, namespace):
+@pytest.mark.parametrize("spaces_of", SPACES)
+async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, namespace, spaces_of):
     live = control_plane
-    async with ground(live) as place, served(live, namespace) as scene:
+    async with ground(live, spaces_of) as place, served(live, namespace) as scene:
         await scene.claim()
         account = of_brokers(place)
         good, bad, any_rights = allowed(place), attacks(place, scene), with_any_rights(place)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import policies as shipped
+from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.refs import SECRET, Ref
+from reconciler.doctor.rights import Side, Task
 from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -28,14 +30,18 @@ from tests.support.policed import (
 )
 from tests.support.shipped_accounts import (
     ENFORCE,
+    FLEETS,
     IN_APP,
+    OF_BINDING,
     ON_PLANE,
     Account,
     Ground,
     ground,
     held,
+    klutchctl,
     pods,
 )
+from tests.support.wire_objects import VERSION
 
 CORE, RBAC = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
 
@@ -94,9 +100,7 @@ def _secrets_elsewhere(place: Ground) -> dict[str, Attempt]:
             f"{path.format(place.other)}/own", stringData={"a": "c"}
         ),
         "a stranger's Secret gone": Attempt("DELETE", f"{path.format(place.other)}/own"),
-        "a stranger's Secret that is marked as brought": merged(
-            f"{path.format(place.other)}/own", metadata=brought
-        ),
+        "a Secret marked as brought": merged(f"{path.format(place.other)}/own", metadata=brought),
         "a ConfigMap of kube-system": Attempt(
             "POST",
             f"{CORE}/namespaces/kube-system/configmaps",
@@ -135,6 +139,12 @@ def _security(place: Ground) -> dict[str, Attempt]:
         "kube-system that is marked as ours": merged(
             f"{path}/kube-system", metadata={"annotations": marked, "labels": {keys.CLUSTER: "x"}}
         ),
+        "klutch-fleet marked as ours": merged(
+            f"{path}/{FLEETS}", metadata={"labels": {keys.CLUSTER: "x"}}
+        ),
+        "a service namespace that is none any more": merged(
+            f"{path}/{place.home}", metadata={"annotations": {keys.API_SERVICE_NAMESPACE: None}}
+        ),
         "a namespace of nobody's": Attempt("POST", path, {"metadata": {"name": "nobodys"}}),
         "a stranger's namespace gone": Attempt("DELETE", f"{path}/{place.other}"),
     }
@@ -162,6 +172,12 @@ def _workloads(place: Ground) -> dict[str, Attempt]:
     }
 
 
+def clusterrole(name: str, rules: Any, **more: Any) -> Attempt:
+    typed = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    metadata = {"name": name, **more}
+    return applied(f"{RBAC}/clusterroles", name, **typed, metadata=metadata, rules=rules)
+
+
 def _rights(place: Ground) -> dict[str, Attempt]:
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     tokens = [{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]
@@ -173,21 +189,9 @@ def _rights(place: Ground) -> dict[str, Attempt]:
             "group": "stranger.example",
             "scope": "Namespaced",
             "names": {"plural": "networks", "kind": "Network"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }
-            ],
+            "versions": [{**VERSION, "served": True}],
         },
     }
-
-    def clusterrole(name: str, rules: Any, **more: Any) -> Attempt:
-        typed = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-        metadata = {"name": name, **more}
-        return applied(f"{RBAC}/clusterroles", name, **typed, metadata=metadata, rules=rules)
 
     def everywhere(name: str, of: str, subjects: Any) -> Attempt:
         typed = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}
@@ -204,24 +208,18 @@ def _rights(place: Ground) -> dict[str, Attempt]:
         ),
         "an administrator": everywhere("attacker", "cluster-admin", anybody),
         "a konnector that is anybody": everywhere(bound, bound, anybody),
-        "klutch-binder in kube-system": Attempt(
-            "POST",
-            f"{RBAC}/namespaces/kube-system/rolebindings",
-            {
-                "metadata": {"name": names.BINDER},
-                "roleRef": {**role, "name": names.BINDER},
-                "subjects": anybody,
-            },
-        ),
-        "klutch-binder for anybody": Attempt(
-            "POST",
-            f"{RBAC}/namespaces/{place.space}/rolebindings",
-            {
-                "metadata": {"name": names.BINDER},
-                "roleRef": {**role, "name": names.BINDER},
-                "subjects": anybody,
-            },
-        ),
+        **{
+            f"klutch-binder for anybody in {one}": Attempt(
+                "POST",
+                f"{RBAC}/namespaces/{one}/rolebindings",
+                {
+                    "metadata": {"name": names.BINDER},
+                    "roleRef": {**role, "name": names.BINDER},
+                    "subjects": anybody,
+                },
+            )
+            for one in ("kube-system", place.space)
+        },
         "a CRD of strangers": Attempt(
             "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd
         ),
@@ -235,13 +233,16 @@ BITES_ON_PLANE = {
         "a token of kube-system",
         "a space that enforces less",
         "kube-system that is marked as ours",
+        "a service namespace that is none any more",
     },
-    "apply with AppClusterBindings": {"a token of kube-system"},
+    "apply with AppClusterBindings": {"a token of kube-system", "klutch-fleet marked as ours"},
     "klutch-bind": {"a token of kube-system", "a ConfigMap of kube-system"},
     "klutch-bind in control-plane mode": {
         "a token of kube-system",
         "Pods of kube-system",
         "a space that enforces less",
+        "a token of a service namespace",
+        "a service namespace that is none any more",
         "a namespace of nobody's",
     },
     "klutch-bind in consumer scope Cluster": {
@@ -271,12 +272,7 @@ BITES_IN_APP = {
         "a CRD of strangers",
     },
     "apply with AppClusterBindings": {"a token of klutch-bind"},
-    "konnector": {
-        "a token of kube-system",
-        "a Secret of kube-system",
-        "a stranger's Secret that is marked as brought",
-        "a CRD of strangers",
-    },
+    "konnector": {"a token of kube-system", "a Secret marked as brought", "a CRD of strangers"},
 }
 
 
@@ -305,7 +301,7 @@ async def attacked(live: LiveCluster, account: Account, place: Ground, bites: se
 
 @pytest.mark.parametrize("who", ON_PLANE)
 async def test_on_a_control_plane(control_plane, who):
-    async with ground(control_plane) as place:
+    async with ground(control_plane, OF_BINDING) as place:
         await attacked(control_plane, ON_PLANE[who](place), place, BITES_ON_PLANE[who])
 
 
@@ -313,6 +309,22 @@ async def test_on_a_control_plane(control_plane, who):
 async def test_in_an_app_cluster(app_cluster, who):
     async with ground(app_cluster) as place:
         await attacked(app_cluster, IN_APP[who](place), place, BITES_IN_APP[who])
+
+
+async def test_without_a_claim_on_secrets_a_konnector_gets_kubeconfigs_only(app_cluster):
+    """An empty name in a role is the name of what a POST makes, and of what a list asks for."""
+    account = klutchctl(Task.APPLY, Side.APP_CLUSTER, claims=())
+    roles = [
+        clusterrole(names.KONNECTOR_CLUSTER_ROLE, [*rbac.minimal_inside(secret)])
+        for secret in (names.kubeconfig_secret("cluster-x"), "", "own")
+    ]
+    user = user_of(account.namespace, account.name)
+    async with (
+        held(app_cluster, account) as token,
+        enforced(app_cluster.cluster, app_cluster.connection, account.policies, user),
+    ):
+        found = await answers(app_cluster.connection, token, roles)
+    assert [status for status, _ in found] == [201, 403, 403], found
 
 
 async def test_permission_claims_that_name_namespaces_bound_a_konnector(app_cluster):
