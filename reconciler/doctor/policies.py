@@ -11,7 +11,7 @@ from reconciler.api import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
 from reconciler.core import names, refs
-from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, get_texts
+from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, get_text, get_texts
 from reconciler.doctor.rights import Scope, Side, Task, account
 from reconciler.fleet.values import Mode
 
@@ -49,6 +49,8 @@ def in_force(policy: Policy, live: Manifest | None, binding: Manifest | None) ->
     narrowed = {"matchResources", "paramRef"} & {*get_map(binding, "spec")}
     return (
         _said(live) == _said(stated)
+        and _concerned(live) == _concerned(stated)
+        and "paramKind" not in get_map(live, "spec")
         and get_text(live, "spec", "failurePolicy") == "Fail"
         and get_text(binding, "spec", "policyName") == policy.name
         and "Deny" in actions
@@ -61,6 +63,20 @@ def _said(policy: Manifest) -> list[list[str]]:
         [get_text(one, "expression") for one in get_maps(policy, "spec", part)]
         for part in ("matchConditions", "variables", "validations")
     ]
+
+
+def _concerned(policy: Manifest) -> Manifest:
+    """Return what a policy is asked about, with what an API server adds to it."""
+    place = ("spec", "matchConstraints")
+    added: Manifest = {
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+    }
+    rules: list[JSON] = [
+        {"scope": _ANY, **one} for one in get_maps(policy, *place, "resourceRules")
+    ]
+    return {**added, **get_map(policy, *place), "resourceRules": rules}
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from tests.support import programs
+from reconciler.blueprints.policies import konnector
+from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
+from reconciler.doctor.policies import in_force
+from tests.support import programs, removal
 from tests.support.fleet_texts import cluster, control_plane, document, one_file
 
 FLEET = one_file(document("Fleet", "doctored", "{}"), control_plane(at="control-plane"))
@@ -69,3 +72,12 @@ async def test_a_suspended_cluster_is_left_alone(doctor):
     asleep = with_cluster("shop", "nowhere", ", suspend: {reason: x}")
     code, out = await doctor(asleep, "-o", "json")
     assert (code, [one["name"] for one in json.loads(out)["clusters"]]) == (0, ["eu"])
+
+
+async def test_policies_count_as_an_api_server_keeps_them(app_cluster):
+    policy, made = konnector(), []
+    kinds = (ADMISSION_POLICY, ADMISSION_POLICY_BINDING)
+    for kind, one in zip(kinds, policy.manifests(), strict=True):
+        made.append(await app_cluster.cluster.apply(one, kind, manager="tests", force=True))
+        await removal.remove_manifest(app_cluster.cluster, kind, one)
+    assert in_force(policy, *made), made

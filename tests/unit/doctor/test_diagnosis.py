@@ -1,5 +1,6 @@
 """What a doctor says about what it was told, and the admission policies that it looks for."""
 
+import copy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import policies as shipped
+from reconciler.core.manifest import get_map
 from reconciler.core.refs import CRD
 from reconciler.doctor import diagnosis, policies
 from reconciler.doctor.diagnosis import (
@@ -174,53 +176,35 @@ def test_only_a_fleet_with_full_rights_may_give_any():
         assert ("object.?rules" in own.rules[-1].expression) is bounded
 
 
-def live() -> Any:
-    return [dict(one) for one in shipped.konnector().manifests()]
-
-
-def without_deny(made, bound):
-    return made, {"spec": {**bound["spec"], "validationActions": ["Audit"]}}
-
-
-def narrowed(made, bound):
-    return made, {"spec": {**bound["spec"], "matchResources": {}}}
-
-
-def of_others(made, bound):
-    return made, {"spec": {**bound["spec"], "policyName": "other"}}
-
-
-def fails_open(made, bound):
-    return {"spec": {**made["spec"], "failurePolicy": "Ignore"}}, bound
-
-
-def says_less(made, bound):
-    return {"spec": {**made["spec"], "validations": []}}, bound
-
-
-def absent(made, bound):
-    return None, bound
-
-
-def unbound(made, bound):
-    return made, None
-
-
-def changed_by_the_server(made, bound):
-    return {**made, "spec": {**made["spec"], "matchPolicy": "Equivalent"}}, bound
-
-
-CHANGES = {
-    False: (without_deny, narrowed, of_others, fails_open, says_less, absent, unbound),
-    True: (changed_by_the_server, lambda *both: both),
+RULE = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"]}
+SECRETS, SOME = [{**RULE, "resources": ["secrets"]}], {"matchLabels": {"a": "b"}}
+CHANGES: Any = {
+    # of the policy, of what it is asked about, of its binding
+    "it denies nothing": ({}, {}, {"validationActions": ["Audit"]}),
+    "it is bound for some": ({}, {}, {"matchResources": {}}),
+    "another is bound": ({}, {}, {"policyName": "other"}),
+    "it fails open": ({"failurePolicy": "Ignore"}, {}, {}),
+    "it says less": ({"validations": []}, {}, {}),
+    "it has parameters": ({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}, {}, {}),
+    "but for Secrets": ({}, {"excludeResourceRules": SECRETS}, {}),
+    "only for Secrets": ({}, {"resourceRules": SECRETS}, {}),
+    "for no namespace": ({}, {"resourceRules": [{**RULE, "scope": "Cluster"}]}, {}),
+    "in some namespaces": ({}, {"namespaceSelector": SOME}, {}),
+    "about some objects": ({}, {"objectSelector": SOME}, {}),
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "holds"), [(one, holds) for holds, all_ in CHANGES.items() for one in all_]
-)
-def test_a_policy_counts_only_as_it_was_printed(change, holds):
-    assert policies.in_force(shipped.konnector(), *change(*live())) is holds
+@pytest.mark.parametrize(("of_policy", "of_matches", "of_binding"), CHANGES.values(), ids=CHANGES)
+def test_a_policy_counts_only_as_it_was_printed(of_policy, of_matches, of_binding):
+    policy = shipped.konnector()
+    made: Any
+    made, bound = map(copy.deepcopy, policy.manifests())
+    assert policies.in_force(policy, made, bound)
+    assert not policies.in_force(policy, None, bound)
+    assert not policies.in_force(policy, made, None)
+    made["spec"].update(of_policy)
+    made["spec"]["matchConstraints"].update(of_matches)
+    assert not policies.in_force(policy, made, {"spec": {**get_map(bound, "spec"), **of_binding}})
 
 
 def test_what_is_missing_is_a_warning_with_the_command():
