@@ -26,7 +26,6 @@ from tests.support.offers import offered
 from tests.support.role_holders import as_holder, kubeconfig, role_holder
 
 BIND = names.KLUTCH_NAMESPACE
-REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
 
 KONNECTOR = "deploy: true, image: registry.example.com/konnector:1, rbac: Full"

@@ -64,11 +64,6 @@ def busy() -> Fault:
     return refuses(422, "ConcurrencyError", "another operation is in progress")
 
 
-def maintenance_conflict() -> Fault:
-    """Refuse as the maintenance of the plan has changed, though it has not."""
-    return refuses(422, "MaintenanceInfoConflict", "the maintenance information has changed")
-
-
 def unavailable(retry_after: int = 1) -> Fault:
     """503 that says when to come again."""
     return says(503, {}, Retry_After=str(retry_after))

@@ -37,7 +37,6 @@ from tests.support.space_objects import NOW
 
 FRESH = {"finalizers": ["somebody.example/x"]}
 UNMARKED = {"labels": {"made-by": "provider"}}
-ADOPTED_BY_THE_ORIGINAL = claim(HELD)
 # The claim, its copy, and what follows. D.2 to D.4 and H.2.
 TABLE: dict[str, tuple[Any, Any, Any]] = {
     "a new claim is held before it has a copy": (

@@ -27,7 +27,6 @@ NEW = "https://new.example:6443"
 MOVED = scenes.fleet(
     scenes.plane(mode=f"Direct, endpoint: {NEW!r}"), scenes.cluster(), scenes.binding()
 )
-NEW_CA = "/data/kubeconfig/ca"
 SERVER, TOKEN = "/data/kubeconfig/server", "/data/kubeconfig/token"
 
 
