@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from http.client import LineTooLong
+from io import BufferedReader
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 _AT_ONCE: Final = 16
+_LONGEST: Final = 16 * 1024  # bytes of a request, which is a head and no more
 _SLOWEST: Final = 5.0  # seconds for a request to come in, and for its answer to be taken
 _PLAIN: Final = ("Content-Type", "text/plain; charset=utf-8")
 _JSON: Final = ("Content-Type", "application/json")
@@ -130,8 +133,27 @@ class _App:
         return [self._signpost.encode()]
 
 
+class _Head(BufferedReader):
+    """Limits a request: `http.client` by itself takes 100 headers of 64 KiB each."""
+
+    left = _LONGEST
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Return the next line. Raises LineTooLong, which ends the request, with 431 in headers."""
+        line = super().readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise LineTooLong("head")
+        return line
+
+
 class _Handler(WSGIRequestHandler):
     timeout = _SLOWEST
+
+    def setup(self) -> None:
+        """Bound what is read of a connection, whoever is at its other end."""
+        super().setup()
+        self.rfile = _Head(self.rfile.detach())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: probes come all the time."""

@@ -145,6 +145,34 @@ async def test_who_keeps_talking_is_cut_all_the_same(registry):
         await eventually(is_cut)
 
 
+def _head(*, size):
+    """A request head of so many bytes, in headers of 4 KiB, without the empty line that ends it."""
+    line = b"GET /healthz HTTP/1.0\r\n"
+    headers = b"".join(b"a: %s\r\n" % (b"b" * 4091) for _ in range((size - len(line)) // 4096))
+    return (line + headers).ljust(size, b"c")
+
+
+@pytest.mark.parametrize(
+    ("sent", "answered"),
+    [
+        (_head(size=16 * 1024 - 6) + b":\r\n\r\n", b"HTTP/1.0 200 "),
+        (_head(size=16 * 1024 + 1), b"HTTP/1.0 431 "),
+        (b"GET /".ljust(16 * 1024 + 1, b"x"), b""),
+    ],
+    ids=["the longest", "headers that are too long", "a line that is too long"],
+)
+def test_no_more_than_a_request_head_is_read(sent, answered, monkeypatch):
+    """An end comes with the first byte too many: the rest of 100 lines of 64 KiB is not read."""
+    monkeypatch.setattr(health_server, "_SLOWEST", 60.0)
+    monkeypatch.setattr(health_server._Handler, "timeout", 60.0)
+    with (
+        health_server.served(HERE, ailment=lambda: "") as address,
+        socket.create_connection(address, timeout=10) as client,
+    ):
+        client.sendall(sent)
+        assert client.recv(len("HTTP/1.0 200 ")) == answered
+
+
 def test_an_address_that_is_taken(registry):
     with (
         health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as taken,
