@@ -5,7 +5,7 @@ Protocol-bind.md D.2 and D.4, F22, F28: either CLI goes on with what the other m
 
 import base64
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from klutchctl.binding import response
@@ -17,6 +17,7 @@ from reconciler.core import conditions, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import SECRET
+from reconciler.kube.connection import Connection, NoCredential
 from reconciler.planning.permission_claims import is_wider
 
 
@@ -29,7 +30,10 @@ class KeepSecret:
 
 @dataclass(frozen=True, slots=True)
 class RefreshSecret:
-    """The Secret leads to the same space, by another credential. `patch` changes that alone."""
+    """The Secret leads to the same space, by another credential. `patch` changes that alone.
+
+    Anybody may name the place of another: the credential is tried there before it is written.
+    """
 
     name: str
     patch: Manifest
@@ -53,9 +57,9 @@ def secret_step(
     `used` are the names in the bindings to come back to: of several Secrets to one space, that of a
     binding is taken, whose reference cannot be changed. Raises BadAnswer for a broken kubeconfig.
     """
-    place = response.place_of(response.remote_of(content))
+    way = _way_of(content)
     data = base64.b64encode(content).decode()
-    fitting = [one for one in secrets if _place_of(one) == place]
+    fitting = [one for one in secrets if _leads(one, way)]
     if not fitting:
         return CreateSecret(_new_secret(data))
     live = min(fitting, key=lambda one: (manifest.name_of(one) not in used, manifest.name_of(one)))
@@ -67,14 +71,17 @@ def secret_step(
     return RefreshSecret(name, {"metadata": {"resourceVersion": version}, "data": change})
 
 
-def _place_of(secret: Manifest) -> tuple[str, str] | None:
+def _way_of(content: bytes) -> Connection:
+    """Return how a kubeconfig leads to its space: all of it but the credential."""
+    return replace(response.remote_of(content), credential=NoCredential())
+
+
+def _leads(secret: Manifest, way: Connection) -> bool:
     content = api.kubeconfig_content(secret, names.KUBECONFIG)
-    if isinstance(content, str):
-        return None
     try:
-        return response.place_of(response.remote_of(content))
+        return isinstance(content, bytes) and _way_of(content) == way
     except BadAnswer:
-        return None
+        return False
 
 
 def _new_secret(data: str) -> Manifest:
@@ -110,7 +117,10 @@ def require_provider(binding: Manifest, *, secret: str) -> None:
     place = manifest.get_text(reference, "namespace"), manifest.get_text(reference, "name")
     if place != (names.KLUTCH_NAMESPACE, secret):
         name = manifest.name_of(binding)
-        hint = f"Its kubeconfig is Secret {'/'.join(place)}; delete the binding to change that"
+        hint = (
+            f"Its kubeconfig is Secret {'/'.join(place)}, which leads elsewhere, or by another CA."
+            " If its provider has renewed that, write it there; else delete the binding"
+        )
         raise BindEnded(f"APIServiceBinding {name} is not from this provider", hint=hint)
 
 

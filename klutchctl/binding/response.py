@@ -121,11 +121,11 @@ def parsed_kubeconfig(content: bytes) -> Manifest:
 
 def merged(grants: Sequence[Grant]) -> Grant:
     """Return several grants of one provider as one. Raises BadAnswer where spaces differ."""
-    first = grants[0]
+    last = grants[-1]
     if len({place_of(grant.remote) for grant in grants}) > 1:
         raise BadAnswer("the responses lead to different binding spaces")
     requests = [request for grant in grants for request in grant.requests]
-    return Grant(requests, grants[-1].kubeconfig, first.remote)
+    return Grant(requests, last.kubeconfig, last.remote)
 
 
 def place_of(remote: Connection | None) -> tuple[str, str]:

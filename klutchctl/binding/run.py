@@ -12,7 +12,7 @@ from typing import TypeAlias
 from klutchctl.binding import consent, door, konnector, remote
 from klutchctl.binding.app_cluster import AppCluster, Seen
 from klutchctl.binding.consent import Answers
-from klutchctl.binding.decisions import CreateSecret, require_provider
+from klutchctl.binding.decisions import CreateSecret, RefreshSecret, SecretStep, require_provider
 from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider
@@ -240,8 +240,9 @@ class _Finish:
     async def all(self, grant: Grant, agreed: Sequence[Agreed]) -> list[GroupResource]:
         """Carry out what was agreed to. Raises BindEnded, NotInTime and ClusterErrors."""
         app, asked = self.bind.app, self.bind.asked
-        used = await self._own_bindings(app, grant, agreed)
-        secret = await app.put_secret(grant.kubeconfig, used)
+        used, step = await self._own_bindings(app, grant, agreed)
+        known = step.name if isinstance(step, RefreshSecret) else ""
+        secret = known or await app.put_secret(grant.kubeconfig, used)
         assert grant.remote is not None
         async with KubeCluster(grant.remote) as provider:
             await remote.request_exports(
@@ -251,6 +252,8 @@ class _Finish:
                 self.bind.progress,
                 **{**self.bind.facts, "secret": secret},
             )
+        if known:
+            await app.put_secret(grant.kubeconfig, used)
         served = konnector.with_bound(
             self.seen.bindings.values(),
             [(one.wanted, one.claims) for one in agreed if one.claims is not None],
@@ -268,8 +271,8 @@ class _Finish:
 
     async def _own_bindings(
         self, app: AppCluster, grant: Grant, agreed: Sequence[Agreed]
-    ) -> Collection[str]:
-        """Return the Secrets of bindings to come back to, which are all of this provider."""
+    ) -> tuple[Collection[str], SecretStep]:
+        """Return the Secrets of bindings to come back to, all of this provider, and the step."""
         live = [
             binding
             for one in agreed
@@ -280,7 +283,7 @@ class _Finish:
         name = "" if isinstance(step, CreateSecret) else step.name
         for binding in live:
             require_provider(binding, secret=name)
-        return used
+        return used, step
 
 
 def _together(each: Sequence[SignedIn]) -> SignedIn:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -255,7 +256,8 @@ async def a_dry_run_prints_the_request(provider):
         assert "in a dry run, too" in end.stderr
 
 
-async def test_a_credential_that_changed_is_refreshed_in_its_secret(provider, tmp_path):
+async def test_a_credential_that_changed_is_refreshed_once_it_is_good(provider, tmp_path):
+    """Anybody may claim the server, the CA and the space of another provider."""
     scene = provider.scene
     other = yaml.safe_load(provider.content)
     other["users"][0]["user"]["token"] = "old"
@@ -266,18 +268,24 @@ async def test_a_credential_that_changed_is_refreshed_in_its_secret(provider, tm
         "metadata": {"name": "kubeconfig-stale", "namespace": BIND},
         "data": {"kubeconfig": stale, "beside": "eA=="},
     }
-    await scene.app.cluster.create(made, refs.SECRET, manager="tests")
+    kept = await scene.app.cluster.create(made, refs.SECRET, manager="tests")
     file = tmp_path / "request.yaml"
     file.write_text(yaml.safe_dump(request_of(scene, [REQUIRED])))
     remote = tmp_path / "remote.yaml"
-    remote.write_bytes(provider.content)
     app = scene.app
-    done = await original_provider.run(
+    command = [
         "kubectl-bind", "apiservice", "-f", str(file), "--remote-kubeconfig", str(remote),
         "--no-banner", "--skip-konnector",
         "--kubeconfig", str(app.kubeconfig), "--context", app.context,
-        answers="y\n", environ=provider.environ,
-    )  # fmt: skip
+    ]  # fmt: skip
+    run = partial(original_provider.run, *command, answers="y\n", environ=provider.environ)
+    other["users"][0]["user"]["token"] = "another's"
+    remote.write_text(yaml.safe_dump(other))
+    refused = await run()
+    assert refused.code == 1, refused.stderr
+    assert await app.cluster.get(Ref(app.name, refs.SECRET, BIND, name_of(kept))) == kept
+    remote.write_bytes(provider.content)
+    done = await run()
     assert done.code == 0, done.stderr
     [secret] = await provider.secrets()
     assert name_of(secret) == "kubeconfig-stale"

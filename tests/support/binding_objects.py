@@ -32,15 +32,16 @@ def kubeconfig(
     namespace: str = SPACE,
     user: Mapping[str, Any] | None = None,
     token: str = TOKEN,
+    cluster: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the kubeconfig of a space (B.4)."""
+    """Return the kubeconfig of a space (B.4); `cluster` is said beside its server."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "preferences": {},
             "current-context": "default",
-            "clusters": [{"name": "default", "cluster": {"server": server}}],
+            "clusters": [{"name": "default", "cluster": {"server": server, **(cluster or {})}}],
             "contexts": [
                 {
                     "name": "default",

@@ -10,11 +10,20 @@ from klutchctl.binding.errors import BindEnded
 from klutchctl.binding.response import Wanted
 from reconciler.core.refs import GroupResource
 from tests.support import binding_objects as objects
+from tests.support.kubeconfigs import CERTIFICATE, b64
 
 CONTENT = objects.kubeconfig()
 RENEWED = objects.kubeconfig(token="renewed")
 ELSEWHERE = objects.kubeconfig(namespace="cluster-other")
 OTHER_HOST = objects.kubeconfig(server="https://other.example:6443")
+# Anybody may name the server and the space of another provider.
+CLAIMED = {
+    name: objects.kubeconfig(token="renewed", cluster={name: value})
+    for name, value in (
+        ("certificate-authority-data", b64(CERTIFICATE)),
+        ("tls-server-name", "other.example"),
+    )
+}
 DATABASES = Wanted(
     GroupResource("shop.example", "databases"), [objects.SECRETS, objects.CONFIG_MAP]
 )
@@ -37,7 +46,7 @@ def test_the_first_kubeconfig_gets_a_secret_as_the_original_makes_it():
     )
 
 
-@pytest.mark.parametrize("content", [ELSEWHERE, OTHER_HOST, "", "a: [", "{}"])
+@pytest.mark.parametrize("content", [ELSEWHERE, OTHER_HOST, *CLAIMED.values(), "", "a: [", "{}"])
 def test_a_secret_that_leads_elsewhere_is_left_alone(content):
     assert isinstance(step(objects.secret("kubeconfig-aaaaa", content)), CreateSecret)
 

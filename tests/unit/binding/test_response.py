@@ -81,9 +81,12 @@ def test_only_a_dry_run_may_lack_the_kubeconfig():
 
 
 def test_grants_of_one_space_are_one():
-    first, second = objects.document(), objects.document(resource="queues", claims=())
+    renewed = objects.kubeconfig(token="renewed")
+    second = objects.document(resource="queues", claims=(), kubeconfig=renewed)
+    first = objects.document()
     grant = response.merged([response.grant_of(one) for one in (first, second)])
     assert [one.resource.plural for one in grant.wanted] == ["databases", "queues"]
+    assert grant.remote == response.remote_of(grant.kubeconfig)
     other = objects.document(kubeconfig=objects.kubeconfig(namespace="cluster-other"))
     with pytest.raises(BadAnswer, match="different"):
         response.merged([response.grant_of(one) for one in (first, other)])
