@@ -13,7 +13,10 @@ _VISIT: Final = "\n\nTo authenticate, visit in your browser:\n\n\t{url}"
 KLUTCHCTL: Final[Mapping[str, str]] = {
     "namespace": "Created Namespace klutch-bind",
     "visit": "Sign in with your browser:\n\n\t{url}\n",
-    "device": "Sign in with any browser at {url}\nand enter the code {code}",
+    "device": (
+        "Your token will be given to {door}: go on only if you mean to bind there.\n"
+        "Sign in with any browser at {url}\nand enter the code {code}"
+    ),
     "device-complete": "or visit {url}",
     "signed-in": "Signed in at {url}",
     "secret-create": "Created Secret klutch-bind/{name} for {host}, namespace {namespace}",

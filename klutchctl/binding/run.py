@@ -185,7 +185,8 @@ class Bind:
                 ]
             case way:
                 token = await self._token(provider, way)
-                each = [await sign_in.by_token(token, self.asked.resources)]
+                by_device = isinstance(way, DeviceCode)
+                each = [await sign_in.by_token(token, self.asked.resources, by_device=by_device)]
         signed_in = _together(each)
         require_asked(signed_in.grant, self.asked.resources)
         return signed_in
@@ -194,7 +195,7 @@ class Bind:
         source, own = TokenSource(self.http, self.progress), front_door(provider)
         match way:
             case DeviceCode():
-                return await source.by_device(own.device)
+                return await source.by_device(own)
             case Machine(client, scopes):
                 return await source.by_client(own, client, scopes=scopes)
             case Vouched(identity, exchange, scopes):

@@ -1,6 +1,6 @@
 """What tokens prove: ID tokens of a sign-in, and bearer tokens of requests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,6 +99,11 @@ def issuer_of(token: Secret) -> str:
     if not isinstance(issuer, str) or not issuer:
         raise TokenRefused("issuer", "the token names no issuer")
     return issuer
+
+
+def audiences_of(token: Secret) -> Sequence[str]:
+    """Return whom a token names, unproven. Raises TokenRefused: no signed token, or nobody."""
+    return c.audiences(opened(token).claims)
 
 
 def _require_kind(token: Opened, types: tuple[str, ...], others: tuple[str, ...]) -> None:

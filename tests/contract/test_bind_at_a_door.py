@@ -199,6 +199,26 @@ async def test_a_credential_goes_to_the_identity_provider_that_was_said_alone(do
     assert done.code == 0, done.stderr
 
 
+async def test_a_token_that_is_good_at_another_door_is_not_given_to_this_one(door, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text(MACHINE.secret)
+    machine = ["--client-id", MACHINE.id, "--client-secret-file", str(secret)]
+    honest = "https://bind.example.net"
+    environ = {"TOKEN": door.issuer.bearer(aud=honest)}
+    door.issuer.lies.id_token["aud"] = [CLI.id, honest]
+    door.issuer.lies.access_token["aud"] = honest
+    mark = door.app.audit.mark()
+    try:
+        for way in (machine, ["--device-code"], ["--identity", "env:TOKEN"]):
+            refused = await door.run(*way, "--claims", "all", environ=environ)
+            assert refused.code == 4, refused.stderr
+            assert f"is not for {door.url}, so it was not sent there" in refused.stderr
+    finally:
+        door.issuer.lies.id_token.clear()
+        door.issuer.lies.access_token.clear()
+    assert door.app.audit.writes_since(mark, namespace=BIND) == []
+
+
 async def test_a_dry_run_writes_on_neither_side(door):
     good = {"TOKEN": door.issuer.bearer(sub="nobody-before")}
     async with door.nothing_written():

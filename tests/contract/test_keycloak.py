@@ -135,6 +135,23 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
         await visitor.tokens(form)
 
 
+async def test_the_id_token_of_a_device_code_names_the_door_beside_its_client(visitor):
+    provider, client = await visitor.issuer.provider(), Client(realm.CLI_CLIENT)
+    asked = grants.device_form(
+        provider, client, scopes=("openid",), challenge=pkce.challenge(VERIFIER)
+    )
+    answer = await visitor.http.send(asked)
+    code = grants.device_code_of(answer.status, answer.body)
+    await signs_in(visitor.keycloak, code.verification_uri_complete, "bob", Purpose.BOB)
+    form = grants.device_token_form(
+        provider, client, device_code=code.device_code, verifier=VERIFIER, **proof()
+    )
+    found = await visitor.tokens(form)
+    claims = await visitor.person(found, realm.CLI_CLIENT)
+    assert {*claims.texts("aud")} == {realm.CLI_CLIENT, visitor.keycloak.door}
+    assert (await visitor.bearer(found.id_token)).subject == visitor.keycloak.subject("bob")
+
+
 @pytest.mark.parametrize("name", ["machine", "keyed_machine"])
 async def test_a_machine_gets_a_token_for_the_door_by_its_own_proof(visitor, name):
     client = getattr(visitor.keycloak, name)

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import yaml
 
+from klutchctl.binding.provider import Device, FrontDoor
+
 SPACE: Final = "cluster-7fk2q"
 TOKEN: Final = "canary-of-the-space-token"
 SECRETS: Final[dict[str, Any]] = {
@@ -56,6 +58,13 @@ def kubeconfig(
 def encoded(text: str) -> str:
     """Return base64."""
     return base64.b64encode(text.encode()).decode()
+
+
+def front_door(device: Device | None = None) -> FrontDoor:
+    """Return a door at https://bind.example.org, whose machines sign in at https://id.example."""
+    base = "https://bind.example.org"
+    redeem, bind, catalogue = (f"{base}/api/v1/{path}" for path in ("redeem", "bind", "catalogue"))
+    return FrontDoor(redeem, bind, catalogue, base, "", device, "https://id.example", ())
 
 
 def request(

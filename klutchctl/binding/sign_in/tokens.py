@@ -14,19 +14,20 @@ from typing import Final, TypeVar
 
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
 from klutchctl.binding.progress import Progress
-from klutchctl.binding.provider import Device, FrontDoor
+from klutchctl.binding.provider import FrontDoor
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, pkce
 from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
 from reconciler.oidc.provider import Provider
-from reconciler.oidc.tokens import issuer_of
-from reconciler.outbound.http import Answer, Http, OutboundError
+from reconciler.oidc.tokens import audiences_of, issuer_of
+from reconciler.outbound.http import Answer, Http, OutboundError, shown
 from reconciler.outbound.issuer import Issuer
 
 T = TypeVar("T")
 
+_ID_TOKEN: Final = "id_token"
 _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What somebody decided, or who is not known (RFC 6749 5.2); other errors are what was asked for.
@@ -41,8 +42,9 @@ class TokenSource:
     http: Http
     progress: Progress
 
-    async def by_device(self, device: Device | None) -> Secret:
+    async def by_device(self, door: FrontDoor) -> Secret:
         """Have a person sign in elsewhere. Raises ConfigError, NoConsent, Denied, BindEnded."""
+        device = door.device
         if device is None:
             raise ConfigError("the provider offers no device code", where="--device-code")
         issuer = await self._provider(device.issuer)
@@ -53,11 +55,12 @@ class TokenSource:
         )
         answer = await self._sent(form)
         code = _checked(partial(grants.device_code_of, answer.status, answer.body))
-        self.progress.say("device", url=code.verification_uri, code=code.user_code)
+        facts = {"url": code.verification_uri, "code": code.user_code}
+        self.progress.say("device", door=shown(door.bind_url), **facts)
         if code.verification_uri_complete:
             self.progress.say("device-complete", url=code.verification_uri_complete)
         tokens = await self._polled(issuer, client, code, verifier)
-        token = tokens.id_token if device.token == "id_token" else tokens.access_token
+        token = tokens.id_token if device.token == _ID_TOKEN else tokens.access_token
         if token is None:
             raise BadAnswer("the identity provider sent no id_token")
         return token
@@ -96,6 +99,7 @@ class TokenSource:
             grants.client_credentials_form,
             issuer,
             client,
+            audience=door.audience,
             scopes=scopes or door.machine_scopes,
             now=time.time(),
             jti=secrets.token_bytes(16),
@@ -148,6 +152,23 @@ def subject_type(subject: Secret, issuer: str) -> str:
     except TokenRefused:  # opaque: whatever made it has to be asked what it is
         own = True
     return _ACCESS_TOKEN if own else _JWT
+
+
+def require_for(token: Secret, door: FrontDoor, *, by_device: bool) -> None:
+    """Refuse a token that does not name a front door, before that is given it. Raises Denied.
+
+    A door names the identity provider itself, and could be given what is good at another door. An
+    ID token of the device grant may name its client alone, which is no proof of that.
+    """
+    device = door.device if by_device else None
+    client = device.client_id if device is not None and device.token == _ID_TOKEN else None
+    try:
+        named = {*audiences_of(token)}
+    except TokenRefused as refusal:
+        raise Denied(f"the token cannot be used: {refusal}") from None
+    if door.audience not in named and named != {client}:
+        message = f"the token is not for {door.audience}, so it was not sent there"
+        raise Denied(message, hint="Have its issuer name that in `aud`")
 
 
 def _machine_issuer(door: FrontDoor) -> str:

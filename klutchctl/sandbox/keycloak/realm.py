@@ -166,6 +166,8 @@ def _clients(realm: Realm) -> Sequence[_Json]:
 
 def _client(name: str, realm: Realm, **more: Any) -> _Json:
     mappers = [_groups_mapper()]
+    if name == CLI_CLIENT:  # its ID tokens go to the door, and to no other that names this client
+        mappers += [_audience_mapper(realm.door, of_people="true")]
     if more.get("serviceAccountsEnabled"):
         mappers += [_audience_mapper(realm.door), _audience_mapper(MACHINE)]
     common = {
@@ -190,9 +192,9 @@ def _groups_mapper() -> _Json:
     )
 
 
-def _audience_mapper(audience: str) -> _Json:
+def _audience_mapper(audience: str, *, of_people: str = "false") -> _Json:
     """Return a mapper; a machine is also one of its own, so that another's token is exchanged."""
-    config = {"included.client.audience": audience, "id.token.claim": "false"}
+    config = {"included.client.audience": audience, "id.token.claim": of_people}
     return _mapper(f"audience {audience}", "oidc-audience-mapper", config)
 
 

@@ -14,6 +14,7 @@ from klutchctl.binding.sign_in.tokens import TokenSource
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
 from reconciler.outbound.http import Answer, OutboundError
+from tests.support.binding_objects import front_door
 
 ISSUER = "https://id.example"
 PLACES = {"token_endpoint": "token", "device_authorization_endpoint": "device", "jwks_uri": "jwks"}
@@ -64,9 +65,16 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-async def signed_in(http: Any) -> Secret:
-    source = TokenSource(http, Progress(KLUTCHCTL, write=lambda _: None))
-    return await source.by_device(Device(ISSUER, "cli", ("openid",), "id_token"))
+async def signed_in(http: Any, write: Any = lambda _: None) -> Secret:
+    device = Device(ISSUER, "cli", ("openid",), "id_token")
+    return await TokenSource(http, Progress(KLUTCHCTL, write=write)).by_device(front_door(device))
+
+
+async def test_a_person_reads_whom_the_token_is_given_to(pauses: list[float]) -> None:
+    said: list[str] = []
+    await signed_in(FakeHttp([answer(200, **GIVEN)]), said.append)
+    assert "given to https://bind.example.org/api/v1/bind:" in said[0]
+    assert said[0].index("given to") < said[0].index("WDJB-MJHT")
 
 
 async def test_a_device_asks_as_often_as_it_may(pauses: list[float]) -> None:

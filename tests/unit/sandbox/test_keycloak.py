@@ -72,6 +72,12 @@ def test_tokens_of_machines_are_for_the_door(name):
     assert CLIENTS[DOOR]["bearerOnly"]
 
 
+def test_id_tokens_of_the_cli_name_the_door_which_alone_is_given_them():
+    configs = [one["config"] for one in CLIENTS[realm.CLI_CLIENT]["protocolMappers"]]
+    (door,) = [one for one in configs if "included.client.audience" in one]
+    assert (door["included.client.audience"], door["id.token.claim"]) == (DOOR, "true")
+
+
 @pytest.mark.parametrize("name", FLOWS)
 def test_every_token_names_groups_without_a_slash(name):
     configs = [one["config"] for one in CLIENTS[name]["protocolMappers"]]
