@@ -46,7 +46,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class FrontDoor:
-    """Our door's well-known document. Absent parts are "" and None."""
+    """Our door's well-known document. Absent parts are "" and None; URLs and audience are there."""
 
     redeem_url: str
     bind_url: str
@@ -122,6 +122,9 @@ def front_door_of(body: bytes) -> FrontDoor:
     document = parsed(body, _WELL_KNOWN)
     if get_text(document, "kind") != "FrontDoor":
         raise BadAnswer(f"{_WELL_KNOWN}: kind is not FrontDoor")
+    for name in ("audience", "redeemURL", "bindURL", "catalogueURL"):
+        if not get_text(document, name):  # an empty one would be anybody's
+            raise BadAnswer(f"{_WELL_KNOWN}: it names no {name}")
     device, machines = get_map(document, "device"), get_map(document, "machines")
     return FrontDoor(
         redeem_url=get_text(document, "redeemURL"),
@@ -143,7 +146,7 @@ def require_own(door: FrontDoor, url: str) -> None:
     """
     own = _origin(url)
     for named in (door.audience, door.redeem_url, door.bind_url, door.catalogue_url):
-        if named and _origin(named) != own:
+        if _origin(named) != own:
             hint = "Give the URL by which the provider calls itself"
             raise ConfigError("the front door there calls itself by another address", hint=hint)
 

@@ -116,9 +116,6 @@ def of_clock(headers: Mapping[str, str], now: datetime) -> Fact | None:
 def of_door(door: FrontDoor) -> Iterator[Fact]:
     """Yield what a front door says that it offers."""
     yield ok("front-door", f"tokens for it name the audience {door.audience}")
-    for name, url in (("redeemURL", door.redeem_url), ("bindURL", door.bind_url)):
-        if not url:
-            yield problem("front-door", f"its document names no {name}")
     if door.device is None:
         remedy = "Give klutch-bind --cli-client-id, a public client with the device grant"
         yield _lack("device", "it offers no device code", remedy)

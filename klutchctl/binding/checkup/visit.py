@@ -77,7 +77,6 @@ class _Doctor:
         return [
             judged.of_route(name, url, (await self._http.get(url)).status)
             for name, url in named.items()
-            if url
         ]
 
     async def _issuer(self, issuer: str) -> Examined:

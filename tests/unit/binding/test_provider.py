@@ -134,7 +134,17 @@ def test_a_door_without_a_client_for_devices_offers_none():
     assert provider.front_door_of(json.dumps({**DOOR, "device": {}}).encode()).device is None
 
 
-@pytest.mark.parametrize("field", ["audience", "redeemURL", "bindURL", "catalogueURL"])
+FIELDS = ("audience", "redeemURL", "bindURL", "catalogueURL")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("nothing", ["", None, [], {}])
+def test_a_door_that_does_not_say_what_is_its_own_is_none(field, nothing):
+    with pytest.raises(BadAnswer, match=f"it names no {field}"):
+        provider.front_door_of(json.dumps({**DOOR, field: nothing}).encode())
+
+
+@pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("other", ["https://other.example", "http://bind.example.org"])
 def test_a_door_may_not_ask_for_tokens_of_another(field, other):
     door = provider.front_door_of(json.dumps({**DOOR, field: other}).encode())
