@@ -5,9 +5,12 @@ import json
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
+import orjson
+
 from klutchctl.binding import provider
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied
 from klutchctl.binding.provider import FrontDoor, Provider
+from reconciler.core.documents import MAX_DEPTH, is_within
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest, get_list, get_maps, get_text
 from reconciler.core.refs import GroupResource
@@ -75,12 +78,14 @@ async def offered(http: Http, door: FrontDoor, token: Secret) -> list[GroupResou
     answer = await _answer(http.get(door.catalogue_url, headers=_bearer(token)))
     _require(answer, "the catalogue")
     try:
-        listed = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        raise BadAnswer("the catalogue is no JSON") from None
+        listed = {"listed": orjson.loads(answer.body)}
+    except orjson.JSONDecodeError:
+        listed = {}
+    if not listed or not is_within(listed, MAX_DEPTH):
+        raise BadAnswer("the catalogue is no JSON, or too deep")
     return [
         GroupResource(get_text(one, "group"), get_text(one, "resource"))
-        for one in get_list({"listed": listed}, "listed")
+        for one in get_list(listed, "listed")
         if isinstance(one, dict) and one.get("mayBind", True)
     ]
 
@@ -143,7 +148,7 @@ def _require(answer: Answer, place: str) -> None:
 def _message(answer: Answer) -> str:
     """Return the sentence of an error document of ours, bounded; nothing else is shown."""
     try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
+        document = provider.parsed(answer.body, "")
+    except BadAnswer:
         return ""
-    return get_text(document, "message")[:_LONGEST] if isinstance(document, dict) else ""
+    return get_text(document, "message")[:_LONGEST]

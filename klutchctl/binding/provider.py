@@ -3,7 +3,6 @@
 Wire facts of protocol-bind.md A.12 and D.3, and front-door.md 3. Pure.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from klutchctl.binding.errors import BadAnswer
+from reconciler.core.documents import object_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, get_map, get_maps, get_text, get_texts
 
@@ -23,6 +23,7 @@ _VERSION: Final = re.compile(
     r"v?(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})"
     r"(?P<pre>-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
 )
+_MOST_MEMORY: Final = 64 << 20
 _OLDEST: Final = (0, 3, 0)
 
 
@@ -177,10 +178,7 @@ def with_query(url: str, fields: Mapping[str, str]) -> str:
 
 def parsed(body: bytes, place: str) -> Mapping[str, JSON]:
     """Return the JSON object in an answer. Raises BadAnswer."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = object_of(body, most_memory=_MOST_MEMORY)
+    if document is None:
         raise BadAnswer(f"{place}: the answer is no JSON object: this is no provider of Klutch")
     return document

@@ -77,4 +77,4 @@ class Expected:
         return Response(document)
 
     def _is_session(self, found: str) -> bool:
-        return hmac.compare_digest(found.encode(), self.session.encode())
+        return hmac.compare_digest(found.encode("utf-8", "replace"), self.session.encode())

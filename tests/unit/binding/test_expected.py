@@ -64,6 +64,7 @@ def test_the_whole_response_of_an_original_is_taken(alphabet):
         {"response": "?"},
         response({}),
         response(objects.document(sid="other")),
+        response(objects.document(sid="\ud800")),
         response({**objects.document(), "kind": "Status"}),
         response({**objects.document(), "authentication": {}}),
         {"state": "h3Xk9a", "code": "canary"},

@@ -1,13 +1,18 @@
 """What a provider says of itself (A.12, D.3), and what app cluster and session are called."""
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from klutchctl.binding import provider, session
-from klutchctl.binding.errors import BadAnswer
+from klutchctl.binding import door, provider, session
+from klutchctl.binding.errors import BadAnswer, Denied
 from klutchctl.binding.provider import Device
 from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.outbound.http import Answer
+from tests.support.binding_objects import front_door
 
 BASE = "https://bind.example.org"
 # 03-default-mode-oidc/01-routes.http.txt
@@ -87,7 +92,13 @@ def test_a_sign_in_at_what_is_no_url_is_refused(url):
         provider.authorize_url_of(json.dumps(said).encode())
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"<html>", b"[]", b"[" * 100_000, b'{"kind": NaN}', b'{"kind": "\\ud800"}',
+        b'{"a":' * 65 + b"1" + b"}" * 65, b'{"a":' * 800 + b"1" + b"}" * 800,
+    ],
+)  # fmt: skip
 def test_what_is_no_document_is_refused(body):
     with pytest.raises(BadAnswer, match="no JSON object"):
         provider.authorize_url_of(body)
@@ -120,14 +131,14 @@ def test_versions(version, problem):
 
 
 def test_our_door_says_where_its_api_is():
-    door = provider.front_door_of(json.dumps(DOOR).encode())
-    assert door.redeem_url == f"{BASE}/api/v1/redeem"
-    assert door.device == Device(
+    found = provider.front_door_of(json.dumps(DOOR).encode())
+    assert found.redeem_url == f"{BASE}/api/v1/redeem"
+    assert found.device == Device(
         "https://idp.example", "klutchctl", ("openid", "groups"), "id_token"
     )
-    assert (door.machine_issuer, door.machine_scopes) == ("https://idp.example", ("bind",))
-    provider.require_own(door, f"{BASE}/export")
-    provider.require_own(door, "https://BIND.example.org:443/")
+    assert (found.machine_issuer, found.machine_scopes) == ("https://idp.example", ("bind",))
+    provider.require_own(found, f"{BASE}/export")
+    provider.require_own(found, "https://BIND.example.org:443/")
 
 
 def test_a_door_without_a_client_for_devices_offers_none():
@@ -147,9 +158,36 @@ def test_a_door_that_does_not_say_what_is_its_own_is_none(field, nothing):
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("other", ["https://other.example", "http://bind.example.org"])
 def test_a_door_may_not_ask_for_tokens_of_another(field, other):
-    door = provider.front_door_of(json.dumps({**DOOR, field: other}).encode())
+    found = provider.front_door_of(json.dumps({**DOOR, field: other}).encode())
     with pytest.raises(ConfigError):
-        provider.require_own(door, BASE)
+        provider.require_own(found, BASE)
+
+
+@dataclass
+class FakeHttp:
+    """Answers each GET with this."""
+
+    answer: Answer
+
+    async def get(self, url: str, **_: Any) -> Answer:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[NaN]", b'[{"group": "\\ud800"}]', b"[" * 65 + b"]" * 65, b"[" * 5000]
+)
+async def test_a_catalogue_that_cannot_be_used_is_refused(body):
+    http: Any = FakeHttp(Answer(200, body))
+    with pytest.raises(BadAnswer, match="no JSON, or too deep"):
+        await door.offered(http, front_door(), Secret("t"))
+
+
+@pytest.mark.parametrize("body", [b'{"message": "\\ud800"}', b"[" * 5000, b'{"message": NaN}'])
+async def test_an_error_that_cannot_be_read_is_its_status_alone(body):
+    http: Any = FakeHttp(Answer(403, body))
+    with pytest.raises(Denied) as caught:
+        await door.offered(http, front_door(), Secret("t"))
+    assert str(caught.value) == "the catalogue answers 403"
 
 
 def test_fields_join_the_query_that_a_url_has():
