@@ -81,7 +81,7 @@ class Gathered:
         try:
             content = self._store.read(path)
         except Unreadable as error:
-            self._refuse(path, error)
+            self.refuse(path, error)
             return b""
         self._bytes += len(content)
         if self._bytes > MAX_TREE_BYTES:
@@ -97,7 +97,7 @@ class Gathered:
             if found is EntryType.FILE:
                 self.fetch(path)
             else:
-                self._refuse(path, found)
+                self.refuse(path, found)
 
     def refuse_submodules(self, paths: Iterable[str], *, whole: bool) -> None:
         """Refuse submodules of the commit, which a checkout fills or leaves empty.
@@ -112,9 +112,17 @@ class Gathered:
                     continue
                 names = set()
             if not names or ".git" in names:
-                self._refuse(path, EntryType.SUBMODULE)
+                self.refuse(path, EntryType.SUBMODULE)
 
-    def _refuse(self, path: str, found: EntryType | Unreadable) -> None:
+    def refuse_links(self, links: Iterable[tuple[str, str]]) -> None:
+        """Refuse links of the commit that a checkout without links holds as files with a target."""
+        for path, target in links:
+            with contextlib.suppress(Unreadable):
+                if self._store.read(path.rstrip("/")) == os.fsencode(target):
+                    self.refuse(path, EntryType.LINK)
+
+    def refuse(self, path: str, found: EntryType | Unreadable) -> None:
+        """Note why a file or, with "/" at the end, a folder is not read."""
         meant = not_a_folder if path.endswith("/") else not_a_file
         error = meant(found) if isinstance(found, EntryType) else found
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -266,7 +274,7 @@ def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) ->
         entry = find_entry(store) if is_folder else path.name
         gathered = gather(store, entry)
         folder, revision = "", ""
-        if any(map(git_entries, (top, *(link.parent for link in links(top))))):
+        if git_entries(top):
             from reconciler.source import git  # takes 80 ms, and many fleets are without
 
             folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
@@ -280,28 +288,6 @@ def git_entries(folder: Path) -> Sequence[Path]:
     absolute = folder.resolve()
     places = (parent / ".git" for parent in (absolute, *absolute.parents))
     return [place for place in places if place.exists()]
-
-
-def links(folder: Path) -> Sequence[Path]:
-    """Return each link on the way to a folder that is there, by a path without links."""
-    found, here = [], Path("/")
-    names = [*reversed(_as_the_shell_came(folder).parts)]
-    while names:
-        here = here.parent if (name := names.pop()) == ".." else here / name
-        if here.is_symlink():
-            found.append(here)
-            names += reversed(here.readlink().parts)
-            here = here.parent
-    return found
-
-
-def _as_the_shell_came(path: Path) -> Path:
-    """Return a path from the root; only a shell knows by which links it came to where it is."""
-    said = os.environ.get("PWD", "")
-    with contextlib.suppress(OSError):
-        if said.startswith("/") and os.path.samefile(said, "."):
-            return said / path
-    return path.absolute()
 
 
 class _Folder:

@@ -5,9 +5,10 @@ runs, no link or submodule is followed. A ref is looked up by its name and never
 language of revisions has been a way to attack libgit2 (CVE-2024-24575, CVE-2024-24577).
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,11 @@ from reconciler.source.gather import EntryType, Gathered, Unreadable
 
 _NAMESPACES: Final = ("refs/heads/", "refs/tags/", "refs/remotes/")
 _DAMAGED: Final = "A partial or damaged clone lacks objects: fetch them"
+_LEFT_OUT: Final = Unreadable(
+    "missing-file",
+    "is committed, and a sparse checkout leaves it out",
+    "`git sparse-checkout disable`, or add its folder; commit it if it was taken away",
+)
 _LONGEST_TARGET: Final = 4_096  # of a link, in bytes: as on Linux
 _OBJECT_ID: Final = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _TYPES: Final = {
@@ -125,6 +131,8 @@ def work_tree(
     walked = () if store is None else tuple(gather.walk(store, gathered.patterns))
     submodules = (path for path, found in walked if found is EntryType.SUBMODULE)
     gathered.refuse_submodules(submodules, whole=whole)
+    if store is not None:
+        gathered.refuse_links(_links_to_folders(store, walked))
     committed = {path for path, found in walked if found is EntryType.FILE}
     missing = sorted(committed - gathered.files.keys() - gathered.unread.keys())
     if whole and missing:
@@ -134,6 +142,8 @@ def work_tree(
             where=str(top),
             hint="Restore it, or commit that it was taken away",
         )
+    for path in missing if opening.is_sparse(repository) else ():
+        gathered.refuse(path, _LEFT_OUT)
     as_committed = (
         store is not None
         and committed <= gathered.files.keys()
@@ -141,6 +151,16 @@ def work_tree(
     )
     revision = str(commit.id) if as_committed else f"{commit.id}+dirty"
     return f"{inside}/" if inside else "", revision
+
+
+def _links_to_folders(
+    store: "_Commit", walked: Iterable[tuple[str, EntryType | Unreadable]]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and target of each link that may lead to files of the fleet."""
+    for path, found in walked:
+        if found is EntryType.LINK and path.endswith("/"):
+            with contextlib.suppress(Unreadable):
+                yield path, store.target(path.rstrip("/"))
 
 
 def _commit(repository: pygit2.Repository, ref: str) -> pygit2.Commit:

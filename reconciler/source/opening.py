@@ -1,6 +1,8 @@
 """Opens the Git repository that a folder lies in, unless a commit chose the folder."""
 
+import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,24 +27,30 @@ _CHOICES: Final = {
 
 
 def opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository:
-    """Return the repository that a folder lies in, as `opened_if_any`. Raises ConfigError."""
-    repository = opened_if_any(path, check_owner=check_owner, own=own)
+    """Return the repository that a folder lies in, for what its branches say of that folder.
+
+    `own`: that is made by us at this path. Raises ConfigError where there is none, it cannot be
+    opened, or a commit chose the folder, and HostError.
+    """
+    repository = _opened(path, check_owner=check_owner, own=own, judging=not own)
     if repository is None:
         raise ConfigError("there is no Git repository here", where=str(path))
     return repository
 
 
-def opened_if_any(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository | None:
-    """Return the repository that a folder lies in; `own`: that is made by us at this path.
+def opened_if_any(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
+    """Return the repository that a folder lies in. Raises ConfigError and HostError."""
+    return _opened(path, check_owner=check_owner, own=False, judging=False)
 
-    Raises ConfigError where it cannot be opened, or a commit chose the folder, and HostError.
-    """
+
+def _opened(path: Path, *, check_owner: bool, own: bool, judging: bool) -> pygit2.Repository | None:
     check_library()
     pygit2.settings.owner_validation = check_owner
     try:
         if own:
             return _exactly(path)
-        _refuse_chosen(path)
+        if judging:
+            _refuse_chosen(path)
         return _nearest(path.resolve())
     except (pygit2.GitError, KeyError, ValueError) as error:
         if "is not owned by current user" in str(error):
@@ -63,13 +71,34 @@ def _refuse_chosen(folder: Path) -> None:
     With the place, the commit would choose the branches, or the fleet in them, that judge it.
     """
     clones = (entry.parent for entry in gather.git_entries(folder))
-    for place in (*gather.links(folder), *clones):
+    for place in (*_links(folder), *clones):
         for outer in filter(None, map(_exactly, gather.git_entries(place.parent))):
             mode = _committed_as(outer, place)
             if mode in _CHOICES:
                 name, hint = _CHOICES[mode]
                 problem = f"{place} is {name} in Git: its commit chooses what it is judged by"
                 raise ConfigError(problem, where=str(folder), hint=hint)
+
+
+def _links(folder: Path) -> Sequence[Path]:
+    """Return each link on the way to a folder that is there, by a path without links."""
+    found, here, names = [], Path("/"), [*reversed(_as_the_shell_came(folder).parts)]
+    while names:
+        here = here.parent if (name := names.pop()) == ".." else here / name
+        if here.is_symlink():
+            found.append(here)
+            names += reversed(here.readlink().parts)
+            here = here.parent
+    return found
+
+
+def _as_the_shell_came(path: Path) -> Path:
+    """Return a path from the root; only a shell knows by which links it came to where it is."""
+    said = os.environ.get("PWD", "")
+    with contextlib.suppress(OSError):
+        if said.startswith("/") and os.path.samefile(said, "."):
+            return said / path
+    return path.absolute()
 
 
 def _committed_as(repository: pygit2.Repository, place: Path) -> FileMode:
@@ -118,6 +147,13 @@ def _exactly(path: Path) -> pygit2.Repository | None:
         if str(error).startswith("Repository not found"):
             return None
         raise
+
+
+def is_sparse(repository: pygit2.Repository) -> bool:
+    """Tell whether committed files may be kept out of the work tree on purpose."""
+    return "core.sparseCheckout" in repository.config and repository.config.get_bool(
+        "core.sparseCheckout"
+    )
 
 
 def check_library() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 
 import pygit2
 import pytest
@@ -319,3 +320,28 @@ def test_a_checkout_of_another_user(root, repository, monkeypatch):
         gather.read_folder(root)
     assert "--git-owner-check=off" in caught.value.hint
     assert gather.read_folder(root, check_owner=False).revision == head
+
+
+def test_a_sparse_checkout_does_not_pass_for_files_taken_away(root, repository):
+    commit_work_tree(repository)
+    kept = ("/*", "!bindings/db.yaml")
+    subprocess.run(["git", "-C", root, "sparse-checkout", "set", "--no-cone", *kept], check=True)
+    assert not (root / "bindings/db.yaml").exists()
+    found = gather.read_folder(root)
+    assert [(path, one.code) for path, one in found.unread.items()] == [
+        ("bindings/db.yaml", "missing-file")
+    ]
+    assert "sparse-checkout disable" in found.unread["bindings/db.yaml"].hint
+    subprocess.run(["git", "-C", root, "rm", "-q", "--sparse", "bindings/db.yaml"], check=True)
+    assert gather.read_folder(root).unread.keys() == {"bindings/db.yaml"}  # until it is committed
+
+
+def test_a_link_that_a_checkout_without_links_holds_as_text(root, repository):
+    write_files(root, {"docs/a.yaml": GOOD["bindings/db.yaml"]})
+    (root / "more").symlink_to("docs")
+    commit_work_tree(repository)
+    (root / "more").unlink()
+    write_files(root, {"more": "docs"})
+    assert [*gather.read_folder(root).unread] == ["more/"]
+    write_files(root, {"more": "a file of one's own"})
+    assert gather.read_folder(root).unread == {}
