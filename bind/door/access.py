@@ -199,6 +199,13 @@ def _rule(section: Fields, known: Mapping[str, str]) -> Rule:
         _filled(section, key)
     if not section.nodes:
         raise section.error("a rule that says nothing would allow everything to everybody")
+    loose = "subjects" if rule.subjects else "claims" if rule.claims else ""
+    if known and loose and not rule.issuers:
+        raise section.error(
+            f"{loose} of any issuer would do: each chooses its own",
+            at=loose,
+            hint=f"Add issuers, such as [{next(iter(known))}], or [URL] for the first provider",
+        )
     for template in rule.templates:
         namespace, separator, name = template.partition("/")
         if not (namespace and separator and name) or "/" in name:
