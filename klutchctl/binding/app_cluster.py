@@ -132,6 +132,8 @@ class AppCluster:
         if live is None:
             made = konnector.deployment(decision.image, rights)
             await self._cluster.create(made, refs.DEPLOYMENT, manager=_MANAGER)
+        elif decision.fresh:
+            return  # somebody else was quicker
         else:
             patch = konnector.image_patch(live, decision.image)
             await self._cluster.merge_patch(ref, patch, manager=_MANAGER)

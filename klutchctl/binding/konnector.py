@@ -3,11 +3,9 @@
 Minimal rights are those of all that is bound there, and grow with each bind.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from klutchctl.binding.response import Wanted
 from reconciler.blueprints import consent, objects, rbac
@@ -18,8 +16,6 @@ from reconciler.core import keys, manifest, names
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource
-
-_TAG: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
 
 
 class Rights(StrEnum):
@@ -43,7 +39,8 @@ def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> D
     """Return what becomes of the konnector.
 
     `live` is its Deployment; `chosen` the image of a flag, which wins always; `offered` that of the
-    provider's front door. Raises ConfigError where there is no konnector and no image for one.
+    provider's front door, which replaces none: a konnector reads the Secrets of other providers.
+    Raises ConfigError where there is no konnector and no image for one.
     """
     if chosen:
         return Decision(chosen, fresh=live is None)
@@ -51,34 +48,18 @@ def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> D
         return Decision(rights=False)
     if live is None:
         if offered:
-            return Decision(offered, fresh=True)
+            note = (
+                f"No konnector is there: with your consent the provider's konnector {offered} is"
+                " installed; --konnector-image names another"
+            )
+            return Decision(offered, note, fresh=True)
         hint = "Name one with --konnector-image, or install a konnector, and use --skip-konnector"
         raise ConfigError("no konnector is there, and the provider names no image", hint=hint)
     image = _image(live)
     if not offered or not image or image == offered:
         return Decision()
-    return _compared(image, offered)
-
-
-def _compared(live: str, offered: str) -> Decision:
-    there, theirs = _parts(live), _parts(offered)
-    if there[0] != theirs[0]:
-        return Decision(note=f"The konnector {live} is left; the provider suggests {offered}")
-    versions = [_TAG.fullmatch(tag) for _, tag in (there, theirs)]
-    if None in versions:
-        return Decision()
-    old, new = (tuple(map(int, one.groups())) for one in versions if one is not None)
-    if new > old:
-        return Decision(offered)
-    note = f"The konnector {live} is newer than {offered}, and left" if new < old else ""
-    return Decision(note=note)
-
-
-def _parts(image: str) -> tuple[str, str]:
-    """Return repository and tag; a colon before a slash is that of a port."""
-    head, _, last = image.partition("@")[0].rpartition("/")
-    name, _, tag = last.partition(":")
-    return f"{head}/{name}", tag
+    taken = f"--konnector-image {offered} takes that of the provider"
+    return Decision(note=f"The konnector {image} is left; {taken}")
 
 
 def _image(deployment: Manifest) -> str:

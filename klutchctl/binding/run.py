@@ -132,14 +132,14 @@ class Bind:
             offered=image,
             skip=self.asked.skip_konnector,
         )
+        if decision.note:
+            self.progress.say("note", text=decision.note)
         return await self.finish(await self._signed_in(provider, write=True), seen, decision)
 
     async def finish(
         self, signed_in: SignedIn, seen: Seen, decision: Decision
     ) -> list[GroupResource]:
         """Ask what is agreed to, carry it out, and return what is bound. Raises as `bind` does."""
-        if decision.note:
-            self.progress.say("note", text=decision.note)
         agreed = self.agreed(signed_in, seen)
         return await _Finish(self, seen, decision).all(signed_in.grant, agreed)
 

@@ -108,7 +108,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--skip-konnector", help="Install no konnector.")
     ] = False,
     konnector_image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Else the one that the provider names.")
+        str, typer.Option(metavar="IMAGE", help="Else the provider's, if none is there.")
     ] = "",
     konnector_rbac: Annotated[
         KonnectorRights, typer.Option(help="Minimal: of what is bound. The original's needs Full.")

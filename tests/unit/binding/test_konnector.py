@@ -38,17 +38,9 @@ def tagged(tag):
         # Nobody's business.
         (None, "", OURS, True, Decision(rights=False)),
         (OURS, "", tagged("v0.3.0"), True, Decision(rights=False)),
-        # What the provider's door names.
-        (None, "", OURS, False, Decision(OURS, fresh=True)),
+        # Another image is the provider's offer alone, and nothing is said of the same.
         (OURS, "", "", False, Decision()),
         (OURS, "", OURS, False, Decision()),
-        (OURS, "", tagged("v0.10.0"), False, Decision(tagged("v0.10.0"))),
-        (OURS, "", tagged("0.2.1"), False, Decision(tagged("0.2.1"))),
-        (tagged("latest"), "", OURS, False, Decision()),
-        (OURS, "", tagged("latest"), False, Decision()),
-        (OURS, "", tagged(f"v1.{'9' * 5_000}.0"), False, Decision()),
-        ("registry.example:5000/konnector", "", OURS, False, Decision()),
-        (f"{tagged('v0.1.0')}@sha256:aa", "", OURS, False, Decision(OURS)),
     ],
 )
 def test_decisions(there, chosen, offered, skip, decision):
@@ -58,13 +50,33 @@ def test_decisions(there, chosen, offered, skip, decision):
     assert found == decision
 
 
+def test_the_first_konnector_of_a_provider_is_named_before_it_is_there():
+    decision = konnector.decide(None, chosen="", offered=OURS, skip=False)
+    assert (decision.image, decision.fresh) == (OURS, True)
+    assert f"the provider's konnector {OURS}" in decision.note
+
+
+PINNED = f"{tagged('v0.1.0')}@sha256:aa"
+
+
 @pytest.mark.parametrize(
-    ("there", "offered", "note"), [(OFFICIAL, OURS, "suggests"), (OURS, tagged("v0.1.9"), "newer")]
+    ("there", "offered"),
+    [
+        (OURS, tagged("v0.10.0")),
+        (OURS, tagged("v0.1.9")),
+        (OURS, f"{tagged('v0.2.1')}@sha256:bb"),
+        (OURS, tagged("latest")),
+        (PINNED, tagged("v99.0.0")),
+        (PINNED, tagged("v0.1.0")),
+        (OFFICIAL, OURS),
+    ],
 )
-def test_another_konnector_and_a_newer_one_are_left_with_a_word(there, offered, note):
+def test_no_provider_replaces_the_konnector_that_is_there(there, offered):
+    """It reads the Secrets of all other providers, too: a flag takes the offer, nothing else."""
     decision = konnector.decide(live(there), chosen="", offered=offered, skip=False)
     assert not decision.image
-    assert note in decision.note
+    assert there in decision.note
+    assert f"--konnector-image {offered}" in decision.note
 
 
 def test_without_any_image_nothing_is_begun():
