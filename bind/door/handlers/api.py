@@ -134,19 +134,21 @@ class Api:
         return space.name, space.kubeconfig
 
     async def _bearer(self, request: Request) -> Identity:
-        """Return whose token came along. Raises Refused; too many bad ones end in 429."""
+        """Return whose token came along. Raises Refused; too many bad ones end in 429.
+
+        A good one is good all the same: others may share an address with whoever sends bad ones.
+        What it costs to look is bounded by the requests that an address may send.
+        """
         services, key = self._services, address_key(ip_address(request.address))
-        wait = services.bad_tokens.wait(key, services.now())
-        if wait:
-            sentence = "Too many tokens that prove nothing. Try again later"
-            raise Refused("too_many_requests", sentence, retry_after=wait)
         try:
             return await services.issuers.identity(
                 token_of(request.headers.get("authorization", ""))
             )
         except Refused as error:
-            if error.code == "invalid_token":
-                services.bad_tokens.take(key, services.now())
+            bad = error.code == "invalid_token"
+            if bad and (wait := services.bad_tokens.take(key, services.now())):
+                sentence = "Too many tokens that prove nothing. Try again later"
+                raise Refused("too_many_requests", sentence, retry_after=wait) from None
             event: Event = "refused-token"
             services.audit.note(event, request, reason=error.reason)
             raise

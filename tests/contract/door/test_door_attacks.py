@@ -126,8 +126,7 @@ class TestTokens:
         answers = [await asked(client, door, "a.b.c", offer) for _ in range(6)]
         assert [reply.status for reply in answers] == [401] * 5 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
-        assert (await asked(client, door, bearer(provider), offer)).status == 429
-        assert (await asked(backend.client(), door, bearer(provider), offer)).status == 200
+        assert (await asked(client, door, bearer(provider), offer)).status == 200  # behind one NAT
         backend.resting = False
 
     async def _refused(self, backend, door, offer, token):
