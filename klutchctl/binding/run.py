@@ -19,7 +19,7 @@ from klutchctl.binding.provider import FrontDoor, Provider
 from klutchctl.binding.response import Grant, Wanted, merged
 from klutchctl.binding.sign_in.identities import Identity, Sources
 from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
-from klutchctl.binding.sign_in.tokens import TokenSource
+from klutchctl.binding.sign_in.tokens import TokenSource, require_for
 from reconciler.blueprints.consent import reserved
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
@@ -185,8 +185,7 @@ class Bind:
                 ]
             case way:
                 token = await self._token(provider, way)
-                by_device = isinstance(way, DeviceCode)
-                each = [await sign_in.by_token(token, self.asked.resources, by_device=by_device)]
+                each = [await sign_in.by_token(token, self.asked.resources)]
         signed_in = _together(each)
         require_asked(signed_in.grant, self.asked.resources)
         return signed_in
@@ -195,15 +194,17 @@ class Bind:
         source, own = TokenSource(self.http, self.progress), front_door(provider)
         match way:
             case DeviceCode():
-                return await source.by_device(own)
+                token = await source.by_device(own)
             case Machine(client, scopes):
-                return await source.by_client(own, client, scopes=scopes)
+                token = await source.by_client(own, client, scopes=scopes)
             case Vouched(identity, exchange, scopes):
                 sources = Sources(os.environ, self.http, lambda: self.cluster)
                 token = await sources.token(identity, own.audience)
                 if exchange is None:
-                    return token
-                return await source.by_exchange(own, exchange, token, scopes=scopes)
+                    return token  # as it is: no door chose who issued it
+                token = await source.by_exchange(own, exchange, token, scopes=scopes)
+        require_for(token, own, by_device=isinstance(way, DeviceCode))
+        return token
 
 
 def require_issuer(door: FrontDoor, asked: Asked) -> None:

@@ -15,7 +15,6 @@ from klutchctl.binding.response import Grant
 from klutchctl.binding.session import session_id
 from klutchctl.binding.sign_in.callback import listening
 from klutchctl.binding.sign_in.expected import Code, Expected, Refusal, Response
-from klutchctl.binding.sign_in.tokens import require_for
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource
@@ -97,15 +96,12 @@ class SignIn:
                 fields["dry_run"] = "1"
         return with_query(self.provider.authorize_url, fields)
 
-    async def by_token(
-        self, token: Secret, resources: Sequence[GroupResource], *, by_device: bool
-    ) -> SignedIn:
+    async def by_token(self, token: Secret, resources: Sequence[GroupResource]) -> SignedIn:
         """Bind with a token; without resources, the one that it may bind.
 
         Raises ConfigError, Denied, BadAnswer and BindEnded.
         """
         door = front_door(self.provider)
-        require_for(token, door, by_device=by_device)
         wanted = resources or [_the_one(await api.offered(self.http, door, token))]
         granted = await api.bind(
             self.http,
