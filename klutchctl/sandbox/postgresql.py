@@ -105,10 +105,14 @@ def clear_after_crash(place: PostgresqlPlace) -> None:
 
 
 def remove(layout: Layout) -> None:
-    """Remove what is not in the folder of the sandbox: shared memory, and maybe the data."""
-    home = _home(layout)
+    """Remove what is not in the folder of the sandbox: shared memory, and maybe the data.
+
+    All its processes have ended: one on its way out holds memory after it has lost its marks.
+    """
+    home, deadline = _home(layout), time.monotonic() + _ORPHANS_GRACE
     for data in (home / _DATA, home / _DRAFT):
-        release_memory(data)
+        while not release_memory(data) and time.monotonic() < deadline:
+            time.sleep(_POLL)
     if home.parent == _SHARED and (_facts(home) is not None or not home.exists()):
         files.remove_folder(home)
 
@@ -238,15 +242,18 @@ class _Segment(NamedTuple):
     user: int
 
 
-def release_memory(data: Path) -> None:
+def release_memory(data: Path) -> bool:
     """Remove the shared memory of a killed server for `data`, unless a process still holds it.
 
-    Only what belongs to the owner of the lock in there: anybody can write numbers into a file.
+    Returns whether none is left. Only what belongs to the owner of the lock in there: anybody can
+    write numbers into a file.
     """
     segment = _segment_of(data / _LOCK)
-    if segment is not None and segment in _unheld():
+    held = None if segment is None else _segments().get(segment)
+    if held == 0 and segment is not None:
         # Another process may have removed it first.
         ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None)
+    return not held
 
 
 def _segment_of(lock: Path) -> _Segment | None:
@@ -259,14 +266,12 @@ def _segment_of(lock: Path) -> _Segment | None:
         return None
 
 
-def _unheld() -> Iterator[_Segment]:
-    """Yield all segments that no process is attached to."""
+def _segments() -> Mapping[_Segment, int]:
+    """Return all segments, each with the number of processes that are attached to it."""
     try:
         names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
     except (OSError, ValueError):
-        return
-    for row in rows:
-        facts = dict(zip(names, map(int, row), strict=False))
-        if not facts["nattch"]:
-            # The kernel and PostgreSQL do not agree on the sign of a key.
-            yield _Segment(facts["key"] % 2**32, facts["shmid"], facts["uid"])
+        return {}
+    found = (dict(zip(names, map(int, row), strict=False)) for row in rows)
+    # The kernel and PostgreSQL do not agree on the sign of a key.
+    return {_Segment(one["key"] % 2**32, one["shmid"], one["uid"]): one["nattch"] for one in found}

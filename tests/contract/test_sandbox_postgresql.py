@@ -3,7 +3,11 @@
 import ctypes
 import os
 import signal
+import sys
+import time
 from pathlib import Path
+from subprocess import PIPE, Popen
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +38,35 @@ def test_the_shared_memory_of_a_killed_server_goes_with_its_data():
         assert server.ask("SHOW dynamic_shared_memory_type") == [("mmap",)]
         os.kill(int(lock[0]), signal.SIGKILL)
     assert key not in segments()
+
+
+HOLDS = """
+import ctypes, sys
+ctypes.CDLL(None).shmat(int(sys.argv[1]), None, 0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_on_its_way_out_is_waited_for(monkeypatch):
+    """Its environment, by which it is found, is gone before its memory."""
+    with served() as server:
+        lock = lock_of(server)
+        key, segment = lock[6].split()
+        last = Popen([sys.executable, "-c", HOLDS, segment], stdin=PIPE, stdout=PIPE, env={})
+        assert last.stdout is not None
+        last.stdout.readline()
+        os.kill(int(lock[0]), signal.SIGKILL)
+        slept = []
+
+        def ends(seconds):
+            slept.append(seconds)
+            last.communicate()
+
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=ends)
+        monkeypatch.setattr(postgresql, "time", clock)
+    assert len(slept) == 1
+    assert int(key) not in segments()
 
 
 def test_that_of_a_server_that_runs_stays():
