@@ -17,6 +17,16 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("klutchctl", "reconciler", "konnector", "bind")
+_LAYOUT: Final = frozenset(
+    {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+)
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -36,6 +46,28 @@ def functions(path: Path) -> Iterator[int]:
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+def statements(path: Path) -> int:
+    """Count the statements of a file; docstrings are none, so neither is what they take."""
+    tree = ast.parse(path.read_text("utf-8"))
+    found = sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+    return found - sum(ast.get_docstring(node) is not None for node in _documented(tree))
+
+
+def _documented(tree: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node  # type: ignore[misc]
+
+
+def tokens(path: Path) -> int:
+    """Count the tokens of a file without comments, line ends and indentation."""
+    return sum(token.type not in _LAYOUT for token in _tokens(path))
+
+
+def _tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
+
+
 def words_of(paths: Iterable[Path]) -> Counter[str]:
     """Count the words of which the names in files, and their own, are made: `tell` of `tellAll`."""
     words: Counter[str] = Counter()
@@ -49,7 +81,7 @@ def _names(path: Path) -> Iterator[str]:
     """Yield a file's name, and those outside of f-strings: single tokens before Python 3.12."""
     yield path.stem
     depth = 0
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+    for token in _tokens(path):
         kind = tokenize.tok_name[token.type]
         depth += (kind == "FSTRING_START") - (kind == "FSTRING_END")
         if kind == "NAME" and not depth:
@@ -68,7 +100,11 @@ def measure() -> dict[str, int]:
         "lines of a file": max(map(lines, product)),
         "lines of a function, p90": lengths[len(lengths) * 9 // 10],
         "lines of README.md": lines(ROOT / "README.md"),
-        **{f"lines of {name}": sum(map(lines, sources(name))) for name in (*PROGRAMS, "tests")},
+        "lines of the product": sum(map(lines, product)),
+        "statements of the product": sum(map(statements, product)),
+        "tokens of the product": sum(map(tokens, product)),
+        "lines of tests": sum(map(lines, sources("tests"))),
+        "tokens of tests": sum(map(tokens, sources("tests"))),
         **{f"word {word}": count for word, count in words.items()},
     }
 
