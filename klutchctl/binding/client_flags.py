@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from reconciler.core.addresses import proxy_fault
 from reconciler.core.errors import ConfigError
-from reconciler.core.proxies import proxy_fault
 from reconciler.core.secret import Secret
 from reconciler.kube import host, kubeconfig
 from reconciler.kube.connection import BasicAuth, Connection, Credential, Token

@@ -58,8 +58,17 @@ BINDING: Final = f"{OWN_PREFIX}binding"
 
 # Ours: annotations.
 APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
-SPACE_UID: Final = f"{OWN_PREFIX}space-uid"
-ORIGIN_SPACE_UID: Final = f"{OWN_PREFIX}origin-space-uid"  # on what came down by a claim
+# Uids, by which an object of one life is told from a later one of its name: `core.identity`. Each
+# counts only at its place; copied to another one, it is a word.
+SPACE_UID: Final = f"{OWN_PREFIX}space-uid"  # on a service namespace, and a kubeconfig's Secret
+ACCOUNT_UID: Final = f"{OWN_PREFIX}account-uid"  # on a service namespace: of the ServiceAccount
+CLAIM_UID: Final = f"{OWN_PREFIX}claim-uid"  # on a copy, and beside `bound` on its claim
+ORIGIN_UID: Final = f"{OWN_PREFIX}origin-uid"  # on each claimed object that was brought, either way
+ORIGIN_SPACE_UID: Final = f"{OWN_PREFIX}origin-space-uid"  # beside it
+APP_NAMESPACE_UID: Final = f"{OWN_PREFIX}app-namespace-uid"  # on an APIServiceNamespace
+UIDS_SINCE: Final = f"{OWN_PREFIX}uids-since"  # RFC 3339 time, beside it: all its pairs have uids
+APP_CLUSTER_BINDING_UID: Final = f"{OWN_PREFIX}app-cluster-binding-uid"  # on a space's Namespace
+CRD_UID: Final = f"{OWN_PREFIX}crd-uid"  # on an APIServiceExport: of the provider's CRD
 ACCESS: Final = f"{OWN_PREFIX}access"
 # On a ClusterBinding, an AppClusterBinding, and in Direct mode an APIServiceBinding: what its
 # kubeconfig is, for those who may not read Secrets.
@@ -75,6 +84,9 @@ RELEASED: Final = f"{OWN_PREFIX}released"
 RELEASED_FROM: Final = f"{OWN_PREFIX}released-from"
 ADOPT: Final = f"{OWN_PREFIX}adopt"  # NOT_ADOPTED: part of a provider's service, and no instance
 NOT_ADOPTED: Final = "false"
+# On a template: "true": instances with a controller are adopted, too.
+ADOPT_CONTROLLED: Final = f"{OWN_PREFIX}adopt-controlled"
+COMPOSITIONS: Final = f"{OWN_PREFIX}compositions"  # names, on a template
 RELEASED_KINDS: Final = f"{OWN_PREFIX}released-kinds"  # resources, on an APIServiceNamespace
 EVER_EXPORTED: Final = f"{OWN_PREFIX}ever-exported"  # resources, on ClusterRole klutch-binder
 MADE_AT: Final = f"{OWN_PREFIX}made-at"  # RFC 3339 time, on a service namespace that we made
@@ -100,6 +112,10 @@ ORPHANED_UNDER: Final = f"{OWN_PREFIX}orphaned-under"
 APP_NAMESPACE_DELETED: Final = f"{OWN_PREFIX}app-namespace-deleted"
 CONFIRM_ORPHANS: Final = f"{OWN_PREFIX}confirm-orphans"
 CONFIRM_APP_CLUSTER: Final = f"{OWN_PREFIX}confirm-app-cluster"
+# On a ClusterBinding: `<app namespace>=<its uid>[,...]`, of namespaces that were made again.
+CONFIRM_NAMESPACES: Final = f"{OWN_PREFIX}confirm-namespaces"
+# On a space's Namespace, or its AppClusterBinding: the former uid, whose spaces are given to it.
+CONFIRM_SPACE: Final = f"{OWN_PREFIX}confirm-space"
 CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
 CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
 RECREATE: Final = f"{OWN_PREFIX}recreate"  # on an APIServiceBinding
@@ -115,6 +131,7 @@ OSB_BINDING: Final = f"{OWN_PREFIX}osb-binding"  # id of the binding that a Secr
 OSB_RETRY: Final = f"{OWN_PREFIX}osb-retry"  # another text: what was refused is tried again
 OSB_ROTATE: Final = f"{OWN_PREFIX}osb-rotate"  # another text: new credentials
 OSB_AFTER: Final = f"{OWN_PREFIX}osb-after"  # highest id of a backup that was there before
+OSB_MOVED: Final = f"{OWN_PREFIX}osb-moved"  # on a ServiceBroker: the origin that its records take
 OSB_ORPHAN: Final = f"{OWN_PREFIX}osb-orphan"  # what becomes of a record without claim
 ORPHAN_DEPROVISION: Final = "Deprovision"
 ORPHAN_FORGET: Final = "Forget"

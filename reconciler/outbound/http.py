@@ -26,10 +26,10 @@ from reconciler.core.addresses import (
     is_host,
     is_visible,
     no_server,
+    proxy_from_environment,
     unwrapped,
 )
 from reconciler.core.errors import ConfigError, KlutchError, Retry
-from reconciler.core.proxies import proxy_from_environment
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Form
 from reconciler.oidc.provider import is_secure

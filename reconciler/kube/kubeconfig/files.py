@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from reconciler.core.addresses import proxy_from_environment
 from reconciler.core.errors import ConfigError
-from reconciler.core.proxies import proxy_from_environment
 from reconciler.core.yaml_text import MAX_BYTES, Fields
 from reconciler.kube.connection import Connection, TokenFile
 from reconciler.kube.kubeconfig import credential_text, entries, profile

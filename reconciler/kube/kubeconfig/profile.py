@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from reconciler.core import addresses, proxies
+from reconciler.core import addresses
 from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.connection import (
@@ -94,8 +94,8 @@ def _trust(cluster: Entry, read: ReadFile) -> tuple[str | None, bool]:
 def _proxy(fields: Fields, server: str, environ: Mapping[str, str]) -> Secret | None:
     url = fields.text("proxy-url")
     if not url:
-        return proxies.proxy_from_environment(server, environ)
-    if problem := proxies.proxy_fault(url):
+        return addresses.proxy_from_environment(server, environ)
+    if problem := addresses.proxy_fault(url):
         raise fields.error(f"proxy-url: {problem}", at="proxy-url")
     return Secret(url)
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from reconciler.core import proxies
+from reconciler.core import addresses
 from reconciler.core.secret import Secret
 
 ENVIRONMENTS = {
@@ -32,7 +32,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(("environ", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS.keys())
 def test_environment(environ, want):
-    found = proxies.proxy_from_environment("https://api.example:6443/k8s", environ)
+    found = addresses.proxy_from_environment("https://api.example:6443/k8s", environ)
     assert found == (want and Secret(want))
 
 
@@ -66,7 +66,7 @@ BYPASSED = {
 @pytest.mark.parametrize(("server", "exceptions"), BYPASSED.values(), ids=BYPASSED.keys())
 def test_reached_directly(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "HTTP_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert proxies.proxy_from_environment(server, environ) is None
+    assert addresses.proxy_from_environment(server, environ) is None
 
 
 PROXIED = {
@@ -89,7 +89,7 @@ PROXIED = {
 @pytest.mark.parametrize(("server", "exceptions"), PROXIED.values(), ids=PROXIED.keys())
 def test_reached_by_proxy(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert proxies.proxy_from_environment(server, environ) == Secret("http://p:1")
+    assert addresses.proxy_from_environment(server, environ) == Secret("http://p:1")
 
 
 FAULTS = {
@@ -109,7 +109,7 @@ FAULTS = {
 
 def test_a_proxy_that_cannot_be_used_is_an_error(refusals):
     attempts = {
-        name: partial(proxies.proxy_from_environment, "https://api.example", {"https_proxy": url})
+        name: partial(addresses.proxy_from_environment, "https://api.example", {"https_proxy": url})
         for name, url in FAULTS.items()
     }
     refusals("proxies", attempts, secrets=["canary"])
