@@ -66,26 +66,6 @@ async def test_a_genuine_one_causes_one_look_and_its_replay_none(tmp_path):
         }
 
 
-@on_uvloop
-async def test_many_at_once_are_two_looks(tmp_path):
-    async with hooked(tmp_path) as scene:
-        bodies = [b"%d" % number for number in range(5)]
-        sent = (
-            request(
-                "POST /hooks/hub HTTP/1.1",
-                "Content-Length: 1",
-                *(f"{name}: {value}" for name, value in github(body).items()),
-                body=body,
-            )
-            for body in bodies
-        )
-        answers = await asyncio.gather(*(answered(scene.where, one) for one in sent))
-        assert [status(one) for one in answers] == [202] * 5
-        assert scene.looks == [0.0]
-        await scene.clock.advance(60)
-        assert scene.looks == [0.0, 2.0]
-
-
 FORGED = {
     "unsigned": ({}, "/hooks/hub"),
     "signed with another key": (github(key="another key that is long"), "/hooks/hub"),

@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from klutchctl.web.hooks import decide
 from klutchctl.web.hooks.hook import Hook, HookSecret
-from klutchctl.web.hooks.pace import Deliveries, Looks
 from reconciler.controller.tasks import Clock
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
@@ -38,16 +37,34 @@ _LIMITS: Final = Limits(
 _RESULTS: Final = {401: "unauthorized", 413: "too_large", 429: "limited"}
 # What a request for a hook that does not exist is checked against, so that it takes as long.
 _NOBODY: Final = Secret("of a hook that does not exist")
+REMEMBERED: Final = 10_000
+
+
+class Deliveries:
+    """Remembers the last deliveries, the newest `REMEMBERED` of all hooks."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], None] = {}
+
+    def is_new(self, hook: str, delivery: str) -> bool:
+        """Remember a delivery; return False for one that is remembered already."""
+        key = hook, delivery
+        if key in self._seen:
+            return False
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True
 
 
 class _Receiver:
     """Answers webhooks, and counts them."""
 
     def __init__(
-        self, hooks: Sequence[Hook], looks: Looks, *, clock: Clock, counted: Counted
+        self, hooks: Sequence[Hook], look: Callable[[], None], *, clock: Clock, counted: Counted
     ) -> None:
         self._hooks = {hook.name: (hook, HookSecret(hook)) for hook in hooks}
-        self._looks, self._clock, self._counted = looks, clock, counted
+        self._look, self._clock, self._counted = look, clock, counted
         self._deliveries = Deliveries()
 
     async def receive(self, request: Request, parts: Parts) -> Response:
@@ -60,7 +77,7 @@ class _Receiver:
             case decide.Accepted(delivery) if self._deliveries.is_new(name, delivery):
                 self._counted(name, "accepted")
                 _log.info("a webhook asks for a look at the source", extra={"hook": name})
-                self._looks.ask()
+                self._look()
             case decide.Accepted():
                 self._counted(name, "replayed")
         return Response(202, b"accepted\n")
@@ -93,21 +110,17 @@ async def serving(
 ) -> AsyncIterator[tuple[str, int]]:
     """Receive webhooks for as long as the block lasts, and yield where.
 
-    `look` is called when the source may be another, at most every two seconds. `counted` gets
-    each request: accepted, replayed, unauthorized, too_large, limited (10 a second for a client)
+    `look` is called for each new delivery; the source keeps its looks apart. `counted` gets each
+    request: accepted, replayed, unauthorized, too_large, limited (10 a second for a client)
     or refused. Raises HostError.
     """
-    looks = Looks(look, clock)
-    receiver = _Receiver(hooks, looks, clock=clock, counted=counted)
+    receiver = _Receiver(hooks, look, clock=clock, counted=counted)
     router = Router({f"{_PREFIX}{{name}}": {"POST": receiver.receive}})
     listening = Listening(address, tls, limits=_LIMITS)
-    try:
-        async with served(
-            listening, router, clock=clock.monotonic, refusal_page=receiver.refusal
-        ) as where:
-            yield where
-    finally:
-        looks.close()
+    async with served(
+        listening, router, clock=clock.monotonic, refusal_page=receiver.refusal
+    ) as where:
+        yield where
 
 
 def tls_of(

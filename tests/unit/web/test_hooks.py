@@ -1,4 +1,4 @@
-"""Hooks as options, their secrets, and how often they cause a look."""
+"""Hooks as options, their secrets, and the deliveries that are remembered."""
 
 import os
 
@@ -6,12 +6,10 @@ import pytest
 
 from klutchctl.web.hooks.decide import Provider
 from klutchctl.web.hooks.hook import Hook, HookSecret, parse_hook, parse_hooks
-from klutchctl.web.hooks.pace import REMEMBERED, Deliveries, Looks
-from klutchctl.web.hooks.receiver import tls_of
+from klutchctl.web.hooks.receiver import REMEMBERED, Deliveries, tls_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.inbound.tls import TlsFiles
-from tests.support.fake_clock import FakeClock
 from tests.support.webhooks import KEY, SIGNING_TOKEN
 
 
@@ -100,35 +98,6 @@ def test_a_secret_is_read_again_and_an_old_one_is_worth_nothing(file, caplog):
     assert "short" not in caplog.text
     put(file, KEY.encode())
     assert secret.current() == Secret(KEY)
-
-
-async def test_looks_are_apart_and_none_is_lost():
-    clock, looks = FakeClock(), []
-    pace = Looks(lambda: looks.append(clock.monotonic()), clock)
-    pace.ask()
-    assert looks == [0.0]
-    await clock.advance(0.5)
-    for _ in range(100):
-        pace.ask()
-    await clock.advance(1.4)
-    assert looks == [0.0]
-    await clock.advance(0.2)
-    assert looks == [0.0, 2.0]
-    pace.ask()
-    await clock.advance(60)
-    assert looks == [0.0, 2.0, 4.0]
-    pace.ask()
-    assert looks == [0.0, 2.0, 4.0, pytest.approx(62.1)]
-
-
-async def test_a_closed_one_causes_nothing():
-    clock, looks = FakeClock(), []
-    pace = Looks(lambda: looks.append(1), clock)
-    pace.ask()
-    pace.ask()
-    pace.close()
-    await clock.advance(10)
-    assert looks == [1]
 
 
 def test_deliveries_are_remembered_within_a_bound():
