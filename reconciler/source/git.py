@@ -115,7 +115,12 @@ def work_tree(
     that may be a checkout cut short: a file of the fleet that was taken away on purpose is
     committed as such. Raises ConfigError and HostError.
     """
-    repository = opening.opened_if_any(top, check_owner=check_owner)
+    try:
+        repository = opening.opened_if_any(top, check_owner=check_owner)
+    except opening.NewerFormat:
+        if whole:  # nothing could tell a checkout that was cut short
+            raise
+        return "", ""
     if repository is None or repository.workdir is None or repository.head_is_unborn:
         return "", ""
     # Git holds it for as long as it writes files.

@@ -12,6 +12,8 @@ from pygit2.enums import FileMode, RepositoryOpenFlag
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.source import gather
 
+# How libgit2 says that a repository has a newer format than it knows, such as SHA-256 or reftable.
+_NEWER: Final = ("unknown object format", "unsupported extension", "unsupported repository version")
 # Earlier ones send credentials on to another host after a redirect (CVE-2026-53586).
 _OLDEST: Final = (1, 9, 5)
 _CHOICES: Final = {
@@ -24,6 +26,10 @@ _CHOICES: Final = {
         "Put the files themselves there, or name a clone that is by itself",
     ),
 }
+
+
+class NewerFormat(ConfigError):
+    """A repository in a format that libgit2 does not know: its files are as readable as any."""
 
 
 def opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Repository:
@@ -39,7 +45,11 @@ def opened(path: Path, *, check_owner: bool, own: bool = False) -> pygit2.Reposi
 
 
 def opened_if_any(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
-    """Return the repository that a folder lies in. Raises ConfigError and HostError."""
+    """Return the repository that a folder lies in.
+
+    Raises ConfigError, NewerFormat of them for a repository that only Git itself can read, and
+    HostError.
+    """
     return _opened(path, check_owner=check_owner, own=False, judging=False)
 
 
@@ -60,9 +70,11 @@ def _opened(path: Path, *, check_owner: bool, own: bool, judging: bool) -> pygit
                 hint="Usual in CI containers; `klutchctl --git-owner-check=off ...` trusts it, or"
                 " `git config --global --add safe.directory <path>`",
             ) from None
-        raise ConfigError(
-            f"the Git repository cannot be opened: {reason(error)}", where=str(path)
-        ) from None
+        message = f"the Git repository cannot be opened: {reason(error)}"
+        if any(words in message for words in _NEWER):
+            hint = "Commits and branches of this format are not read: leave --ref and --base out"
+            raise NewerFormat(message, where=str(path), hint=hint) from None
+        raise ConfigError(message, where=str(path)) from None
 
 
 def _refuse_chosen(folder: Path) -> None:

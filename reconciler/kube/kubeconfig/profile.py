@@ -127,10 +127,11 @@ def credential_of(user: Entry, cluster: Fields, read: ReadFile) -> Credential:
 
 
 def _refuse_unsupported(fields: Fields) -> None:
-    if fields.has("auth-provider"):
-        message = "auth-provider is not supported; Kubernetes removed it in 1.26"
+    if provider := fields.section("auth-provider"):
+        # client-go has gcp and azure no more since 1.26; the third was always oidc.
+        gone = "" if provider.text("name") == "oidc" else "; kubectl refuses it, too, since 1.26"
         hint = "Use the exec plug-in of your provider, such as kubelogin or gke-gcloud-auth-plugin"
-        raise fields.error(message, at="auth-provider", hint=hint)
+        raise fields.error(f"auth-provider is not supported{gone}", at="auth-provider", hint=hint)
     for key in IMPERSONATION:
         if fields.has(key):
             hint = "Use a user that has the rights itself"

@@ -181,6 +181,31 @@ def test_a_work_tree_of_another_repository_and_one_beside_a_bare_one(tmp_path):
     assert git.commit_at(tmp_path / "all", "main") == head
 
 
+NEWER = {
+    "SHA-256": {"objectFormat": "sha256"},
+    "reftable": {"refStorage": "reftable"},
+    "an extension to come": {"somethingNew": "1"},
+}
+
+
+@pytest.mark.parametrize("extensions", NEWER.values(), ids=NEWER.keys())
+def test_files_of_a_newer_format_are_read_and_its_commits_are_not(tmp_path, extensions):
+    repository = pygit2.init_repository(tmp_path, initial_head="main")
+    write_files(tmp_path, FILES)
+    commit_work_tree(repository)
+    repository.config["core.repositoryformatversion"] = 1
+    for name, value in extensions.items():
+        repository.config[f"extensions.{name}"] = value
+    found = gather.read_folder(tmp_path)
+    assert (found.files, found.folder, found.revision) == (FILES, "", "")
+    for read in (
+        lambda: gather.read_folder(tmp_path, whole=True),
+        lambda: git.read_at(tmp_path, "main"),
+    ):
+        with pytest.raises(ConfigError, match="leave --ref and --base out"):
+            read()
+
+
 REFS = {
     "HEAD": "HEAD",
     "a branch": "main",

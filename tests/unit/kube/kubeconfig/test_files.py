@@ -210,6 +210,7 @@ REFUSED = {
     "a token and a password": document(user={"token": "a", "username": "b"}),
     "a user name with a colon": document(user={"username": "a:b"}),
     "a legacy plug-in": document(user={"auth-provider": {"name": "gcp"}}),
+    "the plug-in of OIDC": document(user={"auth-provider": {"name": "oidc", "config": {}}}),
     "impersonation": document(user={"token": "a", "as": "admin"}),
     "impersonated groups": document(user={"token": "a", "as-groups": ["g"]}),
     "a certificate without its key": document(user={"client-certificate-data": b64(CERTIFICATE)}),
