@@ -1,6 +1,7 @@
 """A broker's catalogue as values, tolerant of all that does not tell its parts apart.
 
-An optional field that is not what it should be reads as absent. Refuses to know files and CRDs.
+A field that decides something has the type of OSB 2.17 (null: absent), or the catalogue is refused;
+words and metadata of another type read as absent. Refuses to know files and CRDs.
 """
 
 from collections import Counter
@@ -20,6 +21,16 @@ MOST_OCTETS: Final = 8 * _MIB
 _MOST_MEMORY: Final = 128 * _MIB
 _LONGEST_DURATION: Final = 366 * 24 * 60 * 60
 _MOST_PROBLEMS: Final = 20  # that are worth a sentence each
+_POLLING: Final = "maximum_polling_duration"
+_FLAGS: Final = (
+    "allow_context_updates",
+    "bindable",
+    "binding_rotatable",
+    "bindings_retrievable",
+    "free",
+    "instances_retrievable",
+    "plan_updateable",
+)
 
 
 class CatalogueFault(KlutchError):
@@ -40,11 +51,14 @@ class MaintenanceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What parameters may be, as JSON schemas; None where the broker does not say."""
+    """What parameters may be, as JSON schemas; None where the broker does not say.
 
-    create: Mapping[str, m.JSON] | None = None
-    update: Mapping[str, m.JSON] | None = None
-    bind: Mapping[str, m.JSON] | None = None
+    What is no object is no schema, and kept for a warning: `read` takes it for one of anything.
+    """
+
+    create: m.JSON = None
+    update: m.JSON = None
+    bind: m.JSON = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +136,26 @@ def _shape_problems(read: Manifest, services: list[Manifest]) -> Iterable[str]:
         yield "a service is no object"
     for number, service in enumerate(services, 1):
         named = _named("service", number, service)
-        yield from _identity_problems(named, service)
+        yield from _part_problems(named, service)
         plans = m.get_maps(service, "plans")
         if not plans or len(plans) != len(m.get_list(service, "plans")):
             yield f"{named} has no list of plans, or a plan is no object"
         for place, plan in enumerate(plans, 1):
-            yield from _identity_problems(f"{_named('plan', place, plan)} of {named}", plan)
+            yield from _part_problems(f"{_named('plan', place, plan)} of {named}", plan)
 
 
-def _identity_problems(named: str, part: Manifest) -> Iterable[str]:
+def _part_problems(named: str, part: Manifest) -> Iterable[str]:
     for key in ("id", "name"):
         text = m.get_text(part, key)
         if not text:
             yield f"{named} has no {key}"
         elif not name_in(part, key):
             yield f"the {key} of {named} is longer than {LONGEST_NAME}, or cannot be printed"
+    for key in _FLAGS:
+        if not isinstance(part.get(key), bool | None):
+            yield f"{key} of {named} is neither true nor false"
+    if m.get_int(part, _POLLING) is None and part.get(_POLLING) is not None:
+        yield f"{_POLLING} of {named} is no whole number"
 
 
 def _named(what: str, number: int, part: Manifest) -> str:
@@ -187,7 +206,7 @@ def _plan(plan: Manifest, service: Manifest) -> Plan:
         bindable=_own_or_offerings("bindable", plan, service),
         plan_updateable=_own_or_offerings("plan_updateable", plan, service),
         binding_rotatable=m.get_bool(plan, "binding_rotatable"),
-        maximum_polling_duration=_duration(m.get_int(plan, "maximum_polling_duration")),
+        maximum_polling_duration=_duration(m.get_int(plan, _POLLING)),
         maintenance=_maintenance(plan),
         schemas=Schemas(
             create=_schema(plan, "service_instance", "create"),
@@ -215,6 +234,11 @@ def _maintenance(plan: Manifest) -> MaintenanceInfo | None:
     return MaintenanceInfo(version, description) if version else None
 
 
-def _schema(plan: Manifest, *path: str) -> Mapping[str, m.JSON] | None:
-    found = m.get(plan, "schemas", *path, "parameters")
-    return found if isinstance(found, Mapping) else None
+def _schema(plan: Manifest, *path: str) -> m.JSON:
+    """Return the schema at a path, or what stands in its place; None where nothing does."""
+    found: m.JSON = plan
+    for step in ("schemas", *path, "parameters"):
+        if not isinstance(found, Mapping):
+            break
+        found = found.get(step)
+    return found

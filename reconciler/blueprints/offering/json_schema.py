@@ -87,10 +87,12 @@ class _Place:
         return _Place(self.path + step, followed, self.depth + 1)
 
 
-def read(schema: Schema | None, path: str) -> Reading:
+def read(schema: JSON, path: str) -> Reading:
     """Return the form of parameters, an object. None, which says nothing, accepts anything."""
     if schema is None:
         return Reading(FREE)
+    if not isinstance(schema, Mapping):
+        return _free(path, "no schema, which is an object")
     size = len(canonical(schema))
     if size > MOST_OCTETS:
         return _free(path, f"{size // 1024} kB are too much")

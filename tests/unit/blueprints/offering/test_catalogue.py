@@ -11,6 +11,8 @@ from reconciler.blueprints.offering.catalogue import (
     MaintenanceInfo,
     catalogue_of,
 )
+from reconciler.blueprints.offering.forms import FREE
+from reconciler.blueprints.offering.parameters import of_plan
 
 PLAN = {"id": "p1", "name": "small", "description": "A small one"}
 SERVICE = {"id": "s1", "name": "db", "description": "A database", "bindable": True, "plans": [PLAN]}
@@ -103,11 +105,6 @@ DEFAULTS: dict[str, tuple[dict[str, object], dict[str, object], tuple[bool, ...]
         {"plan_updateable": False},
         (True, True, False, False),
     ),
-    "texts in place of flags": (
-        {"plan_updateable": "yes"},
-        {"free": "no", "bindable": "no", "plan_updateable": 1, "binding_rotatable": "true"},
-        (True, True, False, False),
-    ),
 }
 
 
@@ -121,8 +118,7 @@ def test_flags_of_a_plan_where(offering, own, flags):
 TOLERATED: dict[str, tuple[str, object, object]] = {
     "a duration that is negative": ("maximum_polling_duration", -1, None),
     "a duration that is nothing": ("maximum_polling_duration", 0, None),
-    "a duration that is a text": ("maximum_polling_duration", "60", None),
-    "a duration that is true": ("maximum_polling_duration", True, None),
+    "no duration": ("maximum_polling_duration", None, None),
     "a duration beyond all times": ("maximum_polling_duration", 2**62, timedelta(days=366)),
     "metadata that are a text": ("metadata", "x", {}),
     "a description that is a number": ("description", 7, ""),
@@ -134,11 +130,30 @@ def test_a_plan_is_read_with(key, value, read):
     assert getattr(only_plan(plan(**{key: value})), key) == read
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], {}, {"service_instance": 7}, {"service_instance": {"create": []}}]
-)
-def test_schemas_that_are_none(value):
-    assert only_plan(plan(schemas=value)).schemas.create is None
+# What stands in place of a schema, by where it stands.
+NO_SCHEMAS = {
+    "schemas": lambda value: value,
+    "service_instance": lambda value: {"service_instance": value},
+    "create": lambda value: {"service_instance": {"create": value}},
+    "parameters": lambda value: {"service_instance": {"create": {"parameters": value}}},
+}
+
+
+@pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)
+@pytest.mark.parametrize("value", [[], True, False, 7, "eyJ0eXBlIjoib2JqZWN0In0="])
+def test_what_is_no_schema_takes_anything_with_a_warning(place, value):
+    found = of_plan(only_plan(plan(schemas=place(value))).schemas)
+    assert found.form == FREE
+    (note,) = found.notes
+    assert (note.path, note.what) == (
+        "parameters",
+        "no schema, which is an object: anything is accepted",
+    )
+
+
+@pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)
+def test_a_schema_that_is_not_there_takes_anything(place):
+    assert only_plan(plan(schemas=place(None))).schemas.create is None
 
 
 @pytest.mark.parametrize("value", [None, "2.1", {}, {"version": 2}, {"version": "2\n"}])
@@ -197,6 +212,18 @@ FAULTS = {
     "a plan without name": (
         document(service(plans=[plan(name=None)])),
         "plan 1 of service 'db' has no name",
+    ),
+    "bindable that is a text": (
+        document(service(bindable="true")),
+        "bindable of service 'db' is neither true nor false",
+    ),
+    "a plan that is free as a number": (
+        document(service(plans=[plan(free=1)])),
+        "free of plan 'small' of service 'db' is neither true nor false",
+    ),
+    "a duration that is a text": (
+        document(service(plans=[plan(maximum_polling_duration="60")])),
+        "maximum_polling_duration of plan 'small' of service 'db' is no whole number",
     ),
     "two services of one id": (
         document(SERVICE, service(name="kv", plans=[plan(id="p2")])),
