@@ -30,13 +30,6 @@ def write(path: Path, content: bytes) -> None:
         os.replace(draft, path)
 
 
-def replaced(path: Path, content: bytes) -> bool:
-    """Write the file as `write` does, and return whether it held something else before."""
-    before = path.read_bytes() if path.exists() else content
-    write(path, content)
-    return before != content
-
-
 def write_shared(path: Path, content: bytes) -> None:
     """Replace the file at `path`, or make it with its folder; everybody may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)

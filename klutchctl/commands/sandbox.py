@@ -13,9 +13,6 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from klutchctl.sandbox.components import Kit
-    from klutchctl.sandbox.lifecycle import Plan
-    from klutchctl.sandbox.nodes.images import Archive
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.state import Layout, State, Wanted
 
@@ -126,51 +123,51 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
-    from klutchctl.sandbox import binaries, lifecycle, processes, provision
-    from klutchctl.sandbox import services as beside
-    from klutchctl.sandbox.nodes import images as oci
+    from klutchctl.sandbox import addons, binaries, lifecycle, processes, recipes
+    from klutchctl.sandbox.addons.addon import Request
     from klutchctl.sandbox.state import layout_of
 
     settings = of(context)
     chosen = processes.port_range(settings.environ.get(processes.PORTS_VARIABLE, ""))
     place = layout_of(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
-    lifecycle.check(place, wanted, nodes=nodes, agents=programs is True)
-    plugins = provision.find_plugins(place, chosen=nodes)
-    if images is not None and plugins is None:
-        raise typer.BadParameter("--images is for a sandbox with --nodes")
-    archives = oci.read_folder(images) if images else ()
-    suite = (
-        None if services is False else provision.find_suite(place, fleet, chosen=services is True)
+    lifecycle.check(place, wanted)
+    request = Request(
+        place,
+        settings,
+        lifecycle.load(place),
+        {
+            "services": services,
+            "keycloak": oidc,
+            "monitoring": monitoring,
+            "agents": programs,
+            "nodes": nodes or None,
+        },
+        clusters=len(wanted or ()),
+        fleet=fleet,
+        images=images,
+        downloads=binaries.OFFICIAL if download else None,
     )
     # What is missing here is told before minutes go into a build.
-    kit = beside.find(place, suite, settings.environ) if suite else None
-    java = provision.find_java(place, settings, chosen=oidc)
-    metered = provision.find_prometheus(place, settings, chosen=monitoring)
+    kits = addons.find(request)
+    if images is not None and "nodes" not in kits:
+        raise typer.BadParameter("--images is for a sandbox with --nodes")
     progress = _progress(settings)
     try:
-        downloads = binaries.OFFICIAL if download else None
-        executables = provision.control_plane(settings, progress, downloads=downloads)
-        kit = provision.complete(kit, settings, progress) if kit else None
+        release = recipes.of()
+        shop = request.workshop(release.recipe, "controlplane")
+        executables = binaries.provide(
+            release, shop, downloads=request.downloads, progress=progress
+        )
         plan = lifecycle.Plan(
             executables,
             wanted,
             reassign_ports=reassign_ports,
-            kit=kit,
-            without_services=services is False,
             ports=chosen,
-            keycloak=provision.keycloak(java, settings, progress) if java else None,
-            without_keycloak=oidc is False,
-            monitoring=metered,
-            without_monitoring=monitoring is False,
-            agents=programs,
-            nodes=provision.nodes(plugins, settings, progress, downloads=downloads)
-            if plugins
-            else None,
+            addons=addons.provide(kits, request, progress),
+            crds=True,
         )
         state = lifecycle.up(place, plan, progress=progress)
-        _install_crds(place, state, progress)
-        _start_beside(place, plan, state, archives, progress)
     except (KeyboardInterrupt, SystemExit):
         print(
             "Interrupted. Nothing is lost: the same command goes on,"
@@ -178,34 +175,8 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             file=sys.stderr,
         )
         raise
-    _announce(place, state, kit)
+    _announce(place, state)
     return ExitCode.SUCCESS
-
-
-def _start_beside(
-    place: "Layout",
-    plan: "Plan",
-    state: "State",
-    archives: "Sequence[Archive]",
-    progress: "Progress",
-) -> None:
-    """Start what needs clusters that run."""
-    from klutchctl.sandbox import services
-    from klutchctl.sandbox.agents import starting as agents
-    from klutchctl.sandbox.keycloak import starting as keycloak
-    from klutchctl.sandbox.monitoring import starting as prometheus
-    from klutchctl.sandbox.nodes import starting as nodes
-
-    if plan.kit is not None:
-        services.up(place, plan.kit, progress=progress)
-    if plan.keycloak is not None:
-        keycloak.up(place, plan.keycloak, progress=progress)
-    if plan.monitoring is not None:
-        prometheus.up(place, plan.monitoring, progress=progress)
-    if state.agents is not None:
-        agents.up(place, progress=progress)
-    if plan.nodes is not None:
-        nodes.up(place, plan.nodes, archives, progress=progress)
 
 
 @app.command(epilog=codes_help({}))
@@ -278,36 +249,17 @@ def _wanted(
     return None if app_clusters is None else state.app_clusters(app_clusters)
 
 
-def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:
-    import asyncio
-
-    from klutchctl.sandbox import lifecycle, manifests
-
-    connections = [(lifecycle.connection(place, m), m.role) for m in state.members]
-    with progress.step("installing the CRDs"):
-        asyncio.run(manifests.install_everywhere(connections))
-
-
-def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
+def _announce(place: "Layout", state: "State") -> None:
     from shlex import quote
 
-    from klutchctl.sandbox import report
-    from klutchctl.sandbox.nodes import server as machines
+    from klutchctl.sandbox import addons
 
     contexts = [member.context for member in state.members]
     example = f"kubectl --kubeconfig {quote(str(place.kubeconfig))} --context {quote(contexts[-1])}"
     typer.echo(f"Sandbox {place.root.name} is ready: {', '.join(contexts)}")
-    if kit is not None:
-        names = sorted([*kit.suite.components, *(one.name for one in kit.suite.programs)])
-        typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
-    if state.agents is not None:
-        typer.echo("Programs: klutch-bind on control planes, a konnector for each app cluster")
-    if state.nodes is not None:
-        names = [f"{machines.name_of(one)} of {one.context}" for one in state.members]
-        typer.echo(f"Nodes: {', '.join(names)}")
-    if state.keycloak is not None:
-        typer.echo("\n".join(report.sign_in(place, state.keycloak)))
-    if state.monitoring is not None:
-        typer.echo("\n".join(report.metrics(state.monitoring)))
+    summaries = (addon.summary(state) for addon in addons.of(state))
+    details = (line for addon in addons.of(state) for line in addon.details(place, state))
+    for line in (*filter(None, summaries), *details):
+        typer.echo(line)
     typer.echo(f"Kubeconfig: {place.kubeconfig}")
     typer.echo(f"Try: {example} get crd")

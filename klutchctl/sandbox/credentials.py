@@ -8,7 +8,7 @@ server's back.
 
 import base64
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -24,7 +24,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl import files
 from klutchctl.sandbox.nodes.addresses import LOOPBACK
+from klutchctl.sandbox.state import Layout, Member
 from reconciler.core.errors import HostError
+from reconciler.core.secret import Secret
+from reconciler.kube.connection import ClientCertificate, Connection, Credential
 
 Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -71,17 +74,6 @@ class KeyPair:
     def key_pem(self) -> bytes:
         """The private key as unencrypted PEM."""
         return private_pem(self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One context of a kubeconfig: where the cluster is, and a client certificate (PEM)."""
-
-    context: str
-    server: str
-    authority: bytes
-    certificate: bytes
-    key: bytes
 
 
 def authority(common_name: str, *, now: datetime) -> KeyPair:
@@ -290,42 +282,59 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def kubeconfig(entries: Sequence[Entry]) -> bytes:
-    """Return a kubeconfig with one context per entry; the first is the current one.
+def connection(layout: Layout, member: Member, client: Path | None = None) -> Connection:
+    """Return how to reach the API server of `member`, as an administrator.
+
+    Or as the `client` whose certificate and key are these files, but for their suffixes.
+    """
+    folder = layout.pki(member.id)
+    own = client or folder / "admin"
+    return Connection(
+        name=member.context,
+        server=member.server,
+        credential=ClientCertificate(
+            certificate=own.with_suffix(".crt").read_text(),
+            key=Secret(own.with_suffix(".key").read_text()),
+        ),
+        ca=(folder / "ca.crt").read_text(),
+    )
+
+
+def kubeconfig(layout: Layout, members: Iterable[Member], client: Path | None = None) -> bytes:
+    """Return a kubeconfig with a context for each cluster; the first is the current one.
 
     It is complete in itself, so it can be copied elsewhere. It holds private keys.
     """
+    ways = [connection(layout, member, client) for member in members]
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
             {
-                "name": entry.context,
+                "name": way.name,
                 "cluster": {
-                    "server": entry.server,
-                    "certificate-authority-data": _base64(entry.authority),
+                    "server": way.server,
+                    "certificate-authority-data": _base64(way.ca or ""),
                 },
             }
-            for entry in entries
+            for way in ways
         ],
-        "users": [
-            {
-                "name": entry.context,
-                "user": {
-                    "client-certificate-data": _base64(entry.certificate),
-                    "client-key-data": _base64(entry.key),
-                },
-            }
-            for entry in entries
-        ],
+        "users": [{"name": way.name, "user": _user(way.credential)} for way in ways],
         "contexts": [
-            {"name": entry.context, "context": {"cluster": entry.context, "user": entry.context}}
-            for entry in entries
+            {"name": way.name, "context": {"cluster": way.name, "user": way.name}} for way in ways
         ],
-        "current-context": entries[0].context,
+        "current-context": ways[0].name,
     }
     return yaml.safe_dump(document, sort_keys=False, width=1000).encode()
 
 
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode("ascii")
+def _user(credential: Credential) -> dict[str, str]:
+    assert isinstance(credential, ClientCertificate)
+    return {
+        "client-certificate-data": _base64(credential.certificate),
+        "client-key-data": _base64(credential.key.reveal()),
+    }
+
+
+def _base64(content: str) -> str:
+    return base64.b64encode(content.encode()).decode("ascii")

@@ -1,81 +1,71 @@
 """Bring a sandbox up, take it down, look at it. The order of things lives here."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import asyncio
+import itertools
+import operator
+import signal
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from klutchctl import files
 from klutchctl.sandbox import (
-    components,
+    addons,
     credentials,
-    postgresql,
+    manifests,
     processes,
     servers,
     startup,
     state,
     state_file,
 )
-from klutchctl.sandbox.agents import server as agents
-from klutchctl.sandbox.components import Kit
-from klutchctl.sandbox.keycloak import server as keycloak
-from klutchctl.sandbox.keycloak.server import KeycloakKit
-from klutchctl.sandbox.monitoring import server as monitoring
-from klutchctl.sandbox.monitoring.server import MonitoringKit
-from klutchctl.sandbox.nodes import cgroups, machine, network
+from klutchctl.sandbox.addons import postgresql
+from klutchctl.sandbox.addons.addon import Addon, Kit, Run
+from klutchctl.sandbox.nodes import cgroups, network
 from klutchctl.sandbox.nodes import server as nodes
-from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
 from klutchctl.sandbox.startup import STOP_GRACE
-from klutchctl.sandbox.state import Layout, Member, Services, State, Wanted
+from klutchctl.sandbox.state import Component, Layout, NewPorts, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.core.secret import Secret
-from reconciler.kube.connection import ClientCertificate, Connection
 
 _VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
 _PORT_GRACE: Final = 5.0
-_APART: Final = (keycloak.NAME, monitoring.NAME)  # beside the clusters, and no services
+_WAY: Final = operator.itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What `up` is asked for. `wanted` None keeps the clusters that are there.
 
-    New ports are of `ports`, None: of the usual ones.
-    `kit` makes ready for its services, which `services.up` starts; without one, those that run are
-    left alone, or stopped and forgotten with `without_services`. So it is with `keycloak` and
-    `monitoring`. `agents` says whether programs of ours run, which `agents.starting.up` starts;
-    None: as it is.
+    New ports are of `ports`, None: of the usual ones. `addons` has kits by names of add-ons: those
+    without a kit end and are forgotten, and those that it does not name are left as they are.
+    `crds`: clusters get the CRDs of their roles.
     """
 
     programs: Mapping[Program, Path]
     wanted: Sequence[Wanted] | None = None
     reassign_ports: bool = False
     tuning: Tuning = NORMAL
-    kit: Kit | None = None
-    without_services: bool = False
     ports: range | None = None
-    keycloak: KeycloakKit | None = None
-    without_keycloak: bool = False
-    monitoring: MonitoringKit | None = None
-    without_monitoring: bool = False
-    agents: bool | None = None
-    nodes: NodesKit | None = None
+    addons: Mapping[str, Kit | None] = field(default_factory=dict)
+    crds: bool = False
+
+    @property
+    def running(self) -> Iterator[tuple[Addon, Kit]]:
+        """The add-ons to run, with their kits."""
+        for addon in addons.ADDONS:
+            if (kit := self.addons.get(addon.name)) is not None:
+                yield addon, kit
 
 
-def check(
-    layout: Layout, wanted: Sequence[Wanted] | None, *, nodes: bool = False, agents: bool = False
-) -> None:
+def check(layout: Layout, wanted: Sequence[Wanted] | None) -> None:
     """Raise the ConfigError of `up` early, before anything that takes long."""
-    known = load(layout)
-    if wanted is not None:
-        _refuse_to_lose(layout, known, wanted)
-    if nodes or (known is not None and known.nodes is not None):
-        machine.check_plan(layout, known, len(wanted or ()), agents=agents)
+    _refuse_to_lose(layout, load(layout), wanted)
 
 
 def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
@@ -89,21 +79,23 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         locked(layout, progress),
     ):
         known = load(layout)
-        wanted = plan.wanted
-        if wanted is None:
-            wanted = state.app_clusters(2) if known is None else ()
-        else:
-            _refuse_to_lose(layout, known, wanted)
+        _refuse_to_lose(layout, known, plan.wanted)
         new_ports = _port_source(layout, plan.ports)
-        target = _with_clusters(layout, known, wanted, plan, new_ports)
-        target = _with_services(target, plan, new_ports)
-        target = _with_keycloak(target, plan, new_ports)
-        target = _with_monitoring(target, plan, new_ports)
-        target = _with_agents(target, plan, new_ports)
+        target = _with_clusters(layout, known, plan, new_ports)
+        gone: dict[str, Any] = {name: None for name, kit in plan.addons.items() if kit is None}
+        target = replace(target, **gone)
+        for addon, kit in plan.running:
+            target = addon.extend(target, kit, new_ports)
         target = _settle(layout, target, plan, new_ports)
         executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(servers.of_clusters(layout, target, plan.tuning)):
             startup.ensure_running(layout, stage, executables, progress=progress)
+        if plan.crds:
+            ways = [(credentials.connection(layout, one), one.role) for one in target.members]
+            with progress.step("installing the CRDs"):
+                asyncio.run(manifests.install_everywhere(ways))
+        for addon, kit in plan.running:
+            addon.start(Run(layout, target, progress), kit)
         return target
 
 
@@ -129,27 +121,25 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
         return stopped
 
 
-def stop_services(layout: Layout, known: State) -> None:
-    """Stop what runs beside the clusters, but our own programs and what reads nothing of theirs."""
-    apart = {processes.identity(layout, name) for name in _APART}
-    others = {"", *apart, *agents.identities(layout, known.members)}
-    observed = processes.observe(layout)
-    _stop_all(layout, [one for one in observed if one.identity not in others])
+def farewell(layout: Layout, process: Observed) -> tuple[int, signal.Signals]:
+    """Return when a process is asked to end, lower numbers first, and by which signal."""
+    if nodes.is_node(process.identity):
+        return 0, signal.SIGKILL  # nothing else reaches the first process of namespaces
+    if process.identity == processes.identity(layout, Component.POSTGRESQL):
+        return 2, signal.SIGINT  # SIGTERM waits until every client has gone
+    if process.identity:
+        return 1, signal.SIGTERM
+    # API servers write their goodbye to etcd, so it goes last.
+    last = f"--data-dir={layout.etcd_data}" in process.arguments
+    return 4 if last else 3, signal.SIGTERM
 
 
 def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
     """Stop the processes, each after those that need it."""
     processes.resume(observed)
-    identities = [one.identity for one in observed if one.identity]
-    for identity in components.stopping_order(identities, layout):
-        marked = [one for one in observed if one.identity == identity]
-        farewell = components.goodbye(identity, layout)
-        processes.stop(marked, grace=STOP_GRACE, goodbye=farewell)
-    # API servers write their goodbye to etcd, so it goes last.
-    etcd = f"--data-dir={layout.etcd_data}"
-    clusters = [one for one in observed if not one.identity]
-    processes.stop([p for p in clusters if etcd not in p.arguments], grace=STOP_GRACE)
-    processes.stop([p for p in clusters if etcd in p.arguments], grace=STOP_GRACE)
+    ways = sorted(((farewell(layout, one), one) for one in observed), key=_WAY)
+    for (_, goodbye), group in itertools.groupby(ways, key=_WAY):
+        processes.stop([one for _, one in group], grace=STOP_GRACE, goodbye=goodbye)
 
 
 def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
@@ -157,16 +147,14 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
     known = load(layout)
     if known is None:
         return None
-    outlines = components.outlines(layout, known.services) if known.services else ()
-    if known.keycloak:
-        outlines = (*outlines, keycloak.outline(layout, known.keycloak))
-    if known.monitoring:
-        outlines = (*outlines, monitoring.outline(layout, known.monitoring))
-    beside = (*outlines, *agents.servers(layout, known), *nodes.outlines(layout, known))
-    expected = (*servers.of_clusters(layout, known, tuning), *beside)
+    expected = (*servers.of_clusters(layout, known, tuning), *addons.servers(layout, known))
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return Status(known, tuple(pool.map(lambda server: _health(server, observed), expected)))
+        healths = tuple(pool.map(lambda server: _health(server, observed), expected))
+    own = [*addons.of(known)]
+    details = [line for one in own for line in one.details(layout, known)]
+    facts = {name: fact for one in own for name, fact in one.facts(layout, known).items()}
+    return Status(known, healths, details, facts)
 
 
 def load(layout: Layout) -> State | None:
@@ -179,20 +167,6 @@ def load(layout: Layout) -> State | None:
     return state_file.parse(content, source=str(layout.state_file), removal=layout.removal)
 
 
-def connection(layout: Layout, member: Member) -> Connection:
-    """Return how an administrator reaches the API server of `member`."""
-    folder = layout.pki(member.id)
-    return Connection(
-        name=member.context,
-        server=member.server,
-        credential=ClientCertificate(
-            certificate=(folder / "admin.crt").read_text(),
-            key=Secret((folder / "admin.key").read_text()),
-        ),
-        ca=(folder / "ca.crt").read_text(),
-    )
-
-
 @contextmanager
 def locked(layout: Layout, progress: Progress) -> Iterator[None]:
     """Hold off other runs that work on this sandbox."""
@@ -203,8 +177,8 @@ def locked(layout: Layout, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted]) -> None:
-    lost = state.lacking(known, wanted) if known else ()
+def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted] | None) -> None:
+    lost = () if known is None or wanted is None else state.lacking(known, wanted)
     if lost:
         names = ", ".join(member.context for member in lost)
         raise ConfigError(
@@ -223,7 +197,7 @@ def _all_known(layout: Layout) -> Iterator[State]:
             continue  # another sandbox's trouble
 
 
-def _port_source(layout: Layout, within: range | None = None) -> Callable[[int], Sequence[int]]:
+def _port_source(layout: Layout, within: range | None = None) -> NewPorts:
     """Return a source of free ports, each once, that leaves those of sleeping sandboxes alone."""
     given: set[int] = set()
 
@@ -236,9 +210,7 @@ def _port_source(layout: Layout, within: range | None = None) -> Callable[[int],
     return new_ports
 
 
-def _settle(
-    layout: Layout, target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]
-) -> State:
+def _settle(layout: Layout, target: State, plan: Plan, new_ports: NewPorts) -> State:
     """Stop what should not run, make sure of the ports, and write every file."""
     while True:
         decision = processes.decide(_expected(layout, target, plan), _ours(layout, target, plan))
@@ -259,39 +231,19 @@ def _settle(
 
 
 def _expected(layout: Layout, target: State, plan: Plan) -> Sequence[Server]:
-    expected = servers.of_clusters(layout, target, plan.tuning)
-    if plan.kit and target.services:
-        expected = (*expected, *components.servers(layout, target.services, plan.kit))
-    if plan.keycloak and target.keycloak:
-        expected = (*expected, keycloak.server(layout, target.keycloak, plan.keycloak))
-    if plan.monitoring and target.monitoring:
-        expected = (*expected, monitoring.server(layout, target.monitoring, plan.monitoring))
-    if plan.nodes:
-        expected = (*expected, *nodes.whole(layout, target, plan.nodes))
-    # One that runs by another command is left to the start of the new one, which comes late.
-    observed = processes.observe(layout)
-    starting = [
-        one for one in agents.servers(layout, target) if not processes.running(one, observed)
-    ]
-    return (*expected, *starting)
+    beside = (addon.servers(layout, target, kit) for addon, kit in plan.running)
+    return (*servers.of_clusters(layout, target, plan.tuning), *itertools.chain(*beside))
 
 
 def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
-    """Return the processes to decide on: not those that are remembered and not planned for."""
+    """Return the processes to decide on: not those of add-ons that the plan leaves as they are."""
     left = {
-        keycloak.NAME: target.keycloak is not None and plan.keycloak is None,
-        monitoring.NAME: target.monitoring is not None and plan.monitoring is None,
+        server.identity
+        for addon in addons.of(target)
+        if addon.name not in plan.addons
+        for server in addon.servers(layout, target, None)
     }
-    leaves = {processes.identity(layout, name): is_left for name, is_left in left.items()}
-    leaves |= dict.fromkeys(agents.identities(layout, target.members), target.agents is not None)
-    if plan.nodes is None:
-        leaves |= {one.identity: True for one in nodes.outlines(layout, target)}
-    leaves_services = target.services is not None and plan.kit is None
-    return [
-        one
-        for one in processes.observe(layout)
-        if not leaves.get(one.identity, leaves_services and one.identity)
-    ]
+    return [one for one in processes.observe(layout) if one.identity not in left]
 
 
 def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
@@ -307,36 +259,21 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
             address=member.address,
             removal=layout.removal,
         )
-        own = credentials.kubeconfig([entry(layout, member, user="controller-manager")])
+        client = layout.pki(member.id) / "controller-manager"
+        own = credentials.kubeconfig(layout, [member], client)
         files.write(servers.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:
             policy = servers.AUDIT_POLICY.encode()
             files.write(servers.audit_policy_file(layout, member.id), policy)
-    entries = [entry(layout, member, user="admin") for member in target.members]
-    files.write(layout.kubeconfig, credentials.kubeconfig(entries))
+    files.write(layout.kubeconfig, credentials.kubeconfig(layout, target.members))
 
 
-def entry(layout: Layout, member: Member, *, user: str) -> credentials.Entry:
-    """Return the context of a cluster for one of its users: admin, controller-manager."""
-    folder = layout.pki(member.id)
-    return credentials.Entry(
-        context=member.context,
-        server=member.server,
-        authority=(folder / "ca.crt").read_bytes(),
-        certificate=(folder / f"{user}.crt").read_bytes(),
-        key=(folder / f"{user}.key").read_bytes(),
-    )
-
-
-def _with_clusters(
-    layout: Layout,
-    known: State | None,
-    wanted: Sequence[Wanted],
-    plan: Plan,
-    new_ports: Callable[[int], Sequence[int]],
-) -> State:
+def _with_clusters(layout: Layout, known: State | None, plan: Plan, new_ports: NewPorts) -> State:
     """Return the state with all clusters; the network of their nodes is there then."""
-    if (known.nodes if known else plan.nodes) is None:
+    wanted = plan.wanted
+    if wanted is None:
+        wanted = state.app_clusters(2) if known is None else ()
+    if (known.nodes if known else plan.addons.get("nodes")) is None:
         return state.extend(known, wanted, new_ports=new_ports)
     with network.alone():
         own = None
@@ -345,44 +282,6 @@ def _with_clusters(
         target = state.extend(known, wanted, new_ports=new_ports, nodes=own)
         network.ensure(layout, target)
         return target
-
-
-def _with_services(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
-    if plan.without_services:
-        return replace(target, services=None)
-    if plan.kit is None:
-        return target
-    suite = plan.kit.suite
-    wanted = Services(
-        folder=str(suite.folder),
-        components=suite.components,
-        programs=tuple(program.name for program in suite.programs),
-        ports={},
-    )
-    purposes = components.purposes(suite.components)
-    return state.with_services(target, wanted, purposes, new_ports=new_ports)
-
-
-def _with_keycloak(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
-    if plan.without_keycloak:
-        return replace(target, keycloak=None)
-    return state.with_keycloak(target, new_ports=new_ports) if plan.keycloak else target
-
-
-def _with_monitoring(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
-    if plan.without_monitoring:
-        return replace(target, monitoring=None)
-    if plan.monitoring is None:
-        return target
-    programs = monitoring.programs(target.members)
-    return state.with_monitoring(target, programs, new_ports=new_ports)
-
-
-def _with_agents(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
-    wanted = target.agents is not None if plan.agents is None else plan.agents
-    if not wanted:
-        return replace(target, agents=None)
-    return state.with_agents(target, new_ports=new_ports)
 
 
 def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:

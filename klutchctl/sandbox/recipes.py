@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox.nodes import server as nodes
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Component
 
+KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
 MODULE: Final = Path(__file__).parent / "controlplane"
 SERVICES_MODULE: Final = Path(__file__).parent / "crossplane"
 NODES_MODULE: Final = Path(__file__).parent / "nodes" / "programs"
@@ -120,9 +120,8 @@ def of(module: Path = MODULE) -> Release:
 
 def of_nodes(module: Path = NODES_MODULE) -> Release:
     """Return the release of what nodes run, which the Go module in `module` builds."""
-    programs = (nodes.KUBELET, nodes.SCHEDULER)
     otherwise = ", or let --download fetch the official binaries"
-    return _release(module, "the programs of nodes", programs, otherwise)
+    return _release(module, "the programs of nodes", (KUBELET, SCHEDULER), otherwise)
 
 
 def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str) -> Release:

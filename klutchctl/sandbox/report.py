@@ -1,19 +1,15 @@
 """What people and programs see of a sandbox: how far work is, and how the servers are."""
 
 import json
-import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import IO, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
-from klutchctl.sandbox.keycloak import realm
-from klutchctl.sandbox.keycloak import server as keycloak
-from klutchctl.sandbox.monitoring import server as monitoring
 from klutchctl.sandbox.servers import Program, Server
-from klutchctl.sandbox.state import KeycloakPorts, Layout, MonitoringPorts, State
+from klutchctl.sandbox.state import Layout, State
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
 _FORMAT_VERSION: Final = "1.3"
@@ -32,10 +28,12 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One sandbox as it is now."""
+    """One sandbox as it is now; `details` and `facts` are those of its add-ons."""
 
     state: State
     servers: tuple[Health, ...]
+    details: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def healthy(self) -> bool:
@@ -129,31 +127,8 @@ def as_text(layout: Layout, status: Status, *, now: float) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-    head = [f"Kubeconfig: {layout.kubeconfig}", f"Logs: {layout.logs}"]
-    if status.state.keycloak is not None:
-        head += sign_in(layout, status.state.keycloak)
-    if status.state.monitoring is not None:
-        head += metrics(status.state.monitoring)
+    head = (f"Kubeconfig: {layout.kubeconfig}", f"Logs: {layout.logs}", *status.details)
     return "\n".join((*head, "", *lines))
-
-
-def sign_in(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
-    """Return lines that say where and as whom to sign in, and how klutch-bind lets them in."""
-    facts = keycloak.facts(layout, ports)
-    people = (f"{one.name} ({one.group})" for one in realm.PEOPLE)
-    return (
-        f"Issuer: {facts['issuer']}",
-        f"People: {', '.join(people)}; passwords and client secrets: {layout.keycloak}",
-        f"Clients: {realm.DOOR_CLIENT}, {realm.CLI_CLIENT} (device code), {realm.MACHINE},"
-        f" {realm.KEYED_MACHINE}",
-        f"Flags of klutch-bind: {shlex.join(keycloak.door_flags(layout, ports))}",
-    )
-
-
-def metrics(ports: MonitoringPorts) -> Sequence[str]:
-    """Return lines that say where to look at metrics, and how programs show theirs."""
-    asked = (f"{name} {monitoring.flag(ports, name)}" for name in ports.programs)
-    return (f"Prometheus: {monitoring.url(ports)}", f"It asks: {', '.join(asked)}")
 
 
 def as_json(layout: Layout, status: Status) -> str:
@@ -176,11 +151,7 @@ def as_json(layout: Layout, status: Status) -> str:
         ],
         "services": [_facts(health) for health in _services(status)],
     }
-    if status.state.keycloak is not None:
-        document["oidc"] = keycloak.facts(layout, status.state.keycloak)
-    if status.state.monitoring is not None:
-        document["monitoring"] = monitoring.facts(layout, status.state.monitoring)
-    return json.dumps(document, indent=2)
+    return json.dumps({**document, **status.facts}, indent=2)
 
 
 def _of_cluster(status: Status, cluster_id: str) -> Iterable[Health]:

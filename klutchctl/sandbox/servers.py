@@ -81,13 +81,15 @@ class Launch:
     """How to start a process that is known by a mark in its environment.
 
     It need not name a file of the sandbox in its arguments, and may run as another user: `owner`.
-    `folder` is the working folder.
+    `folder` is the working folder. Where other words stand for the contents of files that it
+    `reads`, it is started anew.
     """
 
     executable: Path
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: Owner | None = None
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,8 @@ class Server:
             return ""
         command = (str(self.launch.executable), *self.arguments)
         environment = sorted(self.launch.environment.items())
-        facts = json.dumps((command, str(self.launch.folder), environment))
-        return hashlib.sha256(facts.encode()).hexdigest()[:16]
+        facts = (command, str(self.launch.folder), environment, *self.launch.reads)
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 class Program(StrEnum):

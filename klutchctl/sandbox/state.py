@@ -3,10 +3,10 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
+# What returns so many ports that are free.
+NewPorts: TypeAlias = Callable[[int], Sequence[int]]
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _DEFAULT: Final = "default"
@@ -215,11 +217,6 @@ class MonitoringPorts:
     http: _Port
     programs: Mapping[str, _Port]
 
-    @property
-    def all(self) -> tuple[int, ...]:
-        """Every one of them."""
-        return (self.http, *self.programs.values())
-
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -240,13 +237,22 @@ class State:
     @property
     def ports(self) -> tuple[int, ...]:
         """Every port that the sandbox calls its own."""
-        more = self.services.ports.values() if self.services else ()
-        clusters = (port for member in self.members for port in member.ports)
-        keycloak = astuple(self.keycloak) if self.keycloak else ()
-        monitoring = self.monitoring.all if self.monitoring else ()
-        agents = (self.agents or {}).values()
-        own = (self.etcd_port, self.etcd_peer_port, *clusters)
-        return (*own, *more, *keycloak, *monitoring, *agents)
+        return tuple(_ports(self))
+
+
+def _ports(part: object) -> Iterator[int]:
+    """Yield the numbers in a part of a state: all of them are ports, but of other addresses."""
+    match part:
+        case int():
+            yield part
+        case Member():
+            yield from part.ports
+        case Mapping() | tuple():
+            for one in part.values() if isinstance(part, Mapping) else part:
+                yield from _ports(one)
+        case State() | Services() | KeycloakPorts() | MonitoringPorts():
+            for one in fields(part):
+                yield from _ports(getattr(part, one.name))
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -300,7 +306,7 @@ def extend(
     state: State | None,
     wanted: Sequence[Wanted],
     *,
-    new_ports: Callable[[int], Sequence[int]],
+    new_ports: NewPorts,
     nodes: Nodes | None = None,
 ) -> State:
     """Return `state` with the clusters of `wanted` added; what is there keeps its ports.
@@ -317,9 +323,7 @@ def extend(
     return replace(state, members=tuple(members))
 
 
-def _added(
-    state: State, wanted: Sequence[Wanted], new_ports: Callable[[int], Sequence[int]]
-) -> Iterator[Member]:
+def _added(state: State, wanted: Sequence[Wanted], new_ports: NewPorts) -> Iterator[Member]:
     if state.nodes:
         free = state.nodes.new_servers(member.address for member in state.members)
         for want, address in zip(wanted, free, strict=False):
@@ -329,68 +333,34 @@ def _added(
             yield Member(want.context, want.role, port)
 
 
-def with_services(
-    state: State,
-    wanted: Services,
-    purposes: Iterable[str],
-    *,
-    new_ports: Callable[[int], Sequence[int]],
-) -> State:
-    """Return `state` with these services, and a port for each purpose; known ones stay."""
-    known = state.services.ports if state.services else {}
+def assigned(
+    known: Mapping[str, int], purposes: Iterable[str], new_ports: NewPorts
+) -> dict[str, int]:
+    """Return the ports that are known, and a new one for each purpose that has none yet."""
     added = [purpose for purpose in purposes if purpose not in known]
     ports = zip(added, new_ports(len(added)) if added else (), strict=True)
-    return replace(state, services=replace(wanted, ports={**known, **dict(ports)}))
+    return {**known, **dict(ports)}
 
 
-def with_keycloak(state: State, *, new_ports: Callable[[int], Sequence[int]]) -> State:
-    """Return `state` with a Keycloak; one that is there keeps its ports."""
-    return state if state.keycloak else replace(state, keycloak=KeycloakPorts(*new_ports(3)))
-
-
-def with_monitoring(
-    state: State, programs: Iterable[str], *, new_ports: Callable[[int], Sequence[int]]
-) -> State:
-    """Return `state` with a Prometheus, and a port for each program; known ones stay."""
-    known = state.monitoring
-    http = known.http if known else new_ports(1)[0]
-    ports = known.programs if known else {}
-    added = [name for name in programs if name not in ports]
-    more = zip(added, new_ports(len(added)) if added else (), strict=True)
-    return replace(state, monitoring=MonitoringPorts(http, {**ports, **dict(more)}))
-
-
-def with_agents(state: State, *, new_ports: Callable[[int], Sequence[int]]) -> State:
-    """Return `state` with a program of ours for each cluster; known ones keep their ports."""
-    known = state.agents or {}
-    added = [member.id for member in state.members if member.id not in known]
-    ports = zip(added, new_ports(len(added)) if added else (), strict=True)
-    return replace(state, agents={**known, **dict(ports)})
-
-
-def with_new_ports(
-    state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
-) -> State:
+def with_new_ports(state: State, taken: Iterable[int], *, new_ports: NewPorts) -> State:
     """Return `state` with another port in place of each one of `taken`."""
     old = sorted(set(taken))
-    instead = dict(zip(old, new_ports(len(old)), strict=True))
-    return replace(
-        state,
-        etcd_port=instead.get(state.etcd_port, state.etcd_port),
-        etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
-        members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),
-        services=state.services
-        and replace(state.services, ports=_moved(state.services.ports, instead)),
-        keycloak=state.keycloak
-        and KeycloakPorts(*(instead.get(port, port) for port in astuple(state.keycloak))),
-        monitoring=state.monitoring
-        and MonitoringPorts(
-            instead.get(state.monitoring.http, state.monitoring.http),
-            _moved(state.monitoring.programs, instead),
-        ),
-        agents=state.agents and _moved(state.agents, instead),
-    )
+    moved = _moved(state, dict(zip(old, new_ports(len(old)), strict=True)))
+    assert isinstance(moved, State)
+    return moved
 
 
-def _moved(ports: Mapping[str, int], instead: Mapping[int, int]) -> dict[str, int]:
-    return {purpose: instead.get(port, port) for purpose, port in ports.items()}
+def _moved(part: object, instead: Mapping[int, int]) -> object:
+    match part:
+        case int():
+            return instead.get(part, part)
+        case tuple():
+            return tuple(_moved(one, instead) for one in part)
+        case Mapping():
+            return {name: _moved(one, instead) for name, one in part.items()}
+        case State() | Member() | Services() | KeycloakPorts() | MonitoringPorts():
+            named: dict[str, Any] = {
+                one.name: _moved(getattr(part, one.name), instead) for one in fields(part)
+            }
+            return replace(part, **named)
+    return part

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import orjson
 import uvloop
 
-from klutchctl.sandbox import lifecycle
+from klutchctl.sandbox import credentials, lifecycle
 from klutchctl.sandbox.state import Layout
 from reconciler.blueprints.objects import build
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE
@@ -170,7 +170,7 @@ def _report(title: str, count: int, rounds: Mapping[str, Sequence[tuple[float, f
 async def _measure(layout: Layout) -> None:
     state = lifecycle.load(layout)
     assert state is not None
-    way = lifecycle.connection(layout, state.members[0])
+    way = credentials.connection(layout, state.members[0])
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(KubeCluster(way, limits=_UNLIMITED))
         session = await stack.enter_async_context(http_session(way))

@@ -21,8 +21,9 @@ import yaml
 from joserfc.jwk import ECKey
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.keycloak import realm, server
-from klutchctl.sandbox.keycloak.realm import Purpose
+from klutchctl.sandbox.addons import keycloak as addon
+from klutchctl.sandbox.addons import realm
+from klutchctl.sandbox.addons.realm import Purpose
 from reconciler.blueprints.objects import namespace as namespace_of
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_text, name_of
@@ -242,7 +243,7 @@ async def door(keycloak, control_plane, app_cluster, cluster_keys, tmp_path_fact
     access = {"apiVersion": "bind.klutchctl.dev/v1alpha1", "kind": "Access", "issuers": [issuer]}
     (folder / "access.yaml").write_text(json.dumps(access))
     flags = (
-        *server.door_flags(keycloak.layout, keycloak.ports),
+        *addon.door_flags(keycloak.layout, keycloak.ports),
         f"--access-file={folder / 'access.yaml'}",
         "--authorization=Authenticated",
     )
@@ -309,7 +310,7 @@ async def test_a_person_binds_by_device_code(unbound):
     ("client", "flag", "file"),
     [
         (realm.MACHINE, "--client-secret-file", Purpose.MACHINE),
-        (realm.KEYED_MACHINE, "--client-key-file", server.KEY_FILE),
+        (realm.KEYED_MACHINE, "--client-key-file", addon.KEY_FILE),
     ],
 )
 async def test_a_machine_binds_by_its_own_proof(unbound, client, flag, file):

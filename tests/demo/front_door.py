@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klutchctl.entry import ExitCode
-from klutchctl.sandbox.keycloak import distribution
+from klutchctl.sandbox.addons import keycloak_distribution as distribution
 from reconciler.core.errors import HostError
 from tests.demo import developer
 from tests.demo.developer import Developer

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.keycloak import server as keycloak
+from klutchctl.sandbox import credentials, lifecycle
+from klutchctl.sandbox.addons import keycloak
 from klutchctl.sandbox.state import KeycloakPorts, Layout, Member, State
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
@@ -39,12 +39,12 @@ class Place:
 
     def plane(self) -> KubeCluster:
         """Return the control plane, as its administrator sees it."""
-        return KubeCluster(lifecycle.connection(self.layout, self._members()[0]))
+        return KubeCluster(credentials.connection(self.layout, self._members()[0]))
 
     def app_cluster(self, context: str) -> KubeCluster:
         """Return an app cluster, as its administrator sees it."""
         (found,) = [one for one in self._members() if one.context == context]
-        return KubeCluster(lifecycle.connection(self.layout, found))
+        return KubeCluster(credentials.connection(self.layout, found))
 
     @property
     def has_a_front_door(self) -> bool:

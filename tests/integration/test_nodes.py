@@ -193,14 +193,7 @@ class Nodes:
 
     def running(self) -> dict[str, int]:
         """Return the processes of servers; that of a node has all others of it below."""
-        state = lifecycle.load(self.layout)
-        assert state is not None
-        observed = processes.observe(self.layout)
-        beside = {
-            one.name: processes.running(one, observed)
-            for one in server.outlines(self.layout, state)
-        }
-        return self.machine.pids() | {name: one.pid for name, one in beside.items() if one}
+        return self.machine.pids()
 
     def below(self, context: str, name: str) -> list[psutil.Process]:
         """Return the processes of a node with this name."""

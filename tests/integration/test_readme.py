@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.keycloak import distribution
+from klutchctl.sandbox.addons import keycloak_distribution as distribution
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from tests.support import books

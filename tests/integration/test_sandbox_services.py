@@ -14,7 +14,8 @@ import psutil
 import pytest
 import yaml
 
-from klutchctl.sandbox import binaries, lifecycle, postgresql, processes, recipes
+from klutchctl.sandbox import binaries, lifecycle, processes, recipes
+from klutchctl.sandbox.addons import postgresql
 from klutchctl.sandbox.report import Lines
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings

@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from klutchctl.sandbox import lifecycle, provision
-from klutchctl.sandbox.nodes import images, machine, starting
+from klutchctl.sandbox import addons, lifecycle
+from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import app_clusters, layout_of
 from klutchctl.settings import Settings
@@ -137,12 +137,11 @@ def members(
 ) -> Iterator[tuple[Any, Any]]:
     """A control plane and an app cluster with nodes, and where they are."""
     layout = layout_of("upgrades", state_home=tmp_path_factory.mktemp("state"))
-    plugins = machine.find_plugins()
-    kit = provision.nodes(plugins, Settings(os.environ), Quiet())
-    plan = lifecycle.Plan(programs, app_clusters(1), tuning=clusters.TUNING, nodes=kit)
+    request = Request(layout, Settings(os.environ), None, {"nodes": True}, images=folder)
+    kits = addons.provide(addons.find(request), request, Quiet())
+    plan = lifecycle.Plan(programs, app_clusters(1), tuning=clusters.TUNING, addons=kits)
     try:
         state = lifecycle.up(layout, plan, progress=Quiet())
-        starting.up(layout, kit, images.read_folder(folder), progress=Quiet())
         yield layout, state.members
     finally:
         lifecycle.down(layout, delete=True, progress=Quiet())

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psutil
 
-from klutchctl.sandbox import lifecycle, manifests, processes, servers
+from klutchctl.sandbox import credentials, lifecycle, manifests, processes, servers
 from klutchctl.sandbox.servers import Program, Tuning
 from klutchctl.sandbox.state import Layout, Member, app_clusters
 from reconciler.core.manifest import get_text
@@ -153,7 +153,7 @@ def repair(layout: Layout, programs: Mapping[Program, Path]) -> None:
 
 async def connect(layout: Layout, member: Member) -> LiveCluster:
     """Return the cluster with its CRDs installed. Close its `cluster` at the end."""
-    connection = lifecycle.connection(layout, member)
+    connection = credentials.connection(layout, member)
     cluster = KubeCluster(connection)
     await manifests.install(cluster, member.role)
     return LiveCluster(

@@ -17,11 +17,14 @@ import pytest
 from yarl import URL
 
 from klutchctl import files
-from klutchctl.sandbox import lifecycle, processes, startup
-from klutchctl.sandbox.keycloak import distribution, realm, server, starting
-from klutchctl.sandbox.keycloak.realm import Purpose
-from klutchctl.sandbox.keycloak.server import KEY_FILE, KeycloakKit
-from klutchctl.sandbox.state import KeycloakPorts, Layout, layout_of
+from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox.addons import keycloak as addon
+from klutchctl.sandbox.addons import keycloak_distribution as distribution
+from klutchctl.sandbox.addons import realm
+from klutchctl.sandbox.addons.addon import Run
+from klutchctl.sandbox.addons.keycloak import KEY_FILE, KeycloakKit
+from klutchctl.sandbox.addons.realm import Purpose
+from klutchctl.sandbox.state import KeycloakPorts, Layout, State, layout_of
 from reconciler.core.errors import HostError
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Client
@@ -47,7 +50,7 @@ class Keycloak:
 
     @property
     def door(self) -> str:
-        return server.door_url(self.ports)
+        return addon.door_url(self.ports)
 
     @property
     def web(self) -> Client:
@@ -85,9 +88,7 @@ def served(state_home: Path) -> Iterator[Keycloak]:
     within = processes.port_range(os.environ.get(processes.PORTS_VARIABLE, ""))
     chosen = KeycloakPorts(*processes.free_ports(3, within=within))
     try:
-        starting.ensure_files(layout, chosen, kit.distribution)
-        wanted = server.server(layout, chosen, kit)
-        startup.ensure_running(layout, [wanted], {}, progress=Quiet())
+        addon.start(Run(layout, State(1, 2, (), keycloak=chosen), Quiet()), kit)
         yield Keycloak(layout, chosen)
     finally:
         lifecycle.down(layout, delete=True, progress=Quiet())

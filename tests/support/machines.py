@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from klutchctl.sandbox import components, lifecycle, processes, servers
-from klutchctl.sandbox.agents import server as agents
+from klutchctl.sandbox import addons, credentials, lifecycle, processes, servers
 from klutchctl.sandbox.nodes import machine
 from klutchctl.sandbox.servers import NORMAL, Program
 from klutchctl.sandbox.state import Layout, layout_of
@@ -80,8 +79,7 @@ class Machine:
         observed = processes.observe(layout)
         if state is None:
             return {}
-        services = components.outlines(layout, state.services) if state.services else ()
-        beside = (*services, *agents.servers(layout, state))
+        beside = addons.servers(layout, state)
         expected = (*servers.of_clusters(layout, state, NORMAL), *beside)
         found = {server.name: processes.running(server, observed) for server in expected}
         return {server: process.pid for server, process in found.items() if process}
@@ -95,7 +93,7 @@ class Machine:
         state = lifecycle.load(self.layout(name))
         assert state is not None
         (member,) = (member for member in state.members if member.context == context)
-        return KubeCluster(lifecycle.connection(self.layout(name), member))
+        return KubeCluster(credentials.connection(self.layout(name), member))
 
     async def remember(self, context: str, text: str) -> None:
         """Write something down in a cluster."""

@@ -12,10 +12,12 @@ import psycopg
 import pytest
 
 from klutchctl import files
-from klutchctl.sandbox import components, lifecycle, processes, startup
-from klutchctl.sandbox import postgresql as sandboxed
-from klutchctl.sandbox.components import Kit, PostgresqlPlace
-from klutchctl.sandbox.state import Component, Layout, Services, layout_of
+from klutchctl.sandbox import lifecycle, processes, startup
+from klutchctl.sandbox.addons import postgresql as sandboxed
+from klutchctl.sandbox.addons import services
+from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
+from klutchctl.sandbox.addons.services import ServicesKit
+from klutchctl.sandbox.state import Component, Layout, Member, Role, State, layout_of
 from klutchctl.sandbox.suite import Suite
 from reconciler.core.errors import HostError
 from tests.support.quiet import Quiet
@@ -83,13 +85,13 @@ def _started(layout: Layout, place: PostgresqlPlace) -> Server:
     for folder in (layout.root.parent, layout.root, layout.services, layout.logs):
         files.private_folder(folder)
     password = sandboxed.ensure_data(layout, place, progress=Quiet())
-    (purpose,), (port,) = components.purposes([Component.POSTGRESQL]), processes.free_ports(1)
-    address = f"{components.address(port, password)}\n"
-    files.write(layout.postgresql_address, address.encode())
     only = (Component.POSTGRESQL,)
-    services = Services(str(layout.services), only, (), {purpose: port})
-    kit = Kit(Suite(layout.services, only, (), ()), None, place)
-    (server,) = components.servers(layout, services, kit)
+    kit = ServicesKit(Suite(layout.services, only, (), ()), None, place)
+    plane = State(1, 2, (Member("none", Role.CONTROL_PLANE, 3),))
+    state = services.extend(plane, kit, processes.free_ports)
+    (server,) = services.servers(layout, state, kit)
+    (port,) = server.ports
+    files.write(layout.postgresql_address, f"{services.address(port, password)}\n".encode())
     more = tuple(word for each in _SETTINGS for word in ("-c", each))
     server = replace(server, arguments=(*server.arguments, *more))
     startup.ensure_running(layout, [server], {}, progress=Quiet())

@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from klutchctl import files
-from klutchctl.sandbox import lifecycle, startup
-from klutchctl.sandbox.monitoring import server, starting
-from klutchctl.sandbox.monitoring.server import MonitoringKit
-from klutchctl.sandbox.state import MonitoringPorts, layout_of
+from klutchctl.sandbox import lifecycle
+from klutchctl.sandbox.addons import monitoring
+from klutchctl.sandbox.addons.addon import Run
+from klutchctl.sandbox.addons.monitoring import MonitoringKit
+from klutchctl.sandbox.state import MonitoringPorts, State, layout_of
 from tests.support.books import ROOT
 from tests.support.quiet import Quiet
 
@@ -90,14 +91,12 @@ def hastened_query(query: str) -> str:
 def served(state_home: Path, ports: MonitoringPorts) -> Iterator[str]:
     """Run Prometheus as a sandbox does, with hastened rules; yield its address."""
     layout = layout_of("monitoring", state_home=state_home)
-    kit = MonitoringKit(found(server.NAME), hastened(), interval="300ms")
+    kit = MonitoringKit(found(monitoring.NAME), hastened(), interval="300ms")
     for folder in (layout.root.parent, layout.root, layout.logs):
         files.private_folder(folder)
     try:
-        starting.ensure_files(layout, ports, kit)
-        stage = [server.server(layout, ports, kit)]
-        startup.ensure_running(layout, stage, {}, progress=Quiet())
-        yield server.url(ports)
+        monitoring.start(Run(layout, State(1, 2, (), monitoring=ports), Quiet()), kit)
+        yield monitoring.url(ports)
     finally:
         lifecycle.down(layout, delete=True, progress=Quiet())
 

@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.keycloak.realm import Purpose
+from klutchctl.sandbox.addons.realm import Purpose
 from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
 from tests.support.keycloak import Keycloak, signs_in

@@ -16,7 +16,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from klutchctl.sandbox.agents import server as agents
+from klutchctl.sandbox.addons import agents
 from klutchctl.sandbox.state import Member, Role
 from tests.support import books
 
@@ -65,6 +65,7 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
     assert "klutchctl/sandbox/crossplane/go.sum" in wheel
     assert "klutchctl/sandbox/launcher.py" in wheel
+    assert "klutchctl/sandbox/addons/realm.json" in wheel
     assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
 
 

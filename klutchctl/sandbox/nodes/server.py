@@ -3,19 +3,19 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import servers
 from klutchctl.sandbox.nodes import addresses
 from klutchctl.sandbox.nodes.addresses import Nodes
+from klutchctl.sandbox.nodes.images import Archive
 from klutchctl.sandbox.processes import LEFT, identity
-from klutchctl.sandbox.servers import Launch, LifeProbe, Server
+from klutchctl.sandbox.recipes import KUBELET, SCHEDULER
+from klutchctl.sandbox.servers import Launch, LifeProbe, Server, as_admin
 from klutchctl.sandbox.state import Layout, Member, State
 
-KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
 PAUSE_IMAGE: Final = "localhost/pause:1"
 NODE: Final = "node"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -29,10 +29,11 @@ _SETTLED: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NodesKit:
-    """What nodes need of this machine: kubelet and kube-scheduler, and the CNI plugins."""
+    """What nodes need: kubelet and kube-scheduler, the CNI plugins, and images to bring there."""
 
     programs: Path
     plugins: Path
+    archives: Sequence[Archive] = ()
 
 
 def name_of(member: Member) -> str:
@@ -55,24 +56,13 @@ def cgroup(layout: Layout, member: Member | None = None) -> str:
     return f"klutchctl-{digest(layout)}-{addresses.number(member.address) if member else '*'}"
 
 
-def outlines(layout: Layout, state: State) -> tuple[Server, ...]:
-    """Return the servers as far as the state knows them: how to recognise and to probe them."""
+def servers(layout: Layout, state: State, kit: NodesKit | None) -> tuple[Server, ...]:
+    """Return the schedulers and the nodes."""
     if state.nodes is None:
         return ()
     return (
-        *(_outline(layout, member, SCHEDULER) for member in state.members),
-        *(_outline(layout, member, NODE) for member in state.members),
-    )
-
-
-def whole(layout: Layout, state: State, kit: NodesKit) -> tuple[Server, ...]:
-    """Return the servers with their whole commands."""
-    members = {member.id: member for member in state.members}
-    return tuple(
-        _node(layout, state, members[one.cluster_id], one, kit)
-        if one.program == NODE
-        else _scheduler(layout, one, kit)
-        for one in outlines(layout, state)
+        *(_scheduler(layout, member, kit) for member in state.members),
+        *(_node(layout, state, member, kit) for member in state.members),
     )
 
 
@@ -96,27 +86,31 @@ def _outline(layout: Layout, member: Member, program: str) -> Server:
         identity=identity(layout, f"{program}:{member.id}"),
         log=layout.logs / f"{program}-{member.id}.log",
         ports=(),
-        probe=servers.as_admin(layout, member, path, "Ready")
-        if program == NODE
-        else LifeProbe(_SETTLED),
+        probe=as_admin(layout, member, path, "Ready") if program == NODE else LifeProbe(_SETTLED),
     )
 
 
-def _scheduler(layout: Layout, outline: Server, kit: NodesKit) -> Server:
-    kubeconfig = scheduler_kubeconfig(layout, outline.cluster_id)
+def _scheduler(layout: Layout, member: Member, kit: NodesKit | None) -> Server:
+    outline = _outline(layout, member, SCHEDULER)
+    if kit is None:
+        return outline
+    kubeconfig = scheduler_kubeconfig(layout, member.id)
     arguments = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
     launch = Launch(kit.programs / SCHEDULER, layout.root)
     return replace(outline, arguments=arguments, launch=launch)
 
 
-def _node(layout: Layout, state: State, member: Member, outline: Server, kit: NodesKit) -> Server:
+def _node(layout: Layout, state: State, member: Member, kit: NodesKit | None) -> Server:
     """Return a node, which another content of its files makes another one."""
+    outline = _outline(layout, member, NODE)
+    if kit is None:
+        return outline
     content = b"".join(contents(layout, state, member, kit).values())
-    digest = hashlib.sha256(content).hexdigest()
+    reads = (hashlib.sha256(content).hexdigest(),)
     return replace(
         outline,
         arguments=("-I", "-S", str(_PROGRAM), str(layout.node(member.id) / _FACTS)),
-        launch=Launch(Path(sys.executable), layout.root, {"PATH": PATH, "KLUTCHCTL_NODE": digest}),
+        launch=Launch(Path(sys.executable), layout.root, {"PATH": PATH}, reads=reads),
     )
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from klutchctl import main
 from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox.addons import monitoring
+from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.lifecycle import Plan
-from klutchctl.sandbox.monitoring import server, starting
 from klutchctl.sandbox.state import app_clusters, layout_of
+from klutchctl.settings import Settings
 from tests.support import prometheus
 from tests.support.quiet import Quiet
 
@@ -24,21 +26,19 @@ def layout(tmp_path):
 def up(layout, programs):
     """Bring the sandbox up as the command does, and return the pid of Prometheus, if it runs."""
     prometheus.found("prometheus")
-    kit = starting.find(os.environ)
+    kit = monitoring.find(Request(layout, Settings(os.environ), None))
     ports = processes.port_range(os.environ[processes.PORTS_VARIABLE])
 
-    def bring(**options):
-        plan = Plan(programs, app_clusters(0), ports=ports, **options)
+    def bring(**kits):
+        plan = Plan(programs, app_clusters(0), ports=ports, addons=kits)
         lifecycle.up(layout, plan, progress=Quiet())
-        if plan.monitoring is not None:
-            starting.up(layout, plan.monitoring, progress=Quiet())
         return pid(layout)
 
     return bring, kit
 
 
 def pid(layout):
-    identity = processes.identity(layout, server.NAME)
+    identity = processes.identity(layout, monitoring.NAME)
     found = [one.pid for one in processes.observe(layout) if one.identity == identity]
     assert len(found) <= 1
     return found[0] if found else None
@@ -53,7 +53,7 @@ def test_prometheus_runs_until_it_is_sent_away(layout, up):
     status = lifecycle.status(layout)
     assert status is not None
     assert [one.server.name for one in status.servers if one.ready][-1] == "Prometheus"
-    assert bring(without_monitoring=True) is None
+    assert bring(monitoring=None) is None
     known = lifecycle.load(layout)
     assert known is not None
     assert known.monitoring is None

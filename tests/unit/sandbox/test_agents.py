@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from klutchctl.sandbox import credentials, processes
-from klutchctl.sandbox.agents import server
-from klutchctl.sandbox.keycloak import server as keycloak
+from klutchctl.sandbox.addons import agents, keycloak
 from klutchctl.sandbox.state import (
     KeycloakPorts,
     Layout,
@@ -29,11 +28,11 @@ SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
 
 
 def commands(state=KNOWN):
-    return {one.name: one.arguments for one in server.servers(BOX, state)}
+    return {one.name: one.arguments for one in agents.servers(BOX, state)}
 
 
 def test_each_cluster_is_served_by_its_program():
-    first, second, konnector = server.servers(BOX, KNOWN)
+    first, second, konnector = agents.servers(BOX, KNOWN)
     names = [one.name for one in (first, second, konnector)]
     assert names == ["klutch-bind of eu", "klutch-bind of us", "konnector of mill-1"]
     assert konnector.cluster_id == "mill-1"
@@ -48,8 +47,8 @@ def test_each_cluster_is_served_by_its_program():
         "--probe-address=127.0.0.1:20013",
     )
     assert "--control-plane-mode" in first.arguments
-    assert server.servers(BOX, replace(KNOWN, agents=None)) == ()
-    assert len(server.servers(BOX, replace(KNOWN, agents={"us": 20012}))) == 1
+    assert agents.servers(BOX, replace(KNOWN, agents=None)) == ()
+    assert len(agents.servers(BOX, replace(KNOWN, agents={"us": 20012}))) == 1
 
 
 def test_the_front_door_is_that_of_the_first_control_plane():
@@ -68,7 +67,7 @@ def test_metrics_are_where_prometheus_asks():
     assert "--metrics-address=127.0.0.1:20032" in found["konnector of mill-1"]
 
 
-OFFERS = server.offered(
+OFFERS = agents.offered(
     [
         template("forges.shop.example"),
         template("keys.shop.example", [{**SECRETS, "selector": {"owner": "Provider"}}]),
@@ -79,16 +78,16 @@ OFFERS = server.offered(
 
 def given(member):
     """Return what the program of a cluster is given, by kind and name, and its rights."""
-    agent = server.of(member)
+    agent = agents.of(member)
     shipped = [one for path in agent.manifests() for one in yaml.safe_load_all(path.read_text())]
-    made = list(server.rights(agent, shipped, OFFERS))
+    made = list(agents.rights(agent, shipped, OFFERS))
     return {(get_text(one, "kind"), name_of(one)): one for one in made}
 
 
 def test_klutch_bind_has_rights_on_what_is_offered_and_on_nothing_else():
     made = given(EU)
     services = made["ClusterRole", "klutch-bind-services"]
-    assert server.granted(services["rules"]) == {
+    assert agents.granted(services["rules"]) == {
         (group, plural, verb)
         for group, plural in [
             ("shop.example", "forges"),
@@ -111,7 +110,7 @@ def test_klutch_bind_has_rights_on_what_is_offered_and_on_nothing_else():
 def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
     made = given(MILL)
     rules = made["ClusterRole", "sandbox-klutch-bind-konnector-services"]["rules"]
-    rights = server.granted(rules)
+    rights = agents.granted(rules)
     assert ("shop.example", "forges", "patch") in rights
     assert ("shop.example", "forges", "delete") not in rights, "only their owners delete instances"
     assert ("", "secrets", "delete") in rights
@@ -122,7 +121,7 @@ def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
             assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in made
             (subject,) = one["subjects"]
             account = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-            assert account == server.of(MILL).user
+            assert account == agents.of(MILL).user
 
 
 def test_what_is_not_shipped_for_pods_is_not_applied():
@@ -132,7 +131,7 @@ def test_what_is_not_shipped_for_pods_is_not_applied():
 
 def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
     claims = [{**SECRETS, "selector": {"owner": "Consumer"}}]
-    found = server.offered([template("keys.shop.example", claims)])
+    found = agents.offered([template("keys.shop.example", claims)])
     assert found.services == {GroupResource("shop.example", "keys")}
     assert [one.down for one in found.claimed] == [False]
     assert {one.down for one in OFFERS.claimed} == {True}
@@ -140,7 +139,7 @@ def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
 
 def test_the_account_of_a_program_is_made_once(tmp_path):
     credentials.ensure_cluster(tmp_path / "pki", context="mill-1", removal="")
-    user = server.of(MILL).user
+    user = agents.of(MILL).user
     for _ in range(2):
         credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
         assert (tmp_path / "own" / "client.crt").stat().st_mode & 0o077 == 0
@@ -151,6 +150,6 @@ def test_the_account_of_a_program_is_made_once(tmp_path):
 
 @pytest.mark.parametrize("member", [EU, MILL])
 def test_the_files_of_a_program_are_in_its_package(member):
-    found = [*server.of(member).manifests()]
+    found = [*agents.of(member).manifests()]
     assert len(found) >= 4
-    assert {path.parts[-4] for path in found} == {server.of(member).package}
+    assert {path.parts[-4] for path in found} == {agents.of(member).package}

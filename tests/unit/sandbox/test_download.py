@@ -11,9 +11,10 @@ import threading
 import pytest
 
 from klutchctl import main
-from klutchctl.sandbox import binaries, lifecycle, provision, recipes
+from klutchctl.sandbox import binaries, lifecycle, recipes
 from klutchctl.sandbox.binaries import Origins
 from klutchctl.sandbox.lifecycle import Plan
+from klutchctl.sandbox.nodes import machine
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
@@ -105,7 +106,8 @@ def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origi
     for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr(binaries, "OFFICIAL", origins)
-    monkeypatch.setattr(provision, "find_plugins", lambda place, chosen: tmp_path)
+    monkeypatch.setattr(machine, "find_plugins", lambda: tmp_path)
+    monkeypatch.setattr(machine, "check", lambda chosen: None)
     plans: list[Plan] = []
 
     def up(place, plan, progress):
@@ -116,9 +118,10 @@ def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origi
     assert main.run(["sandbox", "up", "--nodes", "--download"]) == 1
     assert capsys.readouterr().err.endswith("enough\n")
     (plan,) = plans
-    assert plan.nodes is not None
     assert plan.programs.keys() == {*Program}
-    assert {*OF_NODES} < {file.name for file in plan.nodes.programs.iterdir()}
+    kit = plan.addons["nodes"]
+    assert kit is not None
+    assert {*OF_NODES} < {file.name for file in kit.programs.iterdir()}
 
 
 KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"

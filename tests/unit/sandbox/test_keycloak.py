@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import state, state_file
-from klutchctl.sandbox.keycloak import distribution, realm, server, starting
-from klutchctl.sandbox.keycloak.realm import Purpose, Realm
-from klutchctl.sandbox.keycloak.server import KeycloakKit
+from klutchctl.sandbox.addons import keycloak, realm
+from klutchctl.sandbox.addons import keycloak_distribution as distribution
+from klutchctl.sandbox.addons.keycloak import KeycloakKit
+from klutchctl.sandbox.addons.realm import Purpose, Realm
 from klutchctl.sandbox.state import KeycloakPorts, Layout, State
 from reconciler.core.errors import HostError
 from reconciler.core.secret import Secret
@@ -95,48 +95,39 @@ def test_each_secret_is_where_it_belongs():
 def test_the_command_bounds_memory_listens_on_loopback_and_holds_no_secret(tmp_path):
     layout = Layout(tmp_path / "box")
     layout.root.mkdir()
-    starting.ensure_files(layout, PORTS, tmp_path)
-    made = server.server(layout, PORTS, KeycloakKit(Path("/java"), Path("/cache")))
+    keycloak.ensure_files(layout, PORTS, tmp_path)
+    known = State(1, 2, (), keycloak=PORTS)
+    (made,) = keycloak.servers(layout, known, KeycloakKit(Path("/java"), Path("/cache")))
     assert made.launch is not None
     words = " ".join((*made.arguments, *made.launch.environment.values()))
     assert "-Xmx512m" in made.arguments
     assert "--http-host=127.0.0.1" in made.arguments
     assert "--http-management-host=127.0.0.1" in made.arguments
-    for name in (*Purpose, server.KEY_FILE):
+    for name in (*Purpose, keycloak.KEY_FILE):
         file = layout.keycloak / name
         assert file.stat().st_mode & 0o777 == 0o600
         assert file.read_text() not in words
-    shown = f"{server.facts(layout, PORTS)} {server.door_flags(layout, PORTS)}"
+    shown = f"{keycloak.facts(layout, PORTS)} {keycloak.door_flags(layout, PORTS)}"
     assert not [name for name in Purpose if (layout.keycloak / name).read_text() in shown]
 
 
 def test_files_are_made_once_and_the_home_of_an_older_realm_goes(tmp_path):
     layout = Layout(tmp_path)
-    starting.ensure_files(layout, PORTS, tmp_path)
+    keycloak.ensure_files(layout, PORTS, tmp_path)
     before = {one: one.read_bytes() for one in layout.keycloak.rglob("*") if one.is_file()}
-    starting.ensure_files(layout, PORTS, tmp_path)
+    keycloak.ensure_files(layout, PORTS, tmp_path)
     assert {one: one.read_bytes() for one in before} == before
     moved = KeycloakPorts(http=20001, health=20002, door=20009)
-    starting.ensure_files(layout, moved, tmp_path)
-    assert [*layout.keycloak.glob("home-*")] == [server.home(layout, moved)]
+    keycloak.ensure_files(layout, moved, tmp_path)
+    assert [*layout.keycloak.glob("home-*")] == [keycloak.home(layout, moved)]
 
 
 def test_a_shell_reads_the_flags_of_the_door_and_its_address_from_files(tmp_path):
     layout = Layout(tmp_path)
-    starting.ensure_files(layout, PORTS, tmp_path)
+    keycloak.ensure_files(layout, PORTS, tmp_path)
     flags = (layout.keycloak / "klutch-bind.flags").read_text().split()
-    assert flags == [*server.door_flags(layout, PORTS)]
+    assert flags == [*keycloak.door_flags(layout, PORTS)]
     assert (layout.keycloak / "door.url").read_text() == DOOR
-
-
-def test_a_state_keeps_the_ports_of_its_keycloak_and_reads_itself():
-    known = State(1, 2, (), keycloak=PORTS)
-    assert state.with_keycloak(known, new_ports=lambda _: [7, 8, 9]) == known
-    assert state.with_keycloak(State(1, 2, ()), new_ports=lambda _: [20001, 20002, 20003]) == known
-    assert state_file.parse(state_file.dump(known), source="x", removal="") == known
-    moved = state.with_new_ports(known, [20002], new_ports=lambda _: [9])
-    assert moved.keycloak == KeycloakPorts(20001, 9, 20003)
-    assert {20001, 20002, 20003} <= {*known.ports}
 
 
 def java(folder, version):

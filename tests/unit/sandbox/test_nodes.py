@@ -23,14 +23,13 @@ import yaml
 
 from klutchctl import main
 from klutchctl.sandbox import (
-    components,
     lifecycle,
     processes,
     servers,
     startup,
     state,
-    state_file,
 )
+from klutchctl.sandbox.addons import nodes
 from klutchctl.sandbox.nodes import (
     addresses,
     cgroups,
@@ -39,7 +38,6 @@ from klutchctl.sandbox.nodes import (
     network,
     pause,
     server,
-    starting,
 )
 from klutchctl.sandbox.nodes.addresses import Nodes
 from klutchctl.sandbox.nodes.server import NodesKit
@@ -92,12 +90,6 @@ def test_an_address_of_its_own_takes_no_port_of_the_machine():
         f"https://10.96.{100 + number}.1:443" for number in (1, 2, 3)
     }
     assert STATE.ports == (STATE.etcd_port, STATE.etcd_peer_port)
-
-
-def test_the_state_file_gives_nodes_back_in_a_format_that_a_klutchctl_without_them_refuses():
-    content = state_file.dump(STATE)
-    assert json.loads(content)["version"] == 6
-    assert state_file.parse(content, source="state.json", removal="") == STATE
 
 
 CHOICES = {
@@ -343,12 +335,11 @@ def test_strangers_get_nothing_from_a_kubelet_and_it_sets_nothing_of_the_machine
 
 
 def test_a_node_is_another_one_when_its_files_are():
-    found = {one.name: one for one in server.whole(LAYOUT, STATE, KIT)}
-    other = server.whole(LAYOUT, STATE, replace(KIT, plugins=Path("/opt/cni/bin")))
+    found = {one.name: one for one in server.servers(LAYOUT, STATE, KIT)}
+    other = server.servers(LAYOUT, STATE, replace(KIT, plugins=Path("/opt/cni/bin")))
     changed = {one.name for one in other if one.digest != found[one.name].digest}
     assert changed == {"node of control-plane", "node of app-1", "node of app-2"}
     assert len({one.identity for one in found.values()}) == 6
-    assert server.outlines(LAYOUT, sandbox(nodes=None)) == ()
 
 
 def test_what_a_sandbox_makes_on_the_machine_bears_its_own_name():
@@ -358,13 +349,6 @@ def test_what_a_sandbox_makes_on_the_machine_bears_its_own_name():
     assert len(link) <= 15  # the most that Linux takes
     assert Path(server.cgroup(LAYOUT, STATE.members[0])).match(server.cgroup(LAYOUT))
     assert not Path(server.cgroup(LAYOUT, STATE.members[0])).match(server.cgroup(other))
-
-
-def test_nodes_are_killed_and_schedulers_are_asked():
-    (scheduler, *_, node) = server.whole(LAYOUT, STATE, KIT)
-    left = f"{processes.LEFT}{node.identity}"
-    said = [components.goodbye(one, LAYOUT) for one in (scheduler.identity, node.identity, left)]
-    assert said == [signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]
 
 
 STARTED = time.time()
@@ -393,7 +377,7 @@ def test_a_node_is_ready_when_it_has_said_so_since_it_started(live, ready):
 def bring(tmp_path, monkeypatch):
     """Bring no image into a node whose `nsenter` does this, and whose outer process is `pid`."""
     layout = Layout(tmp_path)
-    (_, node) = server.whole(layout, sandbox(app_clusters=0), KIT)
+    (_, node) = server.servers(layout, sandbox(app_clusters=0), KIT)
     monkeypatch.setattr(server, "PATH", str(tmp_path))
 
     def run(does, pid):
@@ -401,7 +385,7 @@ def bring(tmp_path, monkeypatch):
         (tmp_path / "nsenter").chmod(0o755)
         seen = [processes.Observed(pid, (), 0.0, node.identity)] if pid else []
         monkeypatch.setattr(processes, "observe", lambda layout: seen)
-        starting._import(layout, [node], [], lambda said: None)
+        nodes._import(layout, [node], [], lambda said: None)
 
     return run
 
@@ -451,9 +435,9 @@ def ip(tmp_path, monkeypatch):
 
 
 def with_clusters(tmp_path, name):
-    plan = lifecycle.Plan({}, nodes=KIT)
+    plan = lifecycle.Plan({}, state.app_clusters(1), addons={"nodes": KIT})
     layout, ports = Layout(tmp_path / name), lambda count: range(20001, 20001 + count)
-    return lifecycle._with_clusters(layout, None, state.app_clusters(1), plan, ports)
+    return lifecycle._with_clusters(layout, None, plan, ports)
 
 
 def test_sandboxes_that_choose_a_network_at_once_choose_two(tmp_path, ip, monkeypatch):

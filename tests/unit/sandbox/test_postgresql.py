@@ -3,15 +3,15 @@
 import asyncio
 import importlib.util
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from klutchctl import main
 from klutchctl.entry import ExitCode
-from klutchctl.sandbox import lifecycle, postgresql, processes
-from klutchctl.sandbox.components import PostgresqlPlace
+from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox.addons import postgresql
+from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Layout
 from reconciler.core.errors import HostError
@@ -140,21 +140,6 @@ def test_the_folder_in_the_shared_place_goes_with_the_sandbox(tmp_path, monkeypa
     assert not postgresql._home(layout).exists()
     assert postgresql._home(other).stat().st_mode & 0o777 == 0o700
     assert postgresql._home(other).stat().st_uid == 65534
-
-
-async def test_after_a_crash_the_processes_that_are_left_are_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(postgresql, "_ORPHANS_GRACE", 0.2)
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "postmaster.pid").write_text("1\n")
-    code = "import pathlib, signal; pathlib.Path('up').touch(); signal.pause()"
-    left = await asyncio.create_subprocess_exec(sys.executable, "-c", code, cwd=data)
-    await eventually(lambda: (data / "up").exists())
-    place = PostgresqlPlace(data, Path("/bin"), None)
-    # The child is collected by this loop, so that it does not stay a zombie there.
-    await asyncio.to_thread(postgresql.clear_after_crash, place)
-    assert await left.wait() == -9
-    assert not (data / "postmaster.pid").exists()
 
 
 async def test_down_ends_the_making_of_data_whose_run_was_killed(tmp_path):

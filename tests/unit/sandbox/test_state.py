@@ -1,8 +1,6 @@
 """Which clusters a sandbox has: adding, refusing to lose, new ports, the file."""
 
-import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -87,54 +85,6 @@ def test_ids_are_safe_file_names_and_differ_where_contexts_differ(names):
 
 SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"postgresql": 20005})
 WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
-
-
-def test_services_are_given_back_in_a_format_that_a_klutchctl_without_them_refuses():
-    content = state_file.dump(WITH_SERVICES)
-    assert json.loads(content)["version"] == 2
-    assert state_file.parse(content, source="state.json", removal=REMOVAL) == WITH_SERVICES
-
-
-def test_without_services_the_file_is_as_it_always_was():
-    document = json.loads(state_file.dump(ONE))
-    assert (document["version"], "services" in document) == (1, False)
-    assert (
-        state_file.parse(state_file.dump(ONE), source="state.json", removal=REMOVAL).services
-        is None
-    )
-
-
-def test_services_get_the_ports_that_they_lack_and_keep_the_others():
-    wanted = Services("/other", (Component.CROSSPLANE,), (), {})
-    got = state.with_services(
-        WITH_SERVICES, wanted, ("a", "b", "postgresql"), new_ports=counting_from(30000)
-    )
-    assert got.services == Services(
-        "/other", (Component.CROSSPLANE,), (), {"postgresql": 20005, "a": 30000, "b": 30001}
-    )
-    again = state.with_services(got, wanted, ("a",), new_ports=counting_from(40000))
-    assert again == got
-
-
-def test_ports_of_services_are_ports_of_the_sandbox_and_can_be_replaced():
-    assert WITH_SERVICES.ports == (20001, 20002, 20003, 20004, 20005)
-    moved = state.with_new_ports(WITH_SERVICES, [20005], new_ports=counting_from(25000))
-    assert moved.services == replace(SERVED, ports={"postgresql": 25000})
-    assert moved.ports[:4] == WITH_SERVICES.ports[:4]
-
-
-def test_each_cluster_has_a_program_of_ours_and_keeps_its_port():
-    got = state.with_agents(ONE, new_ports=counting_from(20005))
-    assert got.agents == {"control-plane": 20005, "app-1": 20006}
-    assert state.with_agents(got, new_ports=counting_from(9)) == got
-    wider = state.extend(got, state.app_clusters(2), new_ports=counting_from(30000))
-    more = state.with_agents(wider, new_ports=counting_from(30001))
-    assert more.agents == {**got.agents, "app-2": 30001}
-    moved = state.with_new_ports(more, [20006], new_ports=counting_from(25000))
-    assert moved.agents == {**more.agents, "app-1": 25000}
-    assert {*moved.agents.values()} < {*moved.ports}
-    assert json.loads(state_file.dump(moved))["version"] == 5
-    assert state_file.parse(state_file.dump(moved), source="state.json", removal=REMOVAL) == moved
 
 
 PLAIN, SERVING = state_file.dump(ONE), state_file.dump(WITH_SERVICES)

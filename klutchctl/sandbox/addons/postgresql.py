@@ -1,7 +1,6 @@
 """PostgreSQL for the services of a sandbox: its executables, and its data made once."""
 
 import contextlib
-import ctypes
 import hashlib
 import importlib.util
 import os
@@ -9,16 +8,13 @@ import secrets
 import shutil
 import stat
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import psutil
+from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Layout
@@ -30,17 +26,17 @@ _PACKAGED: Final = Path("/usr/lib/postgresql")  # of Debian and its kin
 _SHARED: Final = Path("/var/tmp")
 _ANSWER_TIMEOUT: Final = 30.0
 _INITDB_TIMEOUT: Final = 180.0
-_ORPHANS_GRACE: Final = 10.0
-_POLL: Final = 0.05
 _DATA: Final = "data"
 _DRAFT: Final = "draft"
 
-# The shared memory by which PostgreSQL knows that its data is in use. The kernel keeps what a
-# killed server leaves until the next one for the same data comes.
-_SEGMENTS: Final = Path("/proc/sysvipc/shm")  # of Linux; nothing is known elsewhere
-_LOCK: Final = "postmaster.pid"
-_LINE: Final = 6  # of the lock, from 0: the key and the id of the segment
-_IPC_RMID: Final = 0
+
+@dataclass(frozen=True, slots=True)
+class PostgresqlPlace:
+    """Where PostgreSQL's data and executables are, and who it runs as if not this user."""
+
+    data: Path
+    binaries: Path
+    owner: Owner | None
 
 
 def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
@@ -87,32 +83,9 @@ def ensure_data(layout: Layout, place: PostgresqlPlace, *, progress: Progress) -
     return password
 
 
-def clear_after_crash(place: PostgresqlPlace) -> None:
-    """Make the data usable where the server is gone: wait for the processes that it left.
-
-    They notice that it is gone; those that do not in time are killed. Its lock names a process
-    that may not have been collected, or has another's pid by now, so it goes too.
-    """
-    deadline = time.monotonic() + _ORPHANS_GRACE
-    while orphans := list(_orphans(place)):
-        if time.monotonic() > deadline:
-            for orphan in orphans:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    orphan.kill()
-        time.sleep(_POLL)
-    release_memory(place.data)
-    (place.data / "postmaster.pid").unlink(missing_ok=True)
-
-
 def remove(layout: Layout) -> None:
-    """Remove what is not in the folder of the sandbox: shared memory, and maybe the data.
-
-    All its processes have ended: one on its way out holds memory after it has lost its marks.
-    """
-    home, deadline = _home(layout), time.monotonic() + _ORPHANS_GRACE
-    for data in (home / _DATA, home / _DRAFT):
-        while not release_memory(data) and time.monotonic() < deadline:
-            time.sleep(_POLL)
+    """Remove the data that is not in the folder of the sandbox."""
+    home = _home(layout)
     if home.parent == _SHARED and (_facts(home) is not None or not home.exists()):
         files.remove_folder(home)
 
@@ -190,7 +163,6 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
     """
     home = place.data.parent
     draft, password_file = home / _DRAFT, home / "password"
-    release_memory(draft)
     shutil.rmtree(draft, ignore_errors=True)
     try:
         password_file.unlink(missing_ok=True)
@@ -224,54 +196,3 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
         said = "".join(f"\n  {line}" for line in run.stderr.strip().splitlines()[-5:])
         raise HostError(f"initdb failed with status {run.returncode}:{said}")
     draft.rename(place.data)
-
-
-def _orphans(place: PostgresqlPlace) -> Iterator[psutil.Process]:
-    """Yield the processes that work in the data folder."""
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(place.data):
-                yield process
-        except psutil.Error:
-            continue  # gone meanwhile, or not ours to look at
-
-
-class _Segment(NamedTuple):
-    key: int
-    id: int
-    user: int
-
-
-def release_memory(data: Path) -> bool:
-    """Remove the shared memory of a killed server for `data`, unless a process still holds it.
-
-    Returns whether none is left. Only what belongs to the owner of the lock in there: anybody can
-    write numbers into a file.
-    """
-    segment = _segment_of(data / _LOCK)
-    held = None if segment is None else _segments().get(segment)
-    if held == 0 and segment is not None:
-        # Another process may have removed it first.
-        ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None)
-    return not held
-
-
-def _segment_of(lock: Path) -> _Segment | None:
-    """Return the segment that a lock names, None where it names none."""
-    try:
-        lines = lock.read_text(errors="replace").splitlines()
-        key, identity = map(int, lines[_LINE].split())
-        return _Segment(key % 2**32, identity, lock.lstat().st_uid)
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _segments() -> Mapping[_Segment, int]:
-    """Return all segments, each with the number of processes that are attached to it."""
-    try:
-        names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
-    except (OSError, ValueError):
-        return {}
-    found = (dict(zip(names, map(int, row), strict=False)) for row in rows)
-    # The kernel and PostgreSQL do not agree on the sign of a key.
-    return {_Segment(one["key"] % 2**32, one["shmid"], one["uid"]): one["nattch"] for one in found}

@@ -1,23 +1,44 @@
-"""klutch-bind and konnectors as servers of a sandbox: their commands and their rights. Pure."""
+"""klutch-bind and konnectors beside the clusters, each with an account and the rights it ships."""
 
+import asyncio
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox.keycloak import server as keycloak
-from klutchctl.sandbox.monitoring import server as monitoring
+import yaml
+
+from klutchctl import files
+from klutchctl.sandbox import credentials, manifests
+from klutchctl.sandbox.addons import keycloak, monitoring
+from klutchctl.sandbox.addons.addon import Addon, Run
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import Layout, Member, Role, State
+from klutchctl.sandbox.state import Layout, Member, NewPorts, Role, State, assigned
+from klutchctl.sandbox.suite import Written
 from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.core import names, refs
-from reconciler.core.manifest import Manifest, get_list, get_map, get_text, name_of, put
+from reconciler.core.errors import HostError, Origin
+from reconciler.core.manifest import Manifest, get_list, get_map, get_maps, get_text, name_of, put
+from reconciler.core.refs import Kind
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
 
 _ROOT: Final = Path(__file__).parents[3]  # of the packages, in a checkout as in a wheel
 _LOOPBACK: Final = "127.0.0.1"
+_MANAGER: Final = "klutchctl-sandbox"
+_REVIEW: Final = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+    namespaced=False,
+)
+_POLL: Final = 0.1
+_DEADLINE: Final = 60.0  # an API server hears of new rights within moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +80,18 @@ def of(member: Member) -> Agent:
     return _BACKEND if member.role is Role.CONTROL_PLANE else _KONNECTOR
 
 
-def identities(layout: Layout, members: Iterable[Member]) -> list[str]:
-    """Return the marks of the programs of these clusters, which no service can have."""
-    return [identity(layout, f"{of(one).name}:{one.id}") for one in members]
-
-
 def kubeconfig(layout: Layout, member: Member) -> Path:
     """Return the kubeconfig of a cluster for its program, with that account alone."""
     return layout.cluster(member.id) / f"{of(member).name}.kubeconfig"
 
 
-def servers(layout: Layout, state: State) -> tuple[Server, ...]:
+def extend(state: State, _kit: object, new_ports: NewPorts) -> State:
+    """Return the state with a port for the program of each cluster."""
+    ids = (member.id for member in state.members)
+    return replace(state, agents=assigned(state.agents or {}, ids, new_ports))
+
+
+def servers(layout: Layout, state: State, _kit: object = None) -> tuple[Server, ...]:
     """Return a klutch-bind for each control plane and a konnector for each app cluster."""
     ports = state.agents or {}
     served = (one for one in state.members if one.id in ports)
@@ -78,7 +100,6 @@ def servers(layout: Layout, state: State) -> tuple[Server, ...]:
 
 def _server(layout: Layout, state: State, member: Member, port: int) -> Server:
     agent = of(member)
-    (mark,) = identities(layout, [member])
     arguments = (
         *("-P", "-m", agent.package),
         f"--kubeconfig={kubeconfig(layout, member)}",
@@ -92,11 +113,11 @@ def _server(layout: Layout, state: State, member: Member, port: int) -> Server:
         program=agent.name,
         cluster_id=member.id,
         arguments=arguments,
-        identity=mark,
+        identity=identity(layout, f"{agent.name}:{member.id}"),
         log=layout.logs / f"{agent.name}-{member.id}.log",
         ports=(port,),
         probe=HttpProbe(port, "/readyz"),
-        launch=Launch(Path(sys.executable), layout.root),
+        launch=Launch(Path(sys.executable), layout.root, reads=(member.server,)),
     )
 
 
@@ -179,3 +200,88 @@ def granted(rules: Iterable[Manifest]) -> frozenset[Right]:
         for resource in get_list(rule, "resources")
         for verb in get_list(rule, "verbs")
     )
+
+
+def start(run: Run, _kit: object) -> None:
+    """Start what is missing, with rights on what is offered by now."""
+    for member in run.state.members:
+        _write_files(run.layout, member)
+    with run.progress.step("giving klutch-bind and konnectors their rights"):
+        asyncio.run(_give_rights(run.layout, run.state))
+    run.start(servers(run.layout, run.state))
+
+
+def _write_files(layout: Layout, member: Member) -> None:
+    folder, user = _client(layout, member).parent, of(member).user
+    credentials.ensure_client(folder, layout.pki(member.id), user=user, removal=layout.removal)
+    own = credentials.kubeconfig(layout, [member], _client(layout, member))
+    files.write(kubeconfig(layout, member), own)
+
+
+def _client(layout: Layout, member: Member) -> Path:
+    return layout.cluster(member.id) / of(member).name / "client"
+
+
+async def _give_rights(layout: Layout, state: State) -> None:
+    """Give each program the rights that are shipped for it, and wait until they hold."""
+    planes = [one for one in state.members if one.role is Role.CONTROL_PLANE]
+    templates = [one for plane in planes for one in await _templates(layout, plane)]
+    offers = offered(templates)
+    async with asyncio.TaskGroup() as group:
+        for member in state.members:
+            group.create_task(_give(layout, member, offers))
+
+
+async def _templates(layout: Layout, plane: Member) -> Sequence[Manifest]:
+    async with KubeCluster(credentials.connection(layout, plane)) as cluster:
+        return (await cluster.list(api.API_SERVICE_EXPORT_TEMPLATE)).items
+
+
+async def _give(layout: Layout, member: Member, offers: Offered) -> None:
+    made = list(rights(of(member), _shipped(member), offers))
+    async with KubeCluster(credentials.connection(layout, member)) as cluster:
+        written = [Written(one, Origin("klutchctl")) for one in made]
+        await manifests.apply(cluster, written, manager=_MANAGER)
+    roles = (refs.ROLE.kind, refs.CLUSTER_ROLE.kind)
+    rules = [
+        rule for one in made if get_text(one, "kind") in roles for rule in get_maps(one, "rules")
+    ]
+    own = credentials.connection(layout, member, _client(layout, member))
+    await _held(own, granted(rules))
+
+
+def _shipped(member: Member) -> Iterator[Manifest]:
+    for path in of(member).manifests():
+        yield from yaml.load_all(path.read_bytes(), yaml.CSafeLoader)
+
+
+async def _held(way: Connection, wanted: frozenset[Right]) -> None:
+    """Wait until an account has these rights: a program ends that starts without."""
+    review: Manifest = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": _REVIEW.kind,
+        "spec": {"namespace": names.KLUTCH_NAMESPACE},
+    }
+    deadline = time.monotonic() + _DEADLINE
+    async with KubeCluster(way) as cluster:
+        while time.monotonic() < deadline:
+            answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
+            if wanted <= granted(get_maps(answer, "status", "resourceRules")):
+                return
+            await asyncio.sleep(_POLL)
+    raise HostError(
+        f"the program of {way.name} has not got its rights after {_DEADLINE:.0f} s",
+        hint="Run the command again; the log of its kube-apiserver may tell more",
+    )
+
+
+ADDON: Final = Addon(
+    name="agents",
+    find=lambda _request: sys.executable,
+    extend=extend,
+    servers=servers,
+    start=start,
+    summary=lambda _state: (
+        "Programs: klutch-bind on control planes, a konnector for each app cluster"
+    ),
+)

@@ -1,15 +1,16 @@
-"""The servers beside the clusters: arguments, order, and how they are recognised."""
+"""The services beside the control plane: their commands, and when they are others."""
 
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from klutchctl.sandbox import components, processes
-from klutchctl.sandbox.components import Kit, PostgresqlPlace
+from klutchctl.sandbox import processes
+from klutchctl.sandbox.addons import services
+from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
+from klutchctl.sandbox.addons.services import ServicesKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
-from klutchctl.sandbox.state import Component, Layout, Services
+from klutchctl.sandbox.state import Component, Layout, Member, Role, State
 from klutchctl.sandbox.suite import Program, Suite
 
 LAYOUT = Layout(Path("/state/box"))
@@ -19,17 +20,12 @@ PROGRAMS = (
     Program(name="sleeper", command=["sleep", "1"]),
 )
 ALL = (Component.PROVIDER_KUBERNETES, Component.CROSSPLANE, Component.POSTGRESQL)
-PURPOSES = components.purposes(ALL)
-SERVICES = Services(
-    "/fleet/services",
-    ALL,
-    tuple(program.name for program in PROGRAMS),
-    {purpose: 20000 + number for number, purpose in enumerate(PURPOSES)},
-)
 SUITE = Suite(Path("/fleet/services"), ALL, PROGRAMS, ())
 PLACE = PostgresqlPlace(Path("/var/tmp/x/data"), Path("/pg/bin"), Owner(101, 104))
-KIT = Kit(SUITE, Path("/cache/v1"), PLACE)
-SERVERS = {server.program: server for server in components.servers(LAYOUT, SERVICES, KIT)}
+KIT = ServicesKit(SUITE, Path("/cache/v1"), PLACE)
+PLANE = State(1, 2, (Member("eu", Role.CONTROL_PLANE, 3),))
+STATE = services.extend(PLANE, KIT, lambda count: range(20000, 20000 + count))
+SERVERS = {server.program: server for server in services.servers(LAYOUT, STATE, KIT)}
 
 
 def launch_of(name):
@@ -40,21 +36,6 @@ def launch_of(name):
 
 def command_of(name):
     return (str(launch_of(name).executable), *SERVERS[name].arguments)
-
-
-def test_all_ends_in_the_other_order():
-    identities = [server.identity for server in SERVERS.values()]
-    order = components.stopping_order([*identities, *identities], LAYOUT)
-    assert set(order[:3]) == set(identities[3:])
-    assert order[3:] == identities[2::-1]
-
-
-def test_only_postgresql_is_interrupted():
-    farewells = {
-        name: components.goodbye(server.identity, LAYOUT) for name, server in SERVERS.items()
-    }
-    assert farewells.pop("postgresql") == signal.SIGINT
-    assert set(farewells.values()) == {signal.SIGTERM}
 
 
 def test_references_are_replaced_in_the_commands_of_programs():
@@ -80,22 +61,13 @@ def test_no_argument_and_no_environment_holds_the_password_of_the_database():
         assert "postgresql://" not in words
 
 
-def as_observed(server, pid):
-    return Observed(pid, ("whatever",), 0.0, server.identity, server.digest)
-
-
 def test_another_build_needs_a_restart():
     kit = replace(KIT, crossplane=Path("/cache/v2"))
-    updated = components.servers(LAYOUT, SERVICES, kit)
-    observed = [as_observed(server, pid) for pid, server in enumerate(SERVERS.values())]
+    updated = services.servers(LAYOUT, STATE, kit)
+    observed = [
+        Observed(pid, (), 0.0, server.identity, server.digest)
+        for pid, server in enumerate(SERVERS.values())
+    ]
     decision = processes.decide(updated, observed)
     assert [server.program for server in decision.start] == ["crossplane", "provider-kubernetes"]
     assert [one.pid for one in decision.stop] == [1, 2]
-
-
-def test_outlines_know_the_servers_without_their_commands():
-    for outline in components.outlines(LAYOUT, SERVICES):
-        server = SERVERS[outline.program]
-        assert replace(server, arguments=(), launch=None) == outline
-        found = as_observed(server, 7)
-        assert processes.running(outline, [found]) == found

@@ -1,4 +1,4 @@
-"""Start the schedulers and the nodes of a sandbox, and bring images into them."""
+"""A node for each cluster: its scheduler and the node itself started, and images brought there."""
 
 import os
 import platform
@@ -8,47 +8,55 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import IO, Final
 
 import psutil
 
 from klutchctl import files
-from klutchctl.sandbox import credentials, lifecycle, processes, startup
-from klutchctl.sandbox.nodes import cgroups, images, server
+from klutchctl.sandbox import binaries, credentials, processes, recipes, startup
+from klutchctl.sandbox.addons.addon import Addon, Request, Run
+from klutchctl.sandbox.nodes import cgroups, images, machine, server
 from klutchctl.sandbox.nodes.images import Archive
 from klutchctl.sandbox.nodes.pause import MACHINES
 from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.state import Layout, Member, State
-from reconciler.core.errors import HostError
 
 _VARIABLE: Final = "XDG_STATE_HOME"
 _USER: Final = "system:kube-scheduler"
 
 
-def up(layout: Layout, kit: NodesKit, archives: Sequence[Archive], *, progress: Progress) -> None:
-    """Start what is missing, and return when all nodes are ready and have the images.
+def find(request: Request) -> NodesKit:
+    """Return the plugins and the images. Raises HostError, and ConfigError for what misfits."""
+    beside = request.chosen.get("agents") is True
+    machine.check_plan(request.layout, request.known, request.clusters, agents=beside)
+    machine.check(chosen=request.chosen.get("nodes") is True)
+    plugins = machine.find_plugins()
+    archives = images.read_folder(request.images) if request.images else ()
+    return NodesKit(Path(), plugins, archives)
 
-    `lifecycle.up` was told of `kit`. Raises HostError for one that does not start.
-    """
-    with (
-        files.full_disk_explained(layout.root, variable=_VARIABLE),
-        lifecycle.locked(layout, progress),
-    ):
-        state = lifecycle.load(layout)
-        if state is None or state.nodes is None:
-            raise HostError(
-                "the sandbox was changed meanwhile", hint="Run the command again for its nodes"
-            )
-        for member in state.members:
-            _write_files(layout, state, member, kit)
-        wanted = server.whole(layout, state, kit)
-        _clear(layout, state, wanted)
-        startup.ensure_running(layout, wanted, {}, progress=progress)
-        pause = _pause(layout)
-        with progress.step(f"bringing {len(archives) + 1} images into nodes") as update:
-            _import(layout, wanted, [pause, *archives], update)
+
+def provide(kit: NodesKit, request: Request, progress: Progress) -> NodesKit:
+    """Return the kit with kubelet and kube-scheduler."""
+    own = recipes.of_nodes()
+    where = request.workshop(own.recipe, "nodes")
+    made = binaries.provide_whole(own, where, downloads=request.downloads, progress=progress)
+    return replace(kit, programs=made)
+
+
+def start(run: Run, kit: NodesKit) -> None:
+    """Start what is missing, and return when all nodes are ready and have the images."""
+    layout, state = run.layout, run.state
+    for member in state.members:
+        _write_files(layout, state, member, kit)
+    wanted = server.servers(layout, state, kit)
+    _clear(layout, state, wanted)
+    run.start(wanted)
+    archives = [_pause(layout), *kit.archives]
+    with run.progress.step(f"bringing {len(archives)} images into nodes") as update:
+        _import(layout, wanted, archives, update)
 
 
 def _write_files(layout: Layout, state: State, member: Member, kit: NodesKit) -> None:
@@ -63,18 +71,13 @@ def _write_files(layout: Layout, state: State, member: Member, kit: NodesKit) ->
         address=state.nodes.node(member.address),
         removal=layout.removal,
     )
-    client = layout.cluster(member.id) / server.SCHEDULER
+    client = layout.cluster(member.id) / recipes.SCHEDULER
     credentials.ensure_client(client, pki, user=_USER, removal=layout.removal)
     for path, folder in (
         (own / "kubeconfig", own / "pki"),
         (server.scheduler_kubeconfig(layout, member.id), client),
     ):
-        entry = replace(
-            lifecycle.entry(layout, member, user="admin"),
-            certificate=(folder / "client.crt").read_bytes(),
-            key=(folder / "client.key").read_bytes(),
-        )
-        files.write(path, credentials.kubeconfig([entry]))
+        files.write(path, credentials.kubeconfig(layout, [member], folder / "client"))
     for name, content in server.contents(layout, state, member, kit).items():
         files.write(own / name, content)
 
@@ -152,3 +155,19 @@ def _ctr(
         said = f"`ctr {' '.join(arguments)}`: {done.stderr.strip()}"
         raise startup.failed(node, f"does not take an image, says {said}")
     return done.stdout
+
+
+def _summary(state: State) -> str:
+    named = (f"{server.name_of(one)} of {one.context}" for one in state.members)
+    return f"Nodes: {', '.join(named)}"
+
+
+ADDON: Final = Addon(
+    "nodes",
+    find,
+    lambda state, _kit, _new_ports: state,  # its network comes with its clusters
+    server.servers,
+    start,
+    provide,
+    summary=_summary,
+)

@@ -1,0 +1,348 @@
+"""Services beside the control plane: Crossplane, its provider, PostgreSQL, and programs."""
+
+import asyncio
+import base64
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from klutchctl import files
+from klutchctl.sandbox import binaries, credentials, manifests, processes, recipes, suite
+from klutchctl.sandbox.addons import postgresql
+from klutchctl.sandbox.addons.addon import Addon, Request, Run
+from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
+from klutchctl.sandbox.go_build import CRDS
+from klutchctl.sandbox.processes import identity
+from klutchctl.sandbox.report import Progress
+from klutchctl.sandbox.servers import HttpProbe, Launch, LifeProbe, PostgresqlProbe, Probe, Server
+from klutchctl.sandbox.state import Component, Layout, NewPorts, Services, State, assigned
+from klutchctl.sandbox.suite import Program, Suite
+from reconciler.api import osb
+from reconciler.core.manifest import Manifest, get_map, get_text, put
+from reconciler.core.refs import NAMESPACE as NAMESPACES
+from reconciler.kube import crds
+from reconciler.kube.client import KubeCluster
+
+NAMESPACE: Final = "crossplane-system"
+_LOOPBACK: Final = "127.0.0.1"
+_METRICS, _HEALTH, _PROVIDER, _WEBHOOK, _POSTGRESQL = (
+    "crossplane-metrics",
+    "crossplane-health",
+    "provider-kubernetes-health",
+    "provider-kubernetes-webhook",
+    "postgresql",
+)
+_PURPOSES: Final = {
+    Component.CROSSPLANE: (_METRICS, _HEALTH),
+    Component.PROVIDER_KUBERNETES: (_PROVIDER, _WEBHOOK),
+    Component.POSTGRESQL: (_POSTGRESQL,),
+}
+# The order to start in: what goes before is needed by what comes after.
+_ORDER: Final = (Component.POSTGRESQL, Component.CROSSPLANE, Component.PROVIDER_KUBERNETES)
+_PROGRAM_SETTLED: Final = 1.0
+_OF_CROSSPLANE: Final = frozenset({Component.CROSSPLANE, Component.PROVIDER_KUBERNETES})
+_NAMESPACE: Final[Manifest] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": NAMESPACE},
+}
+_MANAGER: Final = "klutchctl"
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesKit:
+    """What services need of this machine; None for what the suite has no use for."""
+
+    suite: Suite
+    crossplane: Path | None  # the folder that the recipe of Crossplane made
+    postgresql: PostgresqlPlace | None
+
+
+def find(request: Request) -> ServicesKit:
+    """Return the services that are chosen now, else those that the sandbox remembers.
+
+    Raises HostError where PostgreSQL is not there, and for files with mistakes.
+    """
+    known = request.known.services if request.known else None
+    chosen = request.chosen.get("services") or known is None
+    folder = suite.folder_of(request.fleet) if chosen or known is None else Path(known.folder)
+    found = suite.read(folder)
+    wanted = Component.POSTGRESQL in found.components
+    place = postgresql.find(request.layout, request.settings.environ) if wanted else None
+    return ServicesKit(found, None, place)
+
+
+def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesKit:
+    """Return the kit with what has to be built for it."""
+    if _OF_CROSSPLANE.isdisjoint(kit.suite.components):
+        return kit
+    recipe = recipes.of_services()
+    where = request.workshop(recipe, "services")
+    return replace(kit, crossplane=binaries.provide_built(where, recipe, progress=progress))
+
+
+def extend(state: State, kit: ServicesKit, new_ports: NewPorts) -> State:
+    """Return the state with these services, and with their ports; known ones stay."""
+    known = state.services.ports if state.services else {}
+    purposes = (purpose for one in kit.suite.components for purpose in _PURPOSES[one])
+    wanted = Services(
+        folder=str(kit.suite.folder),
+        components=kit.suite.components,
+        programs=tuple(program.name for program in kit.suite.programs),
+        ports=assigned(known, purposes, new_ports),
+    )
+    return replace(state, services=wanted)
+
+
+def tls_folder(layout: Layout) -> Path:
+    """Return the folder that holds ca.crt, tls.crt and tls.key of Crossplane and its provider."""
+    return layout.services / "tls"
+
+
+def data_folder(layout: Layout, component: Component) -> Path:
+    """Return the working folder of a component."""
+    return layout.services / component
+
+
+def address(port: int, password: str) -> str:
+    """Return how a superuser reaches PostgreSQL."""
+    return f"postgresql://postgres:{password}@{_LOOPBACK}:{port}/postgres"
+
+
+def webhook_address(services: Services) -> str:
+    """Return where the API server reaches the conversion webhook of the provider, or ""."""
+    port = services.ports.get(_WEBHOOK)
+    return f"https://{_LOOPBACK}:{port}/convert" if port else ""
+
+
+def servers(layout: Layout, state: State, kit: ServicesKit | None) -> tuple[Server, ...]:
+    """Return the servers in the order in which they can start."""
+    services = state.services
+    assert services is not None
+    outlines = tuple(_outlines(layout, services))
+    if kit is None:
+        return outlines
+    # What their files say: where the control plane is, and PostgreSQL.
+    reads = (state.members[0].server, str(services.ports.get(_POSTGRESQL)))
+    programs = {program.name: program for program in kit.suite.programs}
+    whole = []
+    for outline in outlines:
+        if outline.program in programs:
+            launch, arguments = _program(layout, programs[outline.program], kit)
+        else:
+            launch, arguments = _component(layout, Component(outline.program), services.ports, kit)
+        launch = replace(launch, reads=reads)
+        whole.append(replace(outline, arguments=tuple(arguments), launch=launch))
+    return tuple(whole)
+
+
+def _outlines(layout: Layout, services: Services) -> Iterator[Server]:
+    ports = services.ports
+    probes: Mapping[Component, Probe] = {
+        Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
+        Component.PROVIDER_KUBERNETES: HttpProbe(ports.get(_PROVIDER, 0), "/readyz"),
+        Component.POSTGRESQL: PostgresqlProbe(ports.get(_POSTGRESQL, 0)),
+    }
+    for one in _ORDER:
+        if one in services.components:
+            own = (ports[purpose] for purpose in _PURPOSES[one])
+            yield _outline(layout, one, own, probes[one])
+    for name in services.programs:
+        yield _outline(layout, name, (), LifeProbe(_PROGRAM_SETTLED))
+
+
+def _outline(layout: Layout, name: str, ports: Iterable[int], probe: Probe) -> Server:
+    return Server(
+        name=name,
+        program=name,
+        cluster_id="",
+        arguments=(),
+        identity=identity(layout, name),
+        log=layout.logs / f"{name}.log",
+        ports=tuple(ports),
+        probe=probe,
+    )
+
+
+def _component(
+    layout: Layout, component: Component, ports: Mapping[str, int], kit: ServicesKit
+) -> tuple[Launch, Sequence[str]]:
+    if component is Component.POSTGRESQL:
+        assert kit.postgresql is not None
+        return _postgresql(kit.postgresql, ports[_POSTGRESQL])
+    assert kit.crossplane is not None
+    kubeconfig = {"KUBECONFIG": str(layout.services_kubeconfig)}
+    if component is Component.CROSSPLANE:
+        arguments, environment = _crossplane(layout, ports), kubeconfig
+    else:
+        certificates = {"TLS_SERVER_CERTS_DIR": str(tls_folder(layout))}
+        arguments, environment = _provider(ports), kubeconfig | certificates
+    folder = data_folder(layout, component)
+    return Launch(kit.crossplane / component, folder, environment), arguments
+
+
+def _crossplane(layout: Layout, ports: Mapping[str, int]) -> Sequence[str]:
+    folder = data_folder(layout, Component.CROSSPLANE)
+    tls = tls_folder(layout)
+    return (
+        "core",
+        "start",
+        f"--namespace={NAMESPACE}",
+        f"--cache-dir={folder}",
+        f"--xfn-cache-dir={folder}",
+        f"--tls-server-certs-dir={tls}",
+        f"--tls-client-certs-dir={tls}",
+        f"--metrics-port={ports[_METRICS]}",
+        f"--health-probe-port={ports[_HEALTH]}",
+        "--enable-webhooks=false",
+        # What people wait for in front of a screen.
+        "--poll-interval=10s",
+    )
+
+
+def _provider(ports: Mapping[str, int]) -> Sequence[str]:
+    return (
+        "--poll=10s",
+        "--enable-watches",
+        f"--health-probe-bind-addr={_LOOPBACK}:{ports[_PROVIDER]}",
+        f"--webhook-port={ports[_WEBHOOK]}",
+    )
+
+
+def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str]]:
+    settings = {
+        "listen_addresses": _LOOPBACK,
+        "port": port,
+        "unix_socket_directories": "",
+        "shared_buffers": "32MB",
+        # In the data folder: of what it takes elsewhere, a killed server leaves some for ever.
+        "dynamic_shared_memory_type": "mmap",
+        "max_connections": 100,
+        "max_wal_size": "128MB",
+        "logging_collector": "off",
+    }
+    arguments = ["-D", str(place.data)]
+    for name, value in settings.items():
+        arguments += ["-c", f"{name}={value}"]
+    launch = Launch(
+        place.binaries / "postgres",
+        place.data.parent,
+        owner=place.owner,
+    )
+    return launch, arguments
+
+
+def _program(layout: Layout, program: Program, kit: ServicesKit) -> tuple[Launch, Sequence[str]]:
+    meant = {
+        "kubeconfig": str(layout.services_kubeconfig),
+        "data": str(layout.program_data(program.name)),
+        "python": sys.executable,
+        "postgresql": str(layout.postgresql_address),
+        "binaries": str(kit.postgresql.binaries) if kit.postgresql else "",
+    }
+    words = [
+        re.sub(r"\$\{([a-z]+)\}", lambda found: meant[found[1]], word) for word in program.command
+    ]
+    # A bare name is one on PATH.
+    executable = kit.suite.folder / words[0] if "/" in words[0] else Path(words[0])
+    return Launch(executable, kit.suite.folder), words[1:]
+
+
+def start(run: Run, kit: ServicesKit) -> None:
+    """Start what is missing, apply the manifests, and return when everything works.
+
+    Raises HostError for a server that does not start and for manifests that do not stick.
+    """
+    _write_files(run, kit)
+    wanted = servers(run.layout, run.state, kit)
+    asyncio.run(_install(run, kit))
+    needed = [one for one in wanted if one.program in kit.suite.components]
+    if kit.postgresql is not None:
+        database = identity(run.layout, _POSTGRESQL)
+        if all(one.identity != database for one in processes.observe(run.layout)):
+            # It names a server that was killed, or another's process by now.
+            (kit.postgresql.data / "postmaster.pid").unlink(missing_ok=True)
+    run.start(needed)
+    with run.progress.step("applying the manifests of the services"):
+        asyncio.run(_apply(run, kit))
+    run.start([one for one in wanted if one not in needed])
+
+
+def _write_files(run: Run, kit: ServicesKit) -> None:
+    layout, services = run.layout, run.state.services
+    assert services is not None
+    files.private_folder(layout.services)
+    content = credentials.kubeconfig(layout, run.state.members[:1])
+    files.write(layout.services_kubeconfig, content)
+    for component in _OF_CROSSPLANE.intersection(services.components):
+        files.private_folder(data_folder(layout, component))
+    for name in services.programs:
+        files.private_folder(layout.program_data(name))
+    if not _OF_CROSSPLANE.isdisjoint(services.components):
+        credentials.ensure_component(tls_folder(layout), removal=layout.removal)
+    if kit.postgresql is not None:
+        password = postgresql.ensure_data(layout, kit.postgresql, progress=run.progress)
+        line = f"{address(services.ports[_POSTGRESQL], password)}\n"
+        files.write(layout.postgresql_address, line.encode())
+
+
+async def _install(run: Run, kit: ServicesKit) -> None:
+    """Apply what Crossplane and the provider cannot run without."""
+    if kit.crossplane is None:
+        return
+    assert run.state.services is not None
+    authority = (tls_folder(run.layout) / "ca.crt").read_bytes()
+    webhook: Manifest = {
+        "url": webhook_address(run.state.services),
+        "caBundle": base64.b64encode(authority).decode(),
+    }
+    definitions = [_converted(crd, webhook) for crd in _crds(kit.crossplane)]
+    with run.progress.step("installing the CRDs of Crossplane and its provider"):
+        async with _plane(run) as cluster:
+            await cluster.apply(_NAMESPACE, NAMESPACES, manager=_MANAGER, force=True)
+            await manifests.install_all(cluster, definitions)
+
+
+async def _apply(run: Run, kit: ServicesKit) -> None:
+    async with _plane(run) as cluster:
+        if any(_is_of_brokers(one.manifest) for one in kit.suite.manifests):
+            await manifests.install_all(cluster, crds.load(*crds.BROKERS))
+        await manifests.apply(cluster, kit.suite.manifests)
+
+
+def _plane(run: Run) -> KubeCluster:
+    return KubeCluster(credentials.connection(run.layout, run.state.members[0]))
+
+
+def _is_of_brokers(manifest: Manifest) -> bool:
+    """Tell whether an object is one that klutch-osb reads."""
+    return get_text(manifest, "apiVersion") == osb.SERVICE_BROKER.api_version
+
+
+def _crds(crossplane: Path) -> Iterator[Manifest]:
+    for file in sorted((crossplane / CRDS).glob("*/*.yaml")):
+        yield from yaml.load_all(file.read_bytes(), yaml.CSafeLoader)
+
+
+def _converted(crd: Manifest, webhook: Manifest) -> Manifest:
+    """Return the CRD with the address of its conversion webhook.
+
+    In a cluster the package manager of Crossplane fills in that of a Service.
+    """
+    place = ("spec", "conversion", "webhook", "clientConfig")
+    return put(crd, webhook, *place) if get_map(crd, *place) else crd
+
+
+def _summary(state: State) -> str:
+    services = state.services
+    assert services is not None
+    names = sorted([*services.components, *services.programs])
+    return f"Services of {services.folder}: {', '.join(names)}"
+
+
+ADDON: Final = Addon("services", find, extend, servers, start, provide, summary=_summary)
