@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from konnector.mass_loss import decide as mass_loss_decide
+from konnector.namespace import decide as namespace_decide
 from reconciler.api import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE, CLUSTER_BINDING
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
@@ -123,8 +124,8 @@ class Homes:
     one's copies would be without their claims in the other.
     """
 
-    def __init__(self, mappings: Store, space: str) -> None:
-        self._mappings, self._space = mappings, space
+    def __init__(self, mappings: Store, space: str, namespaces: Store) -> None:
+        self._mappings, self._space, self._namespaces = mappings, space, namespaces
         self._service: dict[str, str] = {}
         self._taken: set[str] = set()  # service namespaces
         self._refused: dict[str, str] = {}  # by app namespace, what another has already
@@ -138,6 +139,16 @@ class Homes:
     def mapping(self, app_namespace: str) -> Manifest | None:
         """Return the APIServiceNamespace of an app namespace."""
         return self._mappings.get(self._space, app_namespace)
+
+    def is_held(self, app_namespace: str) -> bool:
+        """Tell whether an app namespace is not known to be the one that was mapped."""
+        live = self._namespaces.get("", app_namespace)
+        return namespace_decide.is_held(self.mapping(app_namespace), live)
+
+    def is_unseen(self, app_namespace: str) -> bool:
+        """Tell whether an app namespace is mapped, and the view of them does not show it."""
+        unseen = self._namespaces.get("", app_namespace) is None
+        return unseen and self.mapping(app_namespace) is not None
 
     def mappings(self) -> list[Manifest]:
         """Return the APIServiceNamespaces of the space."""

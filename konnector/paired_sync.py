@@ -177,8 +177,17 @@ class PairedSync(TaskSupervisor):
         self.start_worker("there", self._there)
         self.start_worker("controller", self._controller)
 
-    @abstractmethod
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
+        """Sync one name in one app namespace, unless nothing may go down, up or away there."""
+        if self.link.guards.stranger() or self.link.homes.is_held(place.namespace):
+            self.drop_event(place)
+            return HELD
+        if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
+            return SOON  # a view is behind: it may be another one
+        return await self.sync(place)
+
+    @abstractmethod
+    async def sync(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
 
     async def run(self) -> None:
@@ -191,6 +200,10 @@ class PairedSync(TaskSupervisor):
     def there(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the objects that belong to an app namespace; None until both sides were seen."""
         return self._there.of(app_namespace) if self.view.synced else None
+
+    @abstractmethod
+    def vouches(self, app_namespace: str) -> bool:
+        """Tell whether an object in an app namespace has its counterpart behind the mapping."""
 
     @property
     def missing(self) -> Sequence[str]:

@@ -110,6 +110,17 @@ class Claims(PairedSync):
         recent = self._there.of(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
 
+    def vouches(self, app_namespace: str) -> bool:
+        """Tell whether a claim in an app namespace and a copy behind its mapping are a pair."""
+        there = self.there(app_namespace)
+        if there is None:
+            return False
+        places = (ObjectKey(app_namespace, one) for one in self.view.store.names(app_namespace))
+        return any(
+            copies.is_joined(self.here.get(*place), there.get(*self._copy_place(place)))
+            for place in places
+        )
+
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
         try:
@@ -118,11 +129,8 @@ class Claims(PairedSync):
             self.link.troubles.forget(self.kind.resource)
             self._states.clear()
 
-    async def reconcile(self, place: ObjectKey) -> timedelta | None:
+    async def sync(self, place: ObjectKey) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
-        if self.link.guards.stranger():
-            self.drop_event(place)
-            return HELD
         there = self.there(place.namespace)
         if there is None:
             self.guard.note(place)

@@ -229,6 +229,16 @@ def is_managed(live: Manifest) -> bool:
     return keys.BOUND in manifest.get_map(live, "metadata", "annotations")
 
 
+def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
+    """Tell whether a claim and the copy at its place were synced, and neither was let go."""
+    if claim is None or copy is None or not (is_managed(claim) and is_managed(copy)):
+        return False
+    if manifest.is_deleting(claim) or manifest.is_deleting(copy):
+        return False
+    left = {keys.ORPHANED, keys.RELEASED} & manifest.annotations_of(copy).keys()
+    return keys.SYNCER in manifest.finalizers_of(claim) and not left
+
+
 def owner_of(live: Manifest | None) -> str:
     """Return which side owns a claimed object, as its annotation says; "" for no word of it."""
     return manifest.get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)

@@ -28,6 +28,7 @@ SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our cloc
 FEW: Final = 5  # so many deletions at once are never too many
 AT_ONCE: Final = timedelta(minutes=1)
 FOLLOWED: Final = timedelta(seconds=2)  # so soon a loss that is part of a larger one is followed
+_NAMED: Final = 10  # app namespaces in one command
 ALL: Final = "all"  # as a `confirm-recreate`
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
@@ -78,6 +79,7 @@ class Confirmations:
     app_cluster: str = ""
     mass_delete: datetime | None = None
     recreate: Recreation = Recreation()
+    namespaces: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,15 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that the ClusterBinding has to tell of the guards."""
+    """All that the ClusterBinding has to tell of the guards.
+
+    `others` are the uids of app namespaces that are not those that were mapped, by name.
+    """
 
     cluster_binding: Manifest = field(repr=False)
     identity: Identity
     held: Sequence[Held] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 def trimmed(cluster_binding: Manifest) -> Manifest:
@@ -126,6 +132,7 @@ def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
         notes.get(keys.CONFIRM_APP_CLUSTER, ""),
         moment(notes.get(keys.CONFIRM_MASS_DELETE, "")),
         _recreation(cluster_binding, notes.get(keys.CONFIRM_RECREATE, "")),
+        _pairs(notes.get(keys.CONFIRM_NAMESPACES, "")),
     )
 
 
@@ -230,6 +237,17 @@ def lost(resource: str, space: str) -> str:
     )
 
 
+def another_namespace(uids: Mapping[str, str], space: str) -> str:
+    """Return the sentence about app namespaces that are not those that were mapped."""
+    named = sorted(uids)[:_NAMED]
+    value = ",".join(f"{name}={uids[name]}" for name in named)
+    return (
+        f"Nothing is synced in {orphans.listed(sorted(uids))}: each is a new app namespace, and the"
+        " data of a former one of its name is behind its APIServiceNamespace. If its claims are to"
+        f" get that data, on the control plane: {_command(space, keys.CONFIRM_NAMESPACES, value)}"
+    )
+
+
 def report(seen: Seen, *, now: datetime) -> Decision:
     """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
 
@@ -240,7 +258,7 @@ def report(seen: Seen, *, now: datetime) -> Decision:
         conditions.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster)
         or _deletions(seen),
         conditions.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
-        conditions.INSTANCES_IN_SYNC: _orphans(seen),
+        conditions.INSTANCES_IN_SYNC: _out_of_sync(seen),
     }
     before = conditions.of(seen.cluster_binding)
     said: list[Condition] = []
@@ -291,6 +309,12 @@ def _recreation(cluster_binding: Manifest, value: str) -> Recreation:
     return Recreation(resources, written_at(cluster_binding, keys.CONFIRM_RECREATE))
 
 
+def _pairs(value: str) -> dict[str, str]:
+    """Read a `confirm-namespaces`: the uids of app namespaces, by name."""
+    found = (one.strip().partition("=") for one in value.split(","))
+    return {name: uid for name, _, uid in found if name and uid}
+
+
 def _deletions(seen: Seen) -> Problem | None:
     found = sorted(one.deletion for one in seen.held if one.deletion)
     return (conditions.MASS_DELETION, ". ".join(found)) if found else None
@@ -314,15 +338,14 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     )
 
 
-def _orphans(seen: Seen) -> Problem | None:
-    found = {one.resource: one.orphans for one in seen.held if one.orphans}
-    if not found:
-        return None
-    said = [
-        orphans.sentence(resource, places, seen.identity.space)
-        for resource, places in sorted(found.items())
-    ]
-    return conditions.ORPHANED, ". ".join(said)
+def _out_of_sync(seen: Seen) -> Problem | None:
+    space, found = seen.identity.space, {one.resource: one.orphans for one in seen.held}
+    said = [orphans.sentence(resource, places, space) for resource, places in sorted(found.items())]
+    cause = conditions.ORPHANED
+    if seen.others:
+        said.insert(0, another_namespace(seen.others, space))
+        cause = conditions.ANOTHER_NAMESPACE
+    return (cause, ". ".join(filter(None, said))) if any(said) else None
 
 
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:

@@ -60,6 +60,7 @@ class Guardian:
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
         self._kind_guards: dict[str, KindGuard] = {}
+        self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
         views.cluster_bindings.subscribe_keys(self._cluster_binding_changed)
 
@@ -123,6 +124,16 @@ class Guardian:
         """Whether a person said that this app cluster is meant, whatever was recorded."""
         return bool(self.app_cluster_uid) and self._confirmed.app_cluster == self.app_cluster_uid
 
+    def confirmed_namespace(self, name: str) -> str:
+        """Return the uid of the app namespace that a person gives a mapping to, or ""."""
+        return self._confirmed.namespaces.get(name, "")
+
+    def note_namespace(self, name: str, uid: str) -> None:
+        """Note the uid of an app namespace that is not the one mapped; "": it is, or is none."""
+        if self._others.get(name, "") != uid:
+            self._others[name] = uid
+            self.changed()
+
     @property
     def mass_delete_confirmed(self) -> bool:
         """Whether a person allowed a mass delete."""
@@ -157,7 +168,9 @@ class Guardian:
     def report(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
         held = [guard.held for guard in self._kind_guards.values()]
-        return decide.report(decide.Seen(cluster_binding, self.identity, held), now=self.now())
+        others = {name: uid for name, uid in self._others.items() if uid}
+        seen = decide.Seen(cluster_binding, self.identity, held, others)
+        return decide.report(seen, now=self.now())
 
     def records(self) -> Decision:
         """Return the writes that record this space in the place of another, where that is allowed.

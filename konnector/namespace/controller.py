@@ -13,9 +13,9 @@ from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
-from reconciler.core.decision import Note
+from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Forbidden
-from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting
+from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.refs import NAMESPACE, Kind, ObjectKey, Ref
 
 _SOON: Final = timedelta(seconds=1)
@@ -41,7 +41,7 @@ class Namespaces:
         if self._guardian.stranger():
             return _HELD
         seen = self._look(key)
-        if decide.leaving(seen) and seen.mapping is not None:
+        if seen.mapping is not None and decide.leaving(seen):
             removal = await self._removal(key, seen.mapping)
             if isinstance(removal, timedelta):
                 return removal
@@ -51,8 +51,7 @@ class Namespaces:
         orphan = seen.app_namespace is None and orphans.is_orphan(seen.mapping)
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
-        for note in decision.notes:
-            self._link.around.notify(note)
+        self._report(seen, decision)
         if self._guardian.stranger():
             return _HELD
         try:
@@ -79,20 +78,20 @@ class Namespaces:
         stopped = self._stopped()
         unsynced = await self._unsynced(mapping)
         self._keep(name, unsynced)
-        if unsynced:
-            return _HELD
+        brought = self._syncs.has_brought(name)
         removal = await self._read(name, mapping)
+        removal = replace(removal, brought=brought, unsynced=bool(unsynced))
         # A sync that ended meanwhile knows of no copies any more; one that began does.
         return removal if self._stopped() <= stopped else _SOON
 
     async def _read(self, name: str, mapping: Manifest) -> Removal:
-        gone = await self._is_gone(name)
+        gone = await self._is_gone(name, mapping)
         removal = Removal(gone=gone, released=gone and await self._holds_released(mapping))
         # Which app cluster says so is to be known, too, and what was confirmed by now.
         await self._guardian.look_at_app_cluster()
         await self._guardian.look_at_confirmations()
         if removal.gone:  # all this takes long enough for it to be made again, with claims
-            return replace(removal, gone=await self._is_gone(name))
+            return replace(removal, gone=await self._is_gone(name, mapping))
         return removal
 
     def _look(self, name: str) -> Seen:
@@ -112,6 +111,8 @@ class Namespaces:
             occupied=self._syncs.has_copies(name)
             or (not ended and self._guardian.has_orphans(name)),
             confirmed=self._guardian.confirmed,
+            confirmed_uid=self._guardian.confirmed_namespace(name),
+            vouched=decide.is_unmarked(mapping) and self._syncs.vouches(name),
         )
 
     @property
@@ -197,9 +198,25 @@ class Namespaces:
             kept.noted |= unbound
             self._link.around.notify_one(_unbound(app_namespace, sorted(unbound)))
 
-    async def _is_gone(self, name: str) -> bool:
-        ref = Ref(self._context.app.name, NAMESPACE, "", name)
-        return await self._context.app.get(ref, metadata_only=True) is None
+    async def _is_gone(self, name: str, mapping: Manifest) -> bool:
+        """Ask whether an app namespace is gone, or still another one, as the view shows it."""
+        live = await self._context.app.get(self._ref(name), metadata_only=True)
+        shown = self._context.namespaces.get("", name)
+        return live is None or (shown is not None and decide.is_held(mapping, live))
+
+    def _ref(self, name: str, namespace: str = "") -> Ref:
+        return Ref(self._context.app.name, NAMESPACE, namespace, name)
+
+    def _report(self, seen: Seen, decision: Decision) -> None:
+        """Report why a mapping is kept: for another app namespace, with an Event in that one."""
+        live = seen.app_namespace if decision.notes else None
+        self._guardian.note_namespace(seen.name, uid_of(live or {}))
+        for note in decision.notes:
+            if live is None:
+                self._link.around.notify(note)
+            else:
+                ref = self._ref(seen.name, namespace=seen.name)
+                self._context.runtime.recorder.record(ref, live, note)
 
     async def _holds_released(self, mapping: Manifest) -> bool:
         """Tell whether released copies would go along, or nobody can tell."""

@@ -2,8 +2,9 @@
 
 protocol-konnector.md D.1 and H6, mapping.md 9 and 10. A mapping's end is the end of its service
 namespace, with all that is in it. So it goes only if the app namespace was seen on its way out
-before it was gone; one that is just absent makes its mapping an orphan. Refuses to know what the
-backend makes of a mapping.
+before it was gone; one that is just absent makes its mapping an orphan. One that was made again is
+another one, by its uid: nothing is synced there, until a person gives the mapping to it, or nothing
+is behind the mapping. Refuses to know what the backend makes of a mapping.
 """
 
 from collections.abc import Collection
@@ -14,9 +15,10 @@ from typing import Final
 from konnector import CONTROL_PLANE
 from konnector.claim import orphans
 from konnector.claim.orphans import Terms
+from konnector.mass_loss import decide as mass_loss_decide
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys
+from reconciler.core import conditions, identity, keys
 from reconciler.core.decision import (
     NOTHING,
     Create,
@@ -27,24 +29,29 @@ from reconciler.core.decision import (
     modification,
     writes,
 )
-from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting
+from reconciler.core.identity import Life
+from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.times import format_time
 
 # When to look again at a mapping that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
+_HELD: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """What must be read anew, not from a view, before a mapping goes (`leaving`).
 
-    `gone`: the app cluster says that the Namespace does not exist. `released`: an object in the
-    service namespace carries `klutchctl.dev/released`, or nobody can tell, as of a kind that was
-    released and is not bound any more.
+    `gone`: the app cluster says that the Namespace does not exist, or is another one. `released`:
+    an object in the service namespace carries `klutchctl.dev/released`, or nobody can tell, as of a
+    kind that was released and is not bound any more. `brought`: objects there were brought to or
+    from the app namespace. `unsynced`: copies may be there of what is not synced.
     """
 
     gone: bool
     released: bool
+    brought: bool = False
+    unsynced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +63,8 @@ class Seen:
     mapping. `app_cluster_uid` is "" where it is not known. `ended`: the Namespace was seen on its
     way out. `occupied`: there are copies behind the mapping, which would go with it. `terms`: on
     which an orphan goes at the time `now`. `confirmed`: this app cluster is meant, whatever was
-    recorded.
+    recorded. `confirmed_uid` is that of the app namespace that a person gives the mapping to.
+    `vouched`: a claim or a Secret in the app namespace has its counterpart behind the mapping.
     """
 
     name: str
@@ -70,6 +78,8 @@ class Seen:
     ended: bool = False
     occupied: bool = False
     confirmed: bool = False
+    confirmed_uid: str = ""
+    vouched: bool = False
     removal: Removal | None = None
 
 
@@ -80,12 +90,45 @@ def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
 
 def leaving(seen: Seen) -> bool:
     """Tell whether the mapping would go, so that `removal` has to be read."""
-    return (
-        seen.mapping is not None
-        and not is_deleting(seen.mapping)
-        and seen.app_namespace is None
-        and not seen.wanted
-    )
+    if seen.mapping is None or is_deleting(seen.mapping):
+        return False
+    if seen.app_namespace is None:
+        return not seen.wanted
+    return is_held(seen.mapping, seen.app_namespace) and not _is_given(seen, seen.mapping)
+
+
+def is_held(mapping: Manifest | None, app_namespace: Manifest | None) -> bool:
+    """Tell whether an app namespace is not known to be the one that was mapped.
+
+    A mapping without its uid is judged first. What ends without it may end.
+    """
+    if mapping is None or app_namespace is None:
+        return False
+    match _life(mapping, app_namespace):
+        case Life.UNKNOWN:
+            return not _is_ending(app_namespace)
+        case life:
+            return life is Life.ANOTHER
+
+
+def _life(mapping: Manifest, app_namespace: Manifest) -> Life:
+    return identity.of_mark(uid_of(app_namespace), mapping, keys.APP_NAMESPACE_UID)
+
+
+def _is_given(seen: Seen, mapping: Manifest) -> bool:
+    """Tell whether the mapping is to be that of the app namespace that is there now."""
+    uid, known = uid_of(seen.app_namespace or {}), annotations_of(mapping)
+    if uid and seen.confirmed_uid == uid:
+        return True
+    if seen.confirmed and known.get(keys.APP_CLUSTER_UID) != seen.app_cluster_uid:
+        return True
+    return seen.vouched and is_unmarked(mapping)
+
+
+def is_unmarked(mapping: Manifest | None) -> bool:
+    """Tell whether nothing was recorded that speaks against an app namespace."""
+    against = {keys.APP_NAMESPACE_UID, keys.APP_NAMESPACE_DELETED, keys.ORPHANED}
+    return mapping is not None and not against & annotations_of(mapping).keys()
 
 
 def has_ended(mapping: Manifest | None) -> bool:
@@ -106,17 +149,17 @@ def decide(seen: Seen) -> Decision:
         return _made(seen)
     if is_deleting(mapping):
         return NOTHING  # its end is an event
-    if seen.app_namespace is not None:
-        return _recorded(seen, mapping)
-    return _without_namespace(seen, mapping)
+    if seen.app_namespace is None:
+        return _without_namespace(seen, mapping)
+    return _of_another(seen, mapping) if leaving(seen) else _recorded(seen, mapping)
 
 
 def _made(seen: Seen) -> Decision:
     live = seen.app_namespace
     if not seen.wanted or live is None or _is_ending(live):
         return NOTHING
-    notes = {keys.APP_CLUSTER_UID: seen.app_cluster_uid} if seen.app_cluster_uid else {}
-    marks = Marks(annotations=notes)
+    uids = {keys.APP_CLUSTER_UID: seen.app_cluster_uid, keys.APP_NAMESPACE_UID: uid_of(live)}
+    marks = Marks(annotations={key: uid for key, uid in uids.items() if uid})
     kind = API_SERVICE_NAMESPACE
     made = build(kind, seen.name, namespace=seen.space, marks=marks, spec={})
     return writes(Create(kind, made, CONTROL_PLANE))
@@ -126,8 +169,8 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     removal = seen.removal
     if not leaving(seen) or removal is None:
         return Decision(again=_AGAIN)  # if a guard holds it, the ClusterBinding tells
-    if not removal.gone:
-        return NOTHING  # the view is behind, and an event is on the way
+    if removal.unsynced or not removal.gone:  # or the view is behind, and an event is on the way
+        return Decision(again=_HELD if removal.unsynced else None)
     if removal.released:
         return _kept(seen, mapping)
     kind = API_SERVICE_NAMESPACE
@@ -138,6 +181,21 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
         return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)
     return writes(deletion(CONTROL_PLANE, kind, mapping))
+
+
+def _of_another(seen: Seen, mapping: Manifest) -> Decision:
+    """Keep the mapping of a former app namespace for as long as anything is behind it."""
+    removal = seen.removal
+    if removal is None or not removal.gone:
+        return NOTHING  # the view is behind
+    if seen.occupied or removal.released or removal.brought or removal.unsynced:
+        others = {seen.name: uid_of(seen.app_namespace or {})}
+        message = mass_loss_decide.another_namespace(others, seen.space)
+        note = Note(conditions.ANOTHER_NAMESPACE.reason, message, "Warning", action="Hold")
+        return Decision(notes=(note,), again=_HELD)
+    if is_unmarked(mapping):
+        return _recorded(seen, mapping)
+    return writes(deletion(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping))
 
 
 def _is_ending(namespace: Manifest) -> bool:
@@ -153,6 +211,8 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
         notes[keys.APP_CLUSTER_UID] = uid
     if seen.app_namespace is not None:
         notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
+        if is_held(mapping, seen.app_namespace):
+            notes[keys.APP_NAMESPACE_UID] = uid_of(seen.app_namespace)
     return writes(_noted(mapping, notes)) if notes else NOTHING
 
 

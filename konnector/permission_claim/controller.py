@@ -24,7 +24,7 @@ from reconciler.controller.tracing.trips import Write, secret_down
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete
 from reconciler.core.errors import ClusterError, NotServed
-from reconciler.core.manifest import Manifest, get_text, resource_version_of
+from reconciler.core.manifest import Manifest, get_text, name_of, resource_version_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
@@ -85,11 +85,24 @@ class PermissionClaims(PairedSync):
         held = recent.get(service, place.name)
         return "there" if held is not None and owner_of(held) != keys.OWNER_CONSUMER else "none"
 
-    async def reconcile(self, place: ObjectKey) -> timedelta | None:
+    def vouches(self, app_namespace: str) -> bool:
+        """Tell whether an object in an app namespace has its counterpart behind the mapping."""
+        brought = self._brought(app_namespace) or ()
+        here = (self.here.get(app_namespace, name_of(one)) for one in brought)
+        return any(owner_of(one) for one in here)
+
+    def has_brought(self, app_namespace: str) -> bool:
+        """Tell whether objects behind a mapping were brought, or may have been."""
+        return self._brought(app_namespace) != []
+
+    def _brought(self, app_namespace: str) -> list[Manifest] | None:
+        there = self.there(app_namespace)
+        if there is None:
+            return None
+        return [one for one in there.view.store.all() if owner_of(one)]
+
+    async def sync(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
-        if self.link.guards.stranger():
-            self.drop_event(place)
-            return HELD
         there = self.there(place.namespace)
         if there is None:
             self.drop_event(place)

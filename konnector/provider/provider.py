@@ -188,7 +188,7 @@ class Serving(TaskSupervisor):
             views=provider.views,
             around=around,
             space_uid=provider.guardian.space_uid,
-            homes=Homes(provider.views.mappings, provider.space),
+            homes=Homes(provider.views.mappings, provider.space, context.namespaces),
             want=provider.look_at_namespace,
             guards=provider.guardian,
             executor=context.executor(provider.plane),

@@ -129,6 +129,15 @@ class Syncs(TaskSupervisor):
         """Tell whether bound copies belong to an app namespace, or may do."""
         return any(one.has_copies(app_namespace) for one in self._instances.values())
 
+    def vouches(self, app_namespace: str) -> bool:
+        """Tell whether an app namespace has an object whose counterpart is behind its mapping."""
+        every = (*self._instances.values(), *self._running())
+        return any(one.vouches(app_namespace) for one in every)
+
+    def has_brought(self, app_namespace: str) -> bool:
+        """Tell whether claimed objects were brought to or from an app namespace, or may have."""
+        return any(one.has_brought(app_namespace) for one in self._running())
+
     def enqueue_everything(self) -> None:
         """Enqueue all that may have been held."""
         for one in self._instances.values():

@@ -299,6 +299,7 @@ CRD_NAMES_NOT_ACCEPTED: Final = Cause(SCHEMA_IN_SYNC, ERROR, "NamesNotAccepted")
 CLAIMS_DEGRADED: Final = Cause(PERMISSION_CLAIMS_IN_SYNC, WARNING, "PermissionClaimsDegraded")
 INSTANCES_REFUSED: Final = Cause(INSTANCES_IN_SYNC, WARNING, "InstancesRefused")
 # Ours, also on ClusterBinding: copies whose origin is absent, which is no deletion.
+ANOTHER_NAMESPACE: Final = Cause(INSTANCES_IN_SYNC, WARNING, "AnotherNamespace")
 ORPHANED: Final = Cause(INSTANCES_IN_SYNC, WARNING, "Orphaned")
 VERSIONS_DIFFER: Final = Cause(VERSIONS_COMPATIBLE, WARNING, "SchemasDiffer")
 

@@ -65,14 +65,18 @@ async def come_back(scene: Scene) -> None:
 async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None:
     """H6, golden 02/70: instances first, each after its copy; then the mapping; the process lives.
 
-    The mapping tells which app cluster it belongs to.
+    The mapping tells which app cluster and which app namespace it belongs to.
     """
     async with story(scene) as account:
         await account.settle()
         await account.settle("users")
         system = await scene.in_app(NAMESPACE, "kube-system")
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert annotations_of(mapping) == {keys.APP_CLUSTER_UID: uid_of(system)}
+        namespace = await scene.in_app(NAMESPACE, scene.app_namespace)
+        assert annotations_of(mapping) == {
+            keys.APP_CLUSTER_UID: uid_of(system),
+            keys.APP_NAMESPACE_UID: uid_of(namespace),
+        }
 
         await account.there.hold(HOLD)
         await leave(scene)
@@ -113,9 +117,8 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
             await until(lambda: service_namespace_gone(scene))
 
 
-async def test_a_namespace_that_is_back_during_the_last_look_keeps_its_mapping(
-    scene: Scene,
-) -> None:
+async def test_a_namespace_that_is_back_during_the_last_look_is_another_one(scene: Scene) -> None:
+    """S27: what is synced there never has the place of what was synced in the former."""
     faults = Faults()
     async with scene.backend(), konnector(scene.app.connection, faults=faults):
         await scene.bound()
@@ -138,7 +141,7 @@ async def test_a_namespace_that_is_back_during_the_last_look_keeps_its_mapping(
         await scene.create_instance("later")
         await until(lambda: scene.copy("later"))
         left = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert uid_of(left) == uid_of(mapping)
+        assert uid_of(left) != uid_of(mapping)
 
 
 async def test_what_goes_with_its_namespace_is_not_brought_again(scene: Scene) -> None:
@@ -196,11 +199,16 @@ async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> Non
 
 
 async def test_what_was_released_comes_back_with_its_app_namespace(scene: Scene) -> None:
+    """S27: once a person says that this is to be its app namespace."""
     async with scene.backend():
         here, there = await released(scene)
         before = await there.read()
         await come_back(scene)
         async with working(scene):
+            await until(lambda: losses.says(scene, "InstancesInSync", "AnotherNamespace"))
+            assert await here.gone()
+            uid = uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
+            await losses.confirm(scene, keys.CONFIRM_NAMESPACES, f"{scene.app_namespace}={uid}")
             await until(lambda: equals(here.spec(), {"size": "1Gi"}))
             await until(lambda: equals(there.annotations(), {keys.BOUND: "true"}))
             assert uid_of(await there.read()) == uid_of(before)

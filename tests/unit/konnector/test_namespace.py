@@ -25,12 +25,13 @@ TIME = ago()
 REF = Ref(CONTROL_PLANE, API_SERVICE_NAMESPACE, SPACE, "dev")
 
 
-def marked(uid="app"):
-    return live_like(mapping(), annotations={keys.APP_CLUSTER_UID: uid})
+def marked(uid="app", namespace="uid-of-dev"):
+    uids = {keys.APP_CLUSTER_UID: uid, keys.APP_NAMESPACE_UID: namespace}
+    return live_like(mapping(), annotations={key: uid for key, uid in uids.items() if uid})
 
 
-def gone(*, released=False):
-    return Removal(gone=True, released=released)
+def gone(*, released=False, brought=False, unsynced=False):
+    return Removal(gone=True, released=released, brought=brought, unsynced=unsynced)
 
 
 def seen(**facts):
@@ -41,6 +42,7 @@ def seen(**facts):
 
 _WORDS = {
     keys.APP_CLUSTER_UID: "mark",
+    keys.APP_NAMESPACE_UID: "uid",
     keys.APP_NAMESPACE_DELETED: "ends",
     keys.ORPHANED: "orphan",
     keys.ORPHANED_UNDER: "under",
@@ -73,11 +75,15 @@ def done(decision):
 
 
 MEANT = Terms(API_SERVICE_NAMESPACE.resource, Confirmation(API_SERVICE_NAMESPACE.resource))
-OURS = {keys.APP_CLUSTER_UID: "app"}
+NEW = {keys.APP_NAMESPACE_UID: "uid-of-dev"}
+OURS = {keys.APP_CLUSTER_UID: "app", **NEW}
+ANOTHER = {"app_namespace": DEV, "mapping": marked(namespace="old"), "wanted": True}
+UNKNOWN = {"app_namespace": DEV, "mapping": mapping()}
+BOTH = [("mark", "app"), ("uid", "uid-of-dev")]
 SAID = {
     "a claim needs it": ({"app_namespace": DEV, "wanted": True}, [("make", OURS)]),
     "an app cluster that cannot be told is not recorded": (
-        {"app_namespace": DEV, "wanted": True, "app_cluster_uid": ""}, [("make", {})],
+        {"app_namespace": DEV, "wanted": True, "app_cluster_uid": ""}, [("make", NEW)],
     ),
     "nobody needs it": ({"app_namespace": DEV}, []),
     "none for an app namespace that is ending": ({"app_namespace": ENDING, "wanted": True}, []),
@@ -85,10 +91,43 @@ SAID = {
     "nothing for one that vanished without mapping": ({"wanted": True, "removal": gone()}, []),
     "nor where nobody needs it": ({"removal": gone()}, []),
     "it is there and ours": ({"app_namespace": DEV, "mapping": marked(), "wanted": True}, []),
-    "a take-over records it": ({"app_namespace": DEV, "mapping": mapping()}, [("mark", "app")]),
-    "not with a uid that is not known": (
-        {"app_namespace": DEV, "mapping": mapping(), "app_cluster_uid": ""}, [],
+    "a take-over records it, with what is synced": ({**UNKNOWN, "vouched": True}, BOTH),
+    "or what has nothing behind it": ({**UNKNOWN, "removal": gone()}, BOTH),
+    "not before that is read": (UNKNOWN, []),
+    "not with copies of nobody knows which": (
+        {**UNKNOWN, "removal": gone(), "occupied": True}, [],
     ),
+    "nor of one that was on its way out": (
+        {**UNKNOWN, "mapping": ended(mapping()), "vouched": True, "occupied": True,
+         "removal": gone()}, [],
+    ),
+    "nor of one that was gone": (
+        {**UNKNOWN, "mapping": orphan(mapping()), "vouched": True, "occupied": True,
+         "removal": gone()}, [],
+    ),
+    "one that ends without it may end": (
+        {**UNKNOWN, "app_namespace": ENDING}, [("mark", "app"), ("ends", TIME)],
+    ),
+    "not with a uid that is not known": (
+        {"app_namespace": DEV, "mapping": marked(""), "app_cluster_uid": ""}, [],
+    ),
+    "another app namespace's is kept": ({**ANOTHER, "removal": gone(), "occupied": True}, []),
+    "also for what was brought": ({**ANOTHER, "removal": gone(brought=True)}, []),
+    "or released": ({**ANOTHER, "removal": gone(released=True)}, []),
+    "or is not synced": ({**ANOTHER, "removal": gone(unsynced=True)}, []),
+    "whatever is synced there": ({**ANOTHER, "vouched": True}, []),
+    "and goes with nothing behind it": ({**ANOTHER, "removal": gone()}, [("delete",)]),
+    "not because a view says so, either": (
+        {**ANOTHER, "removal": Removal(gone=False, released=False)}, [],
+    ),
+    "a person gives it": (
+        {**ANOTHER, "confirmed_uid": "uid-of-dev", "occupied": True}, [("uid", "uid-of-dev")],
+    ),
+    "to one": ({**ANOTHER, "confirmed_uid": "third", "occupied": True}, []),
+    "a person who confirms its cluster does": (
+        {**ANOTHER, "mapping": marked("old", "old"), "confirmed": True}, BOTH,
+    ),
+    "once": ({**ANOTHER, "confirmed": True}, []),
     "another app cluster's stays": ({"app_namespace": DEV, "mapping": marked("old")}, []),
     "until a person confirms": (
         {"app_namespace": DEV, "mapping": marked("old"), "confirmed": True}, [("mark", "app")],
@@ -96,7 +135,7 @@ SAID = {
     "an app namespace that is ending keeps it, and that is noted": (
         {"app_namespace": ENDING, "mapping": marked(), "removal": gone()}, [("ends", TIME)],
     ),
-    "once": ({"app_namespace": ENDING, "mapping": ended(marked())}, []),
+    "noted once": ({"app_namespace": ENDING, "mapping": ended(marked())}, []),
     "one that is there again ends no more": (
         {"app_namespace": DEV, "mapping": ended(marked())}, [("ends", None)],
     ),
@@ -160,14 +199,17 @@ def test_a_mapping_is_made_as_the_original_makes_it():
         "metadata": {
             "name": "dev",
             "namespace": SPACE,
-            "annotations": {"klutchctl.dev/app-cluster-uid": "app"},
+            "annotations": {
+                "klutchctl.dev/app-cluster-uid": "app",
+                "klutchctl.dev/app-namespace-uid": "uid-of-dev",
+            },
         },
         "spec": {},
     }
 
 
 def test_a_record_is_of_what_was_looked_at():
-    ((step,),) = [t.steps for t in decide(seen(app_namespace=DEV, mapping=mapping())).tasks]
+    ((step,),) = [t.steps for t in decide(seen(**UNKNOWN, vouched=True)).tasks]
     assert isinstance(step, Patch)
     assert step.body == {
         "metadata": {"uid": "uid-of-dev", "resourceVersion": "7", "annotations": OURS}
@@ -178,6 +220,8 @@ LEAVING = {
     "its app namespace is not seen": ({"mapping": marked()}, True),
     "without mapping there is nothing to read": ({}, False),
     "nor where the app namespace is there": ({"mapping": marked(), "app_namespace": DEV}, False),
+    "unless it is another one": (ANOTHER, True),
+    "or may be": (UNKNOWN, True),
     "nor while it is ending": ({"mapping": marked(), "app_namespace": ENDING}, False),
     "nor where the mapping goes already": ({"mapping": deleting(marked())}, False),
     "nor while a claim needs it": ({"mapping": marked(), "wanted": True}, False),
@@ -204,10 +248,12 @@ def test_what_is_kept(facts, notes, again):
 
 MAPPINGS = st.sampled_from(
     [None, mapping(), marked(), marked("old"), deleting(marked()), ended(marked()),
-     orphan(marked())]
+     orphan(marked()), marked(namespace="old")]
 )  # fmt: skip
 NAMESPACES = st.sampled_from([None, DEV, ENDING, PHASED])
-REMOVALS = st.none() | st.builds(Removal, gone=st.booleans(), released=st.booleans())
+REMOVALS = st.none() | st.builds(
+    Removal, gone=st.booleans(), released=st.booleans(), brought=st.booleans()
+)
 LOOKS = st.builds(
     seen,
     mapping=MAPPINGS,
@@ -217,6 +263,8 @@ LOOKS = st.builds(
     occupied=st.booleans(),
     terms=st.sampled_from([Terms(API_SERVICE_NAMESPACE.resource), MEANT]),
     confirmed=st.booleans(),
+    confirmed_uid=st.sampled_from(["", "uid-of-dev", "third"]),
+    vouched=st.booleans(),
     removal=REMOVALS,
 )
 
@@ -224,7 +272,13 @@ LOOKS = st.builds(
 @given(LOOKS)
 def test_what_must_be_so_for_a_mapping_to_go(look):
     if ("delete",) in done(decide(look)):
-        assert look.removal == gone()
+        assert (look.removal.gone, look.removal.released) == (True, False)
+        if look.app_namespace is not None:
+            recorded = annotations_of(look.mapping).get(keys.APP_NAMESPACE_UID)
+            assert recorded == "old" or look.mapping in (ended(marked()), orphan(marked()))
+            assert not look.removal.brought
+            assert not look.occupied
+            return
         assert look.app_namespace is None
         assert not look.occupied
         meant = look.terms == MEANT and keys.ORPHANED in annotations_of(look.mapping)
@@ -255,7 +309,7 @@ HOSTILE = [{}, {"metadata": 5}, {"metadata": {"annotations": [1]}}, {"status": "
 @pytest.mark.parametrize("odd", HOSTILE)
 def test_hostile_objects(odd):
     assert decide(seen(app_namespace=odd, mapping=marked())) == NOTHING
-    assert len(decide(seen(app_namespace=DEV, mapping=odd)).tasks) == 1
+    assert len(decide(seen(app_namespace=DEV, mapping=odd, vouched=True)).tasks) == 1
     assert len(decide(seen(mapping=odd, removal=gone())).tasks) == 1
 
 
@@ -265,7 +319,7 @@ def test_hostile_objects(odd):
 class World:
     def __init__(self) -> None:
         self.mappings = Store(API_SERVICE_NAMESPACE)
-        self.homes = Homes(self.mappings, SPACE)
+        self.homes = Homes(self.mappings, SPACE, Store(NAMESPACE))
         self.told: list[str] = []
         self.homes.follow(self.told.append)
 

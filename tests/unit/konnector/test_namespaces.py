@@ -70,7 +70,8 @@ class World:
         guards = SimpleNamespace(
             kind_guard=lambda _: SimpleNamespace(note=lambda *_, **__: None),
             stranger=lambda: "", terms=Terms, app_cluster_uid="app", confirmed=False,
-            has_orphans=lambda _: False,
+            has_orphans=lambda _: False, confirmed_namespace=lambda _: "",
+            note_namespace=lambda *_: None,
             look_at_app_cluster=self.nothing, look_at_confirmations=self.nothing,
         )  # fmt: skip
         views = SimpleNamespace(
@@ -95,6 +96,7 @@ class World:
         syncs: Any = SimpleNamespace(
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
             runs=lambda _: not self.unread, missing=lambda _: self.missing,
+            vouches=lambda _: False, has_brought=lambda _: False,
         )  # fmt: skip
         self.link, self.guards, self.views, self.plane = link, guards, views, plane
         self.follow(syncs)
