@@ -39,6 +39,7 @@ _NOTES: Final = {
     conditions.INSTANCES_REFUSED.reason: "claims refused",
     conditions.CLAIMS_DEGRADED.reason: "permission claims degraded",
     conditions.ORPHANED.reason: "copies without claims",
+    conditions.ANOTHER_NAMESPACE.reason: "new app namespaces held",
     conditions.VERSIONS_DIFFER.reason: "schemas differ",
 }
 ESTABLISHED: Final = "Established"

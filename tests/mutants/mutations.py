@@ -197,7 +197,7 @@ NAMESPACES: Final = (
     _guard(
         "mapping-while-there",
         "konnector",
-        r"not removal\.gone",
+        r"removal\.unsynced or not removal\.gone",
         "a service namespace goes because a view is behind",
         f"{_UNIT}/test_namespace.py",
     ),
@@ -215,6 +215,22 @@ NAMESPACES: Final = (
         r"if not meant and not orphans\.is_orphan\(mapping\):",
         _NEVER,
         "a mapping goes unconfirmed with a namespace that nobody saw go",
+        (f"{_UNIT}/test_namespace.py",),
+    ),
+    Mutation(
+        "another-namespace",
+        "konnector",
+        r" or self\.link\.homes\.is_held\(place\.namespace\):",
+        ":",
+        "an app namespace gets the data of a former one of its name",
+        (f"{_MODEL}another_namespace.py",),
+    ),
+    Mutation(
+        "unrecorded-namespace",
+        "konnector",
+        r"return not _is_ending\(app_namespace\)",
+        "return False",
+        "an app namespace gets the data of one that an older konnector mapped",
         (f"{_UNIT}/test_namespace.py",),
     ),
 )

@@ -96,6 +96,10 @@ def test_sentences_tell_what_to_do():
     assert f"{command} --overwrite klutchctl.dev/confirm-app-cluster=new" in stranger
     lost = mass_loss_decide.lost(DATABASES, SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-recreate={DATABASES}" in lost
+    others = {f"dev-{one:02}": "new" for one in range(12)}
+    another = mass_loss_decide.another_namespace(others, SPACE)
+    assert f"{command} --overwrite klutchctl.dev/confirm-namespaces=dev-00=new,dev-" in another
+    assert "in dev-00, dev-01, dev-02 and 9 more:" in another
     deleted = mass_loss_decide.mass_deletion(DATABASES, "why", SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-mass-delete=" in deleted
 
@@ -156,6 +160,10 @@ SAID: dict[str, tuple[object, Confirmations]] = {
     "true is no time": (annotated(keys.CONFIRM_MASS_DELETE, "true"), NOTHING),
     "an app cluster": (
         annotated(keys.CONFIRM_APP_CLUSTER, "uid-1"), Confirmations(app_cluster="uid-1"),
+    ),
+    "app namespaces": (
+        annotated(keys.CONFIRM_NAMESPACES, "a=1, b=2,c,=3,d="),
+        Confirmations(namespaces={"a": "1", "b": "2"}),
     ),
     "recreation, the way of before": (
         annotated(keys.CONFIRM_RECREATE, format_time(NOW), *WRITTEN),
@@ -244,8 +252,9 @@ def binding(*held, **annotations):
     return live_like(made, annotations=annotations)
 
 
-def told(*things, held=(), identity=SAME, **annotations):
-    return mass_loss_decide.report(Seen(binding(*held, **annotations), identity, things), now=NOW)
+def told(*things, held=(), identity=SAME, others=None, **annotations):
+    seen = Seen(binding(*held, **annotations), identity, things, others or {})
+    return mass_loss_decide.report(seen, now=NOW)
 
 
 def said(decision):
@@ -258,6 +267,9 @@ DELETED = Held(DATABASES, deletion="Copies are kept")
 TOLD: dict[str, Any] = {
     "nothing is said before the first trouble": ([Held(DATABASES)], {}, []),
     "orphans": ([ORPHANS], {}, [("InstancesInSync", "False", "Orphaned")]),
+    "an app namespace of another uid": (
+        [ORPHANS], {"others": {"dev": "new"}}, [("InstancesInSync", "False", "AnotherNamespace")],
+    ),
     "copies are gone": ([LOST], {}, [("RecreationAllowed", "False", "RecreationHeld")]),
     "a mass deletion": ([DELETED], {}, [("DeletesAllowed", "False", "MassDeletion")]),
     "another app cluster": (
