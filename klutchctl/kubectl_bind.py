@@ -156,6 +156,7 @@ def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
         resources=tuple(map(resource_of, getattr(said, "resource", ()))),
         skip_konnector=said.skip_konnector,
         konnector_image=said.konnector_image,
+        no_policy=said.no_policy,
         rights=said.konnector_rbac or usual_rights(said.konnector_image),
         dry_run=getattr(said, "dry_run", False),
         wait=said.wait_timeout,

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from klutchctl import files
-from klutchctl.binding import door, konnector, response
+from klutchctl.binding import door, response
 from klutchctl.binding.job import Job, tabled
 from klutchctl.binding.response import Grant
 from klutchctl.binding.sign_in.signed_in import SignedIn
@@ -83,10 +83,7 @@ async def bound(job: Job, source: Source) -> str:
         grant = Grant([request], content, response.remote_of(content, bind.networks))
         await bind.app.identity(write=True)
         seen = await bind.app.seen()
-        asked = bind.asked
-        decision = konnector.decide(
-            seen.deployment, chosen=asked.konnector_image, offered="", skip=asked.skip_konnector
-        )
+        decision = bind.decision(seen)
         return await tabled(bind, await bind.finish(SignedIn(grant), seen, decision))
 
 

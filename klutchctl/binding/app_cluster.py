@@ -19,6 +19,7 @@ from klutchctl.binding.response import Wanted
 from klutchctl.binding.session import DRY_RUN, cluster_id
 from reconciler import api
 from reconciler.blueprints import objects
+from reconciler.blueprints.policies import Policy
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, NotServed
 from reconciler.core.manifest import Manifest
@@ -39,12 +40,14 @@ _SAID: Final[Mapping[type[SecretStep], str]] = {
 class Seen:
     """What was there before anything was written.
 
-    `bindings` are all live ones by name; `namespaced` is the live scope of their kind.
+    `bindings` are all live ones by name; `namespaced` is the live scope of their kind. `policies`
+    tells whether there can be admission policies.
     """
 
     deployment: Manifest | None
     bindings: Mapping[str, Manifest] = field(default_factory=dict)
     namespaced: bool = True
+    policies: bool = True
 
     def binding(self, resource: GroupResource) -> Manifest | None:
         """Return the live binding of a resource."""
@@ -80,13 +83,14 @@ class AppCluster:
         deployment = await self._cluster.get(
             self._ref(refs.DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
         )
+        policies = await self._served(refs.ADMISSION_POLICY) is not None
         kind = await self._binding_kind()
         if kind is None:
-            return Seen(deployment)
+            return Seen(deployment, policies=policies)
         place = names.KLUTCH_NAMESPACE if kind.namespaced else ""
         found = await self._cluster.list(kind, namespace=place)
         bindings = {manifest.name_of(one): one for one in found.items}
-        return Seen(deployment, bindings, kind.namespaced)
+        return Seen(deployment, bindings, kind.namespaced, policies)
 
     async def secret_step(self, content: bytes, used: Collection[str]) -> SecretStep:
         """Return what makes a Secret hold the kubeconfig. Raises ClusterErrors."""
@@ -124,7 +128,10 @@ class AppCluster:
     ) -> None:
         """Make the konnector be there, with rights for what it serves. Raises ClusterErrors."""
         rules = konnector.rules(served, rights)
-        await self._rights(decision, rules)
+        if decision.rights:
+            if decision.policy:
+                await self._bound(konnector.policy(served))
+            await self._rights(decision, rules)
         if not decision.image:
             return
         ref = self._ref(refs.DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
@@ -139,9 +146,26 @@ class AppCluster:
             await self._cluster.merge_patch(ref, patch, manager=_MANAGER)
         self._progress.say("konnector", image=decision.image)
 
+    async def _bound(self, policy: Policy) -> None:
+        """Put a policy in force; one that another program keeps stays as it is.
+
+        Raises BindEnded where nothing enforces that, and ClusterErrors.
+        """
+        made, in_force = policy.manifests()
+        try:
+            await self._cluster.apply(made, refs.ADMISSION_POLICY, manager=_MANAGER, force=False)
+        except Conflict:
+            self._progress.say("policy-kept", name=policy.name)
+        kind = refs.ADMISSION_POLICY_BINDING
+        live = await self._cluster.apply(in_force, kind, manager=_MANAGER, force=True)
+        if not policy.is_enforced_by(live):
+            raise BindEnded(
+                f"ValidatingAdmissionPolicyBinding {policy.name} narrows its policy; the konnector"
+                " got no rights",
+                hint="Delete it, and bind again; --no-policy does without",
+            )
+
     async def _rights(self, decision: Decision, rules: Sequence[Manifest]) -> None:
-        if not decision.rights:
-            return
         ref = self._ref(refs.CLUSTER_ROLE, "", names.KONNECTOR_CLUSTER_ROLE)
         live = await self._cluster.get(ref)
         if live is not None:
@@ -225,9 +249,11 @@ class AppCluster:
         return await self._cluster.get(self._ref(kind, place, resource.name))
 
     async def _binding_kind(self) -> Kind | None:
-        binding = api.API_SERVICE_BINDING
+        return await self._served(api.API_SERVICE_BINDING)
+
+    async def _served(self, kind: Kind) -> Kind | None:
         try:
-            return await self._cluster.kind(binding.group, binding.version, binding.plural)
+            return await self._cluster.kind(kind.group, kind.version, kind.plural)
         except NotServed:
             return None
 

@@ -1,11 +1,12 @@
-"""Asks which permission claims are accepted: a person, a pipe, or flags.
+"""Decides which permission claims are accepted: by flags, and by a person where those ask.
 
-Answers come from one reader, however many questions there are (protocol-bind.md F20).
+A page of the provider proposes, and narrows (trust.md law 8). Answers come from one reader, however
+many questions there are (protocol-bind.md F20).
 """
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final
 
 from klutchctl.binding.errors import NoConsent
@@ -19,10 +20,11 @@ _YES: Final = frozenset({"y", "yes"})
 _NO: Final = frozenset({"n", "no"})
 _LONGEST: Final = 1024
 _TRIES: Final = 100  # a pipe of nonsense ends
+_PROPOSED: Final = "The provider says that you accepted this on its page:\n"
 
 
 class Claims(StrEnum):
-    """What is accepted without a word about each."""
+    """What is accepted without a word about each, but for what `openings` names."""
 
     ASK = "ask"
     REQUIRED = "required"
@@ -30,42 +32,76 @@ class Claims(StrEnum):
     NONE = "none"
 
 
+class Verdict(Enum):
+    """What becomes of a claim."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    ASK = "ask"
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Where answers come from.
 
-    `accept` are kinds (`resource[.group]`) that flags accept. `ask` shows text, `read` returns the
-    next line, "" at the end.
+    `accept` are what flags accept: kinds (`resource[.group]`), and openings, such as `secrets in
+    kube-system`. `ask` shows text, `read` returns the next line, "" at the end. `interactive`: a
+    person reads.
     """
 
     claims: Claims
     accept: Collection[str]
     ask: Callable[[str], None] = field(repr=False)
     read: Callable[[int], str] = field(repr=False)
+    interactive: bool = False
 
-    def of(self, wanted: Wanted) -> list[Manifest]:
-        """Return the claims of a resource with their states. Raises NoConsent."""
-        chosen = {place for place, claim in enumerate(wanted.claims) if self._accepts(claim)}
+    def of(self, wanted: Wanted, answered: Sequence[Manifest] | None = None) -> list[Manifest]:
+        """Return the claims of a resource with their states; `answered` is a page's proposal.
+
+        Raises NoConsent.
+        """
+        claims = wanted.claims
+        agreed = {_said(one) for one in answered or () if one.get("state") == consent.ACCEPTED}
+        verdicts = {
+            place: self.verdict(claim, proposed=answered is None or _said(claim) in agreed)
+            for place, claim in enumerate(claims)
+        }
+        chosen = {place for place, one in verdicts.items() if one is Verdict.ACCEPT}
+        asked = [place for place, one in verdicts.items() if one is Verdict.ASK]
+        # The original asks about each; a proposal is one question.
+        for places in [[one] for one in asked] if answered is None else filter(None, [asked]):
+            if self._asked("" if answered is None else _PROPOSED, [claims[one] for one in places]):
+                chosen |= {*places}
         require_required(wanted, chosen)
-        return consent.accepted(wanted.claims, chosen)
+        return consent.accepted(claims, chosen)
+
+    def verdict(self, claim: Manifest, *, proposed: bool = True) -> Verdict:
+        """Return what becomes of a claim; a page may take its proposal back, and no more."""
+        opened = consent.openings(claim)
+        named = bool(opened) and {*opened} <= {*self.accept}
+        allowed = (
+            consent.claim_key(claim) in self.accept
+            or self.claims is Claims.ALL
+            or (self.claims is Claims.REQUIRED and get_bool(claim, "required"))
+        )
+        if not proposed:
+            return Verdict.REJECT
+        if named or (allowed and not opened):
+            return Verdict.ACCEPT
+        asks = self.claims is Claims.ASK or (allowed and self.interactive)
+        return Verdict.ASK if asks else Verdict.REJECT
 
     def rejected_unasked(self, claims: Sequence[Manifest]) -> list[str]:
-        """Return what claims are on that a flag has rejected: nobody has seen them."""
+        """Return what flags have rejected, as --accept names it: nobody has seen it."""
         if self.claims is Claims.ASK:
             return []
-        return [consent.claim_key(one) for one in claims if one["state"] != consent.ACCEPTED]
+        rejected = [one for one in claims if one["state"] != consent.ACCEPTED]
+        return [name for one in rejected for name in _names(one)]
 
-    def _accepts(self, claim: Manifest) -> bool:
-        if consent.claim_key(claim) in self.accept or self.claims is Claims.ALL:
-            return True
-        if self.claims is Claims.REQUIRED:
-            return get_bool(claim, "required")
-        return self.claims is Claims.ASK and self._asked(claim)
-
-    def _asked(self, claim: Manifest) -> bool:
-        question = f"{consent.sentences(claim)}\n{consent.QUESTION}\n"
+    def _asked(self, begin: str, claims: Sequence[Manifest]) -> bool:
+        question = "\n".join([*map(consent.sentences, claims), f"{consent.QUESTION}\n"])
         for _ in range(_TRIES):
-            self.ask(question)
+            self.ask(begin + question)
             line = self.read(_LONGEST)
             if not line:
                 raise NoConsent(
@@ -78,9 +114,14 @@ class Answers:
         raise NoConsent("no answer was yes or no; nothing was bound")
 
 
+def _names(claim: Manifest) -> list[str]:
+    return consent.openings(claim) or [consent.claim_key(claim)]
+
+
 def require_known(accept: Collection[str], wanted: Sequence[Wanted]) -> None:
-    """Refuse kinds in --accept that nothing claims. Raises ConfigError."""
-    known = {consent.claim_key(claim) for one in wanted for claim in one.claims}
+    """Refuse in --accept what nothing claims. Raises ConfigError."""
+    claimed_by = [claim for one in wanted for claim in one.claims]
+    known = {name for one in claimed_by for name in (consent.claim_key(one), *_names(one))}
     unknown = sorted(set(accept) - known)
     if unknown:
         claimed = ", ".join(sorted(known)) or "nothing"
@@ -99,17 +140,6 @@ def require_required(wanted: Wanted, chosen: Collection[int]) -> None:
             f"{wanted.resource.name} does not work without its required claims on "
             f"{', '.join(missing)}; nothing was bound"
         )
-
-
-def of_page(wanted: Wanted, answered: Sequence[Manifest]) -> list[Manifest]:
-    """Return the claims of a resource as a page was answered. Raises NoConsent.
-
-    A claim that the page did not show is rejected.
-    """
-    agreed = {_said(claim) for claim in answered if claim.get("state") == consent.ACCEPTED}
-    chosen = {place for place, claim in enumerate(wanted.claims) if _said(claim) in agreed}
-    require_required(wanted, chosen)
-    return consent.accepted(wanted.claims, chosen)
 
 
 def _said(claim: Manifest) -> bytes:

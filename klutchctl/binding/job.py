@@ -51,7 +51,8 @@ class Job:
 
         An API server that says no ends it as Denied.
         """
-        answers = Answers(self.claims, frozenset(self.accept), show, read_line)
+        accept, is_read = frozenset(self.accept), sys.stdin.isatty()
+        answers = Answers(self.claims, accept, show, read_line, interactive=is_read)
         try:
             async with (
                 Http(ca_file=self.ca_file, timeout=TIMEOUT, most=MOST, trust_env=True) as http,

@@ -4,17 +4,19 @@ Minimal rights are those of all that is bound there, and grow with each bind.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from klutchctl.binding.response import Wanted
-from reconciler.blueprints import consent, objects, rbac
+from reconciler.blueprints import consent, objects, policies, rbac
 from reconciler.blueprints import konnector as blueprint
 from reconciler.blueprints.objects import UNMARKED
+from reconciler.blueprints.policies import Policy
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys, manifest, names
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
+from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import GroupResource
 
 
@@ -33,6 +35,21 @@ class Decision:
     note: str = ""
     fresh: bool = False  # none is there
     rights: bool = True  # whether its rights are ours to widen
+    policy: bool = True  # whether an admission policy bounds them
+
+
+def bounded(decision: Decision, *, served: bool, without: bool) -> Decision:
+    """Return the decision with an admission policy for each right that it gives (trust.md law 5).
+
+    `served`: the API server has policies; `without`: a flag does without. Raises ConfigError.
+    """
+    if decision.rights and not (served or without):
+        raise ConfigError(
+            "the app cluster has no admission policies (Kubernetes 1.30 has them), so nothing would"
+            " bound the rights of the konnector",
+            hint="--no-policy gives it rights all the same; --skip-konnector gives it none",
+        )
+    return replace(decision, policy=not without)
 
 
 def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> Decision:
@@ -138,6 +155,14 @@ def rules(served: Sequence[Served], rights: Rights) -> tuple[Manifest, ...]:
     for secret in sorted({one.secret for one in served}):
         stated += [rule for rule in rbac.minimal_inside(secret) if rule not in stated]
     return tuple(stated)
+
+
+def policy(served: Iterable[Served]) -> Policy:
+    """Return the bounds of a konnector: the namespaces of the claims that it serves."""
+    claims = [normalize_claim(one) for each in served for one in each.claims if _counts(one)]
+    return policies.konnector(
+        {name for one in claims for name in manifest.get_texts(one, "selector", "namespaces")}
+    )
 
 
 def _counts(claim: Manifest) -> bool:

@@ -30,7 +30,7 @@ PASSED_ON: Final = (
 _SWITCHES: Final = (
     *("--insecure-skip-tls-verify", "--disable-compression", "--log-text-split-stream"),
     *("--allow-missing-template-keys", "--show-managed-fields", "--skip-konnector", "--dry-run"),
-    *("--downgrade-konnector", "--no-banner"),
+    *("--downgrade-konnector", "--no-banner", "--no-policy"),
     *("--open-browser", "--device-code", "--exchange", "--wait"),
 )
 _SHORT: Final = {"-d": "--dry-run=true", "-h": "--help"}
@@ -84,6 +84,7 @@ def _common(command: str, description: str) -> _Parser:
     parser.add_argument("-o", "--output", default="yaml", help="of a dry run: yaml or json")
     _add(parser, "--skip-konnector", "install no konnector")
     parser.add_argument("--konnector-image", default="", help="wins over --skip-konnector")
+    _add(parser, "--no-policy", "give the konnector rights without an admission policy")
     rights = "Minimal, or Full as the original's konnector needs it"
     parser.add_argument("--konnector-rbac", type=Rights, help=rights)
     parser.add_argument("--claims", type=Claims, default=Claims.ASK, help="or required, all, none")

@@ -26,6 +26,7 @@ KLUTCHCTL: Final[Mapping[str, str]] = {
     "rejected": "{name}: the provider's claims on {kinds} are rejected; --accept accepts them",
     "reserved": "{name}: what you accept reaches namespaces of the cluster itself: {opened}",
     "konnector": "Installed konnector {image}",
+    "policy-kept": "Admission policy {name} is another program's, and left as it is",
     "rights": "Widened the rights of the konnector",
     "waiting": "Waiting for the konnector",
     "bound": "Created APIServiceBinding {name}",

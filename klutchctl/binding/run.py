@@ -79,6 +79,7 @@ class Asked:
     resources: tuple[GroupResource, ...] = ()
     skip_konnector: bool = False
     konnector_image: str = ""
+    no_policy: bool = False
     rights: Rights = Rights.MINIMAL
     dry_run: bool = False
     wait: float = 120.0
@@ -126,15 +127,21 @@ class Bind:
         provider = await self._provider()
         seen = await self.app.seen()
         image = provider.door.konnector_image if provider.door is not None else ""
-        decision = konnector.decide(
-            seen.deployment,
-            chosen=self.asked.konnector_image,
-            offered=image,
-            skip=self.asked.skip_konnector,
-        )
+        decision = self.decision(seen, offered=image)
         if decision.note:
             self.progress.say("note", text=decision.note)
         return await self.finish(await self._signed_in(provider, write=True), seen, decision)
+
+    def decision(self, seen: Seen, *, offered: str = "") -> Decision:
+        """Return what becomes of the konnector. Raises ConfigError."""
+        asked = self.asked
+        decision = konnector.decide(
+            seen.deployment,
+            chosen=asked.konnector_image,
+            offered=offered,
+            skip=asked.skip_konnector,
+        )
+        return konnector.bounded(decision, served=seen.policies, without=asked.no_policy)
 
     async def finish(
         self, signed_in: SignedIn, seen: Seen, decision: Decision
@@ -144,7 +151,7 @@ class Bind:
         return await _Finish(self, seen, decision).all(signed_in.grant, agreed)
 
     def agreed(self, signed_in: SignedIn, seen: Seen) -> list[Agreed]:
-        """Return the claims with their states, by page, flags or answers. Raises NoConsent."""
+        """Return the claims with their states, by flags and answers. Raises NoConsent."""
         listed = signed_in.grant.wanted
         consent.require_known(self.answers.accept, listed)
         return [self._agreed(one, signed_in.consent, seen) for one in listed]
@@ -152,9 +159,7 @@ class Bind:
     def _agreed(self, wanted: Wanted, answered: Sequence[Manifest] | None, seen: Seen) -> Agreed:
         if seen.binding(wanted.resource) is not None:
             return Agreed(wanted, None)
-        if answered is not None:
-            return Agreed(wanted, consent.of_page(wanted, answered))
-        claims = self.answers.of(wanted)
+        claims = self.answers.of(wanted, answered)
         if rejected := self.answers.rejected_unasked(claims):
             kinds = ", ".join(rejected)
             self.progress.say("rejected", name=wanted.resource.name, kinds=kinds)

@@ -113,6 +113,9 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     konnector_rbac: Annotated[
         KonnectorRights, typer.Option(help="Minimal: of what is bound. The original's needs Full.")
     ] = KonnectorRights.MINIMAL,
+    no_policy: Annotated[
+        bool, typer.Option("--no-policy", help="Its rights without an admission policy.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be requested; write nothing.")
     ] = False,
@@ -163,6 +166,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         resources=tuple(map(_resource, resource or [])),
         skip_konnector=skip_konnector,
         konnector_image=konnector_image,
+        no_policy=no_policy,
         rights=Rights(konnector_rbac.value),
         dry_run=dry_run or write is not None,
         wait=wait_timeout,

@@ -12,11 +12,13 @@ from typing import Final
 from reconciler.core.keys import OWNER_CONSUMER, OWNER_PROVIDER
 from reconciler.core.manifest import Manifest, get, get_bool, get_maps, get_text, get_texts
 from reconciler.core.names import is_reserved, resource_name
+from reconciler.core.refs import SECRET
 
 ACCEPTED: Final = "Accepted"
 REJECTED: Final = "Rejected"
 QUESTION: Final = "Do you accept this Permission? [No,Yes]"
 
+_APP_SECRETS: Final = "secrets of applications"
 _RESERVED: Final = "  RESERVED: it is of your cluster itself, or of what connects it"
 _VERBS: Final = {OWNER_PROVIDER: "write", OWNER_CONSUMER: "read"}
 
@@ -54,13 +56,24 @@ def required_rejected(claims: Sequence[Manifest], choices: Collection[int]) -> l
 
 def reserved(claims: Sequence[Manifest]) -> list[str]:
     """Return what accepted claims open of the cluster itself, such as `secrets in kube-system`."""
-    return sorted(
-        f"{claim_key(claim)} in {namespace}"
-        for claim in claims
-        if get_text(claim, "state") == ACCEPTED
-        for namespace in get_texts(claim, "selector", "namespaces")
-        if is_reserved(namespace)
-    )
+    accepting = [claim for claim in claims if get_text(claim, "state") == ACCEPTED]
+    return sorted(opened for claim in accepting for opened in _inside(claim))
+
+
+def openings(claim: Manifest) -> list[str]:
+    """Return what a claim opens that nobody accepts by accepting its kind.
+
+    It is named as `--accept` takes it: places of the cluster itself, and Secrets of applications.
+    """
+    of_provider = get_text(claim, "selector", "owner") == OWNER_PROVIDER
+    is_read = not of_provider or get_bool(claim, "autoAdopt")
+    secrets = [_APP_SECRETS] if claim_key(claim) == SECRET.plural and is_read else []
+    return sorted([*_inside(claim), *secrets])
+
+
+def _inside(claim: Manifest) -> list[str]:
+    namespaces = filter(is_reserved, get_texts(claim, "selector", "namespaces"))
+    return [f"{claim_key(claim)} in {namespace}" for namespace in namespaces]
 
 
 def _wish(claim: Manifest) -> Iterator[str]:

@@ -13,12 +13,13 @@ from reconciler.blueprints import cel
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
 from reconciler.core.keys import KLUTCH_GROUP
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import JSON, Manifest, get_map, get_text, get_texts
 
 # Asking what one may do is not a write.
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 _BIND: Final = cel.text(names.KLUTCH_NAMESPACE)
 _HERE: Final = "request.namespace"
+ANY: Final = "*"
 _NS: Final = "namespaceObject"
 _MARK: Final = cel.annotation(_NS, keys.API_SERVICE_NAMESPACE)
 # Whether the request is about something in a binding space, or in a service namespace.
@@ -81,6 +82,13 @@ class Policy:
             build(refs.ADMISSION_POLICY, self.name, spec=spec),
             build(refs.ADMISSION_POLICY_BINDING, self.name, spec=binding),
         )
+
+    def is_enforced_by(self, binding: Manifest) -> bool:
+        """Tell whether a live ValidatingAdmissionPolicyBinding has this policy deny everywhere."""
+        spec = get_map(binding, "spec")
+        is_own = get_text(spec, "policyName") == self.name
+        is_whole = not {"matchResources", "paramRef"} & {*spec}
+        return is_own and is_whole and "Deny" in get_texts(spec, "validationActions")
 
     def _variables(self) -> Iterator[JSON]:
         for name, expression in (("what", cel.WHAT), ("name", cel.NAME), *self.variables):
@@ -287,14 +295,13 @@ def binder() -> Policy:
     )
 
 
-def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
+def konnector(namespaces: Collection[str] = (ANY,)) -> Policy:
     """Return what holds of a konnector in its app cluster, wherever it runs.
 
-    `named` are the namespaces that permission claims name by their names. `anywhere`: some name
-    all, which those of the cluster itself are not among.
+    `namespaces` are those of its permission claims; those of the cluster itself are not in `*`.
     """
-    claimed = f"{_HERE} in {cel.texts(named)}"
-    if anywhere:
+    claimed = f"{_HERE} in {cel.texts(set(namespaces) - {ANY})}"
+    if ANY in namespaces:
         claimed = cel.either(claimed, f"!{_HERE}.startsWith('kube-')")
     inside = cel.either(cel.about(refs.SECRET, refs.LEASE), f"!({cel.BUILT_IN})")
     return Policy(

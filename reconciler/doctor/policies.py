@@ -17,7 +17,6 @@ from reconciler.fleet.values import Mode
 
 _HERE: Final = "request.namespace"
 _BIND: Final = cel.text(names.KLUTCH_NAMESPACE)
-_ANY: Final = "*"
 _KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
 _KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
 
@@ -26,8 +25,7 @@ def wanted(side: Side, scope: Scope) -> tuple[Policy, ...]:
     """Return the policies that a cluster should have for an apply."""
     if side is Side.CONTROL_PLANE:
         return (_on_plane(scope),)
-    named = scope.named - {_ANY}
-    return (_in_app(scope), policies.konnector(named, anywhere=_ANY in scope.named))
+    return (_in_app(scope), policies.konnector(scope.named))
 
 
 def expected(side: Side, scope: Scope, user: str) -> tuple[Policy, ...]:
@@ -45,16 +43,12 @@ def in_force(policy: Policy, live: Manifest | None, binding: Manifest | None) ->
     if live is None or binding is None:
         return False
     stated, _ = policy.manifests()
-    actions = get_texts(binding, "spec", "validationActions")
-    narrowed = {"matchResources", "paramRef"} & {*get_map(binding, "spec")}
     return (
         _said(live) == _said(stated)
         and _concerned(live) == _concerned(stated)
         and "paramKind" not in get_map(live, "spec")
         and get_text(live, "spec", "failurePolicy") == "Fail"
-        and get_text(binding, "spec", "policyName") == policy.name
-        and "Deny" in actions
-        and not narrowed
+        and policy.is_enforced_by(binding)
     )
 
 
@@ -74,7 +68,7 @@ def _concerned(policy: Manifest) -> Manifest:
         "objectSelector": {},
     }
     rules: list[JSON] = [
-        {"scope": _ANY, **one} for one in get_maps(policy, *place, "resourceRules")
+        {"scope": policies.ANY, **one} for one in get_maps(policy, *place, "resourceRules")
     ]
     return {**added, **get_map(policy, *place), "resourceRules": rules}
 

@@ -116,18 +116,30 @@ async def token_in(door: Door) -> str:
     return get_text(content, "users", 0, "user", "token")
 
 
-async def test_a_person_agrees_on_the_page_and_is_not_asked_again(door):
-    done = await door.run("--no-wait", visit=door.after_others)
+async def test_what_a_person_agrees_to_on_the_page_is_asked_once_more_here(door):
+    done = await door.run("--no-wait", visit=door.after_others, answers="y\n")
     assert done.code == 0, done.stderr
     assert done.pages == (303, 200)
     assert await door.states() == ["Accepted", "Rejected"]
-    assert "Do you accept" not in done.stdout
+    assert done.stdout.count("Do you accept") == 1
     assert leaks(door, done, await token_in(door)) == []
     [space] = await door.spaces()
     again = await door.run("--no-wait")
     assert again.code == 0, again.stderr
     assert "there already" in again.stderr
     assert await door.spaces() == [space]
+
+
+async def test_a_page_accepts_nothing_against_flags_or_without_an_answer(door):
+    """S2: the page is the door's, and so is what it says of a person."""
+    everything = partial(door.consented, chosen=("0", "1"))
+    for flags, answers in ((["--claims", "none"], ""), ([], "no\n"), ([], "")):
+        ended = await door.run("--no-wait", *flags, visit=everything, answers=answers)
+        assert ended.code == 6, ended.stderr
+    assert await door.binding() is None
+    done = await door.run("--no-wait", "--claims", "required", visit=everything)
+    assert done.code == 0, done.stderr
+    assert await door.states() == ["Accepted", "Rejected"]
 
 
 async def test_the_original_way_works_with_kubectl_bind(door):

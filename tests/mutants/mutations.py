@@ -1002,7 +1002,34 @@ WEBHOOKS: Final = (
         ("tests/unit/watch/test_fleet_state.py",),
     ),
 )
+RIGHTS: Final = (
+    Mutation(
+        "page-decides",
+        "klutchctl/binding",
+        r"self\.verdict\(claim, (?=proposed)",
+        "Verdict.ACCEPT if answered and _said(claim) in agreed else self.verdict(claim, ",
+        "a front door says what a person has accepted",
+        ("tests/unit/binding/test_consent.py",),
+    ),
+    Mutation(
+        "flags-open-all",
+        "klutchctl/binding",
+        r"allowed and not opened",
+        "allowed",
+        "a flag for a kind opens kube-system",
+        ("tests/unit/binding/test_consent.py",),
+    ),
+    Mutation(
+        "rights-unbounded",
+        "klutchctl/binding",
+        r"if decision\.policy:",
+        _NEVER,
+        "a konnector has rights that no policy bounds",
+        ("tests/contract/trust/test_s03_bound_rights.py",),
+    ),
+)
 ALL: Final = (
+    *RIGHTS,
     *BROKERS,
     *KERNEL,
     *COMMANDS,

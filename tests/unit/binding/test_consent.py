@@ -5,7 +5,7 @@ import io
 import pytest
 
 from klutchctl.binding import consent
-from klutchctl.binding.consent import Answers, Claims
+from klutchctl.binding.consent import Answers, Claims, Verdict
 from klutchctl.binding.errors import NoConsent
 from klutchctl.binding.response import Wanted
 from reconciler.core.errors import ConfigError
@@ -16,11 +16,11 @@ WANTED = Wanted(GroupResource("shop.example", "databases"), [SECRETS, CONFIG_MAP
 OPTIONAL = Wanted(WANTED.resource, [CONFIG_MAP])
 
 
-def answered(text="", *, claims=Claims.ASK, accept=(), wanted=WANTED):
+def answered(text="", *, claims=Claims.ASK, accept=(), wanted=WANTED, page=None):
     """Return the states, and what was asked."""
     asked: list[str] = []
     answers = Answers(claims, frozenset(accept), asked.append, io.StringIO(text).readline)
-    return [claim["state"] for claim in answers.of(wanted)], asked
+    return [claim["state"] for claim in answers.of(wanted, page)], asked
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,30 @@ def test_only_kinds_that_are_claimed_can_be_accepted():
         consent.require_known({"pods"}, [WANTED])
 
 
-def test_what_a_page_was_answered_is_not_asked_again():
-    # The door leaves out, or says, what an API server fills in.
-    page = [
-        {**SECRETS, "group": "", "state": "Accepted"},
-        {**CONFIG_MAP, "state": "Rejected"},
-    ]
-    states = [claim["state"] for claim in consent.of_page(WANTED, page)]
-    assert states == ["Accepted", "Rejected"]
+# The door leaves out, or says, what an API server fills in.
+PAGE = [{**SECRETS, "group": "", "state": "Accepted"}, {**CONFIG_MAP, "state": "Accepted"}]
+SECRETS_ONLY = [PAGE[0], {**CONFIG_MAP, "state": "Rejected"}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "page", "states", "questions"),
+    [
+        ({"text": "yes\n"}, PAGE, ["Accepted", "Accepted"], 1),
+        ({"text": "yes\n"}, SECRETS_ONLY, ["Accepted", "Rejected"], 1),
+        ({"text": "no\n", "wanted": OPTIONAL}, PAGE, ["Rejected"], 1),
+        ({"claims": Claims.NONE, "wanted": OPTIONAL}, PAGE, ["Rejected"], 0),
+        ({"claims": Claims.NONE, "accept": ["secrets"]}, PAGE, ["Accepted", "Rejected"], 0),
+        ({"claims": Claims.REQUIRED}, PAGE, ["Accepted", "Rejected"], 0),
+        ({"claims": Claims.ALL}, SECRETS_ONLY, ["Accepted", "Rejected"], 0),
+        ({"text": "yes\n", "accept": ["configmaps"]}, PAGE, ["Accepted", "Accepted"], 1),
+        ({"accept": ["configmaps"], "wanted": OPTIONAL}, [], ["Rejected"], 0),
+    ],
+)
+def test_a_page_proposes_in_one_question_and_flags_narrow_it(flags, page, states, questions):
+    """S2: a hostile door answers for the person."""
+    found, asked = answered(page=page, **flags)
+    assert (found, len(asked)) == (states, questions)
+    assert all(one.startswith("The provider says") for one in asked)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +133,47 @@ def test_what_a_page_was_answered_is_not_asked_again():
 )
 def test_a_required_claim_that_the_page_did_not_agree_to_ends_the_bind(page):
     with pytest.raises(NoConsent, match="secrets"):
-        consent.of_page(WANTED, page)
+        answered("yes\n", page=page, claims=Claims.ALL)
+
+
+IN_SYSTEM = {**SECRETS, "selector": {"namespaces": ["*", "kube-system"], "owner": "Provider"}}
+OF_APPS = {**SECRETS, "selector": {"names": ["*"], "namespaces": ["*"], "owner": "Consumer"}}
+BOTH = {**SECRETS, "selector": {"namespaces": ["kube-system", "klutch-bind"]}}
+OPENINGS = [
+    (IN_SYSTEM, ["secrets in kube-system"]),
+    ({**CONFIG_MAP, "selector": {"namespaces": ["klutch-bind"]}}, ["configmaps in klutch-bind"]),
+    (OF_APPS, ["secrets of applications"]),
+    ({**SECRETS, "autoAdopt": True}, ["secrets of applications"]),
+    (
+        BOTH,
+        ["secrets in klutch-bind", "secrets in kube-system", "secrets of applications"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("claim", "opened"), OPENINGS)
+@pytest.mark.parametrize("proposed", [True, False])
+@pytest.mark.parametrize("claims", Claims)
+@pytest.mark.parametrize("interactive", [True, False])
+def test_what_a_claim_opens_beside_its_kind_is_asked_or_named_whatever_flags_and_page_say(
+    claim, opened, proposed, claims, interactive
+):
+    kinds = ["secrets", "configmaps"]
+    asks = claims is Claims.ASK or interactive
+    for accept, at_best in (
+        (kinds, Verdict.ASK if asks else Verdict.REJECT),
+        ([*kinds, *opened], Verdict.ACCEPT),
+        (opened, Verdict.ACCEPT),
+        (["secrets in kube-public"], None),
+    ):
+        answers = Answers(claims, accept, print, lambda _: "", interactive=interactive)
+        found = answers.verdict(claim, proposed=proposed)
+        assert found is not Verdict.ACCEPT or (proposed and {*opened} <= {*accept})
+        assert at_best is None or found is (at_best if proposed else Verdict.REJECT)
+
+
+def test_what_a_flag_rejects_of_the_cluster_itself_is_named_as_accept_takes_it():
+    wanted = Wanted(WANTED.resource, [{**OF_APPS, "required": False}])
+    answers = Answers(Claims.ALL, (), print, lambda _: "")
+    assert answers.rejected_unasked(answers.of(wanted)) == ["secrets of applications"]
+    consent.require_known({"secrets", "secrets of applications"}, [wanted])

@@ -1,13 +1,14 @@
 """Which konnector an app cluster gets, and with what rights (D.5, F30, F40)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from klutchctl.binding import konnector
-from klutchctl.binding.konnector import Decision, Rights
+from klutchctl.binding.konnector import Decision, Rights, Served
 from klutchctl.binding.response import Wanted
-from reconciler.blueprints import rbac
+from reconciler.blueprints import policies, rbac
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import GroupResource
 from tests.support import binding_objects as objects
@@ -82,6 +83,43 @@ def test_no_provider_replaces_the_konnector_that_is_there(there, offered):
 def test_without_any_image_nothing_is_begun():
     with pytest.raises(ConfigError, match="--konnector-image"):
         konnector.decide(None, chosen="", offered="", skip=False)
+
+
+@pytest.mark.parametrize(
+    ("rights", "served", "without", "policy"),
+    [
+        (True, True, False, True),
+        (True, True, True, False),
+        (True, False, True, False),
+        (False, False, False, True),  # nothing is given
+        (True, False, False, None),
+    ],
+)
+def test_rights_come_with_their_policy_or_a_flag_says_that_they_do_not(
+    rights, served, without, policy
+):
+    decision = Decision(OURS, rights=rights)
+    if policy is None:
+        with pytest.raises(ConfigError, match="--no-policy"):
+            konnector.bounded(decision, served=served, without=without)
+    else:
+        found = konnector.bounded(decision, served=served, without=without)
+        assert found == replace(decision, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("state", "selector", "namespaces"),
+    [
+        ("Accepted", {"namespaces": ["shop"]}, ["shop"]),
+        ("Accepted", {"namespaces": ["*", "kube-system"]}, ["*", "kube-system"]),
+        ("Accepted", {}, ["*"]),  # as an API server fills it in
+        ("Rejected", {"namespaces": ["kube-system"]}, []),
+    ],
+)
+def test_the_policy_reaches_as_far_as_accepted_claims(state, selector, namespaces):
+    claims = [{**objects.SECRETS, "selector": selector, "state": state}]
+    one = Served(DATABASES, "kubeconfig-x", claims)
+    assert konnector.policy([one]) == policies.konnector(namespaces)
 
 
 def test_of_a_live_deployment_the_image_alone_is_changed():

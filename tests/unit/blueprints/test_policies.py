@@ -33,10 +33,10 @@ def test_a_policy_fails_closed_and_refuses(policy):
 
 
 def test_a_konnector_writes_where_permission_claims_name_namespaces():
-    first = policies.konnector(["shop", "kube-shop"], anywhere=False).rules[0].expression
+    first = policies.konnector(["shop", "kube-shop"]).rules[0].expression
     assert "request.namespace in ['kube-shop', 'shop']" in first
     assert "startsWith('kube-')" not in first
-    anywhere = policies.konnector(["kube-shop"]).rules[0].expression
+    anywhere = policies.konnector(["*", "kube-shop"]).rules[0].expression
     assert "(request.namespace in ['kube-shop']) || (!request.namespace.startsWith('kube-'))" in (
         anywhere
     )

@@ -165,7 +165,7 @@ def test_a_plan_needs_none(side):
 
 def test_permission_claims_that_name_namespaces_bound_the_konnector():
     (_, bounded) = policies.wanted(APP, scope(namespaces=("shop",)))
-    assert bounded == shipped.konnector(["shop"], anywhere=False)
+    assert bounded == shipped.konnector(["shop"])
     (_, anywhere) = policies.wanted(APP, scope())
     assert anywhere == shipped.konnector()
 
