@@ -124,7 +124,7 @@ class Door:
         first = TrustedIssuer(
             "",
             settings.issuer,
-            tuple(filter(None, (settings.public, settings.cli_client_id))),
+            settings.audiences,
             ca_file=str(settings.ca_file or ""),
             naming=Naming(
                 settings.username_claim, settings.prefix, settings.groups_claim, settings.prefix

@@ -2,16 +2,16 @@
 
 import base64
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from bind.door.refusals import Refused
+from reconciler.oidc.claims import Claims, texts
 
 _DIGITS: Final = 10  # of base32 in a space's name: 50 bits
 _MOST_GROUPS: Final = 200
 _LONGEST: Final = 255
-_EMAIL: Final = "email"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,6 @@ class Identity:
     groups: tuple[str, ...] = ()
     first: bool = True
     claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-class Claims(Protocol):
-    """What a token says that was verified."""
-
-    @property
-    def issuer(self) -> str:
-        """The provider."""
-        ...
-
-    @property
-    def subject(self) -> str:
-        """The identity there."""
-        ...
-
-    @property
-    def raw(self) -> Mapping[str, object]:
-        """All claims."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +52,12 @@ def identity_of(
     """
     if first and _looks_foreign(claims.subject):
         raise Refused("invalid_token", "the subject of the token holds a bar", reason="sub")
-    _require_verified(claims.raw, naming)
     user = claims.raw.get(naming.user_claim)
     if not isinstance(user, str) or not 0 < len(user) <= _LONGEST:
-        sentence = f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters"
+        sentence = (
+            f"the token holds no text {naming.user_claim} of at most {_LONGEST} characters that its"
+            " provider vouches for"
+        )
         raise Refused("invalid_token", sentence, reason="user")
     groups = _texts(claims.raw.get(naming.groups_claim))
     if not all(map(_is_unicode, (claims.subject, user, *groups))):
@@ -85,15 +68,8 @@ def identity_of(
         f"{naming.user_prefix}{user}",
         tuple(f"{naming.groups_prefix}{group}" for group in groups),
         first,
-        tuple((name, tuple(claim_texts(claims.raw.get(name)))) for name in sorted(keep)),
+        tuple((name, texts(claims.raw.get(name))) for name in sorted(keep)),
     )
-
-
-def _require_verified(raw: Mapping[str, object], naming: Naming) -> None:
-    """Refuse an address that its user may have made up, as Kubernetes does. Raises Refused."""
-    if naming.user_claim == _EMAIL and raw.get("email_verified", True) is not True:
-        sentence = "the provider did not verify the email address of the token"
-        raise Refused("invalid_token", sentence, reason="user")
 
 
 def _is_unicode(text: str) -> bool:
@@ -108,19 +84,11 @@ def _looks_foreign(subject: str) -> bool:
 
 def _texts(value: object) -> Sequence[str]:
     """Return the groups of a claim, which some providers state as one text."""
-    groups = [one for one in claim_texts(value) if 0 < len(one) <= _LONGEST]
+    groups = [one for one in texts(value) if 0 < len(one) <= _LONGEST]
     if len(groups) > _MOST_GROUPS:
         sentence = f"the token names more than {_MOST_GROUPS} groups; have the provider filter them"
         raise Refused("forbidden", sentence, reason="groups")
     return groups
-
-
-def claim_texts(value: object) -> list[str]:
-    """Return the values of a claim: one text, or a list of them; a flag as JSON writes it."""
-    listed = value if isinstance(value, list) else [value]
-    flags = {True: "true", False: "false"}
-    named = (flags[one] if isinstance(one, bool) else one for one in listed)
-    return [one for one in named if isinstance(one, str)]
 
 
 def space_identity(identity: Identity, cid: str) -> str:

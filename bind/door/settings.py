@@ -80,6 +80,7 @@ class DoorSettings:
     groups_claim: str = "groups"
     prefix: str = "oidc:"
     cli_client_id: str = ""
+    accept_cli_audience: bool = False
     konnector_image: str = ""
     authorization: Authorization = "Authenticated"
     access_file: Path | None = None
@@ -95,6 +96,12 @@ class DoorSettings:
     cookie_key: bytes = field(default=b"", repr=False)
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     tls: tuple[Path, Path] | None = None
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """The audiences of bearer tokens. Another door may relay one for the client alone."""
+        clients = (self.cli_client_id,) if self.accept_cli_audience else ()
+        return (self.public, *filter(None, clients))
 
 
 def add(parser: flags.Parser) -> None:
@@ -116,6 +123,8 @@ def add(parser: flags.Parser) -> None:
         help="app clusters of one identity (default: 50)",
     )
     parser.switch("--ui", default=True, help="of the front door: pages for people, too")
+    relayed = "take ID tokens for --cli-client-id alone, which a hostile door can give to this one"
+    parser.switch("--accept-cli-audience", default=False, help=relayed)
     for name in _HIDDEN:
         parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
     parser.add_argument("--listen-port", type=int, default=0, help=argparse.SUPPRESS)
@@ -154,6 +163,7 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
         groups_claim=given.oidc_groups_claim,
         prefix=given.oidc_prefix,
         cli_client_id=_public_client(given),
+        accept_cli_audience=given.accept_cli_audience,
         konnector_image=given.konnector_image or "",
         authorization=_authorization(given),
         access_file=Path(given.access_file) if given.access_file else None,

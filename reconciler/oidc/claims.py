@@ -20,15 +20,6 @@ class Claims:
     raw: Mapping[str, object] = field(repr=False)
     expires_at: float
 
-    def text(self, name: str) -> str:
-        """Return a claim that is text, or nothing."""
-        value = self.raw.get(name)
-        return value if isinstance(value, str) else ""
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Return a claim that is text or a list of texts, such as groups."""
-        return texts(self.raw.get(name))
-
 
 def texts(value: object) -> tuple[str, ...]:
     """Return the texts of a text or a list; truth values and whole numbers as JSON writes them."""
@@ -43,6 +34,13 @@ def texts(value: object) -> tuple[str, ...]:
             return tuple(item for item in value if isinstance(item, str))
         case _:
             return ()
+
+
+def vouched(raw: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the claims without an address that its user may have made up, as Kubernetes does."""
+    if raw.get("email_verified", True) is True:
+        return raw
+    return {name: value for name, value in raw.items() if name != "email"}
 
 
 def require_issuer(raw: Mapping[str, object], issuer: str) -> None:

@@ -151,7 +151,11 @@ async def test_the_original_way_works_with_kubectl_bind(door):
 
 
 async def test_a_person_signs_in_by_device_code(door):
-    done = await door.run("--device-code", "--claims", "required", "--no-wait")
+    door.issuer.lies.id_token["aud"] = [CLI.id, door.url]  # as an audience mapper has it
+    try:
+        done = await door.run("--device-code", "--claims", "required", "--no-wait")
+    finally:
+        door.issuer.lies.id_token.clear()
     assert done.code == 0, done.stderr
     assert "and enter the code" in done.stderr
     assert "claims on configmaps are rejected; --accept accepts them" in done.stderr

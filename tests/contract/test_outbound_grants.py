@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused, TokenRefused
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer
@@ -102,7 +103,7 @@ async def test_sign_in(provider, http, known, client):
     answer = await granted(http, redeemed(known, client, query["code"]))
     claims = await proven(http, provider, client, answer)
     assert claims.subject == "bob"
-    assert claims.texts("groups") == ("team-b",)
+    assert texts(claims.raw["groups"]) == ("team-b",)
 
 
 @pytest.mark.parametrize("methods", [["client_secret_basic"], ["client_secret_post"], None])

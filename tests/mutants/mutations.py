@@ -1020,6 +1020,22 @@ RIGHTS: Final = (
         ("tests/unit/binding/test_consent.py",),
     ),
     Mutation(
+        "client-is-audience",
+        "bind/door",
+        r" if self\.accept_cli_audience else \(\)",
+        "",
+        "a token that another door got is good here",
+        ("tests/contract/door/test_door_attacks.py",),
+    ),
+    Mutation(
+        "unverified-email",
+        "reconciler/oidc",
+        r" if name != \"email\"",
+        "",
+        "a rule counts an address that its user made up",
+        ("tests/unit/oidc/test_id_tokens.py",),
+    ),
+    Mutation(
         "rights-unbounded",
         "klutchctl/binding",
         r"if decision\.policy:",

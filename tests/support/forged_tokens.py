@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support import issuer_tokens as tokens
 from tests.support.browsers import PUBLIC
-from tests.support.issuer import WEB, FakeProvider
+from tests.support.issuer import CLI, WEB, FakeProvider
 from tests.support.issuer_lies import Lies
 from tests.support.issuer_tokens import Claims, Signing, SigningKey, signing_key
 
@@ -98,7 +98,6 @@ _EACH: Final[Mapping[str, Row]] = {
 }
 WRONG_ID: Final[Mapping[str, Row]] = {
     **_EACH,
-    "aud list without azp": lambda: {"aud": [WEB.id, "somebody"]},
     "aud list with another azp": lambda: {"aud": [WEB.id, "somebody"], "azp": "somebody"},
     "azp other": lambda: {"azp": "somebody"},
     "aud other, azp ours": lambda: {"aud": "somebody", "azp": WEB.id},
@@ -112,6 +111,8 @@ WRONG_ID: Final[Mapping[str, Row]] = {
 WRONG_BEARER: Final[Mapping[str, Row]] = {
     **_EACH,
     "aud of the web client": lambda: {"aud": WEB.id},
+    "aud of the client of CLIs": lambda: {"aud": CLI.id, "azp": CLI.id},
+    "aud of the client of CLIs and another door": lambda: {"aud": [CLI.id, "https://b.example"]},
     "a life of 25 hours": lambda: {"iat": int(time.time()), "exp": int(time.time()) + 25 * 3600},
 }
 

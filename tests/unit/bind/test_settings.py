@@ -66,6 +66,11 @@ OPENED = {
     "the flags of the original": ((), {}),
     "a prefix gets its dash": (("--namespace-prefix=shop",), {"namespace_prefix": "shop-"}),
     "a prefix keeps its dash": (("--namespace-prefix=shop-",), {"namespace_prefix": "shop-"}),
+    "a client of CLIs": (("--cli-client-id=cli",), {"cli_client_id": "cli"}),
+    "its tokens": (
+        ("--cli-client-id=cli", "--accept-cli-audience"),
+        {"cli_client_id": "cli", "accept_cli_audience": True},
+    ),
     "one key is enough": ((f"--cookie-signing-key={KEY}",), {"cookie_key": b"k" * 32}),
     "an old listen address": (
         ("--listen-ip=0.0.0.0", "--listen-port=9000"),

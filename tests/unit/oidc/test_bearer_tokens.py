@@ -97,7 +97,7 @@ ACCESS_TOKENS = {
 def test_access_token(kind, changes, reason):
     given = token(of_access(**changes), {"typ": kind})
     if not reason:
-        assert access(given).text("client_id") == "pipeline"
+        assert access(given).raw["client_id"] == "pipeline"
         return
     with pytest.raises(TokenRefused) as refused:
         access(given)
