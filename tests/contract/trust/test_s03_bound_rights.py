@@ -13,7 +13,7 @@ from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import KLUTCHCTL, Progress
 from klutchctl.binding.response import Wanted
 from reconciler.core import names, refs
-from reconciler.core.manifest import name_of
+from reconciler.core.manifest import name_of, put
 from tests.support.accounts import token_of
 from tests.support.binding_objects import SECRETS
 from tests.support.bound_scenes import BIND, read, remove
@@ -101,7 +101,7 @@ async def test_what_somebody_else_keeps_is_left_and_what_denies_nothing_ends_the
     said, mark = list[str](), app_cluster.audit.mark()
     policy, binding = konnector.policy(served("shop")).manifests()
     elsewhere = {"namespaceSelector": {"matchLabels": {"policed": "yes"}}}
-    narrow = {**binding, "spec": {**binding["spec"], "matchResources": elsewhere}}
+    narrow = put(binding, elsewhere, "spec", "matchResources")
     for made, kind in ((policy, POLICIES[0]), (narrow, POLICIES[1])):
         await app_cluster.cluster.create(made, kind, manager="operator")
     with pytest.raises(BindEnded, match="narrows its policy"):
