@@ -10,7 +10,7 @@ from bind import bounds
 from bind.door import identity
 from bind.export.decide import resources
 from bind.rbac_changes import granted
-from bind.service_namespace import decide as service_namespace_decide
+from bind.service_namespace.facts import home_of
 from reconciler import api
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
@@ -93,6 +93,7 @@ class Informers:
         self.cluster_roles = self._view(refs.CLUSTER_ROLE, of_role)
         self.cluster_role_bindings = self._view(refs.CLUSTER_ROLE_BINDING, of_role)
         self.role_bindings = self._named(refs.ROLE_BINDING, names.BINDER)
+        self.accounts = self._named(refs.SERVICE_ACCOUNT, names.BINDER)
         self.quotas = self._named(refs.RESOURCE_QUOTA, names.QUOTA, served=quotas)
 
     def _serve_app_cluster_bindings(self) -> None:
@@ -122,7 +123,6 @@ class Informers:
             served=served and self.deployments_served,
         )
         connector = names.CONTROL_PLANE_CONNECTOR
-        self.accounts = self._named(refs.SERVICE_ACCOUNT, names.BINDER, served=served)
         self.roles = self._named(refs.ROLE, connector, served=served)
         self.connector_bindings = self._named(refs.ROLE_BINDING, connector, served=served)
 
@@ -220,7 +220,7 @@ def _wanted(request: Manifest) -> Iterable[ObjectKey]:
 
 def _home(namespace: Manifest) -> Iterable[ObjectKey]:
     mark = manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
-    home = service_namespace_decide.home_of(mark)
+    home = home_of(mark)
     return [] if home is None else [ObjectKey(home.space, home.name)]
 
 

@@ -19,6 +19,7 @@ from bind.settings import Settings
 from reconciler.blueprints.export import Terms
 from reconciler.controller import program
 from reconciler.controller.controller import Controller, ObjectReconciler
+from reconciler.controller.executor import Executor
 from reconciler.controller.lease import Again, holder_here
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock
@@ -166,19 +167,33 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         for counter in door.counters:
             runtime.metrics.registry.register(counter)
     leadership = runtime.leadership(leases, lease_namespace, names.BACKEND_LEASE, again=again)
+    executor = runtime.executor(informers.cluster)
+    service_namespaces = ServiceNamespaces(
+        informers,
+        executor,
+        scope=settings.consumer_scope,
+        bounds=settings.bounds,
+        hashing=settings.hashed_names,
+    )
+    reconcilers = _reconcilers(settings, informers, runtime, executor)
+    reconcilers["servicenamespace"] = service_namespaces
     return runtime.term(
         informers.informers,
-        list(_controllers(settings, informers, runtime)),
+        list(_controllers(reconcilers, settings, informers, runtime)),
         leadership=leadership,
         elects=settings.leader_election,
+        first=service_namespaces.revoke,
         advice=ADVICE,
     )
 
 
 def _controllers(
-    settings: Settings, informers: Informers, runtime: Runtime
+    reconcilers: Mapping[str, ObjectReconciler[Any, Any]],
+    settings: Settings,
+    informers: Informers,
+    runtime: Runtime,
 ) -> Iterator[Controller[Any]]:
-    for name, reconciler in _reconcilers(settings, informers, runtime).items():
+    for name, reconciler in reconcilers.items():
         controller: Controller[Any] = Controller(
             name,
             reconciler.reconcile,
@@ -198,9 +213,8 @@ def _space_of(key: Hashable) -> Hashable:
 
 
 def _reconcilers(
-    settings: Settings, informers: Informers, runtime: Runtime
+    settings: Settings, informers: Informers, runtime: Runtime, executor: Executor
 ) -> dict[str, ObjectReconciler[Any, Any]]:
-    executor = runtime.executor(informers.cluster)
     scope, isolation = settings.consumer_scope, settings.isolation
     bounds, hashing = settings.bounds, settings.hashed_names
     reconcilers: dict[str, ObjectReconciler[Any, Any]] = {
@@ -218,9 +232,6 @@ def _reconcilers(
         ),
         "serviceexport": Exports(
             informers, executor, isolation=isolation, grace=settings.export_grace
-        ),
-        "servicenamespace": ServiceNamespaces(
-            informers, executor, scope=scope, bounds=bounds, hashing=hashing
         ),
     }
     if settings.control_plane_mode:

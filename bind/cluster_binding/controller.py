@@ -8,6 +8,7 @@ from bind.cluster_binding import decide
 from bind.informers import GRANTED, NAME, SPACE, Informers
 from bind.service_namespace import decide as service_namespace_decide
 from bind.service_namespace.controller import counted, known
+from bind.service_namespace.facts import Home
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.controller.controller import ObjectReconciler, Queue
@@ -84,7 +85,7 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
         mappings = self._informers.service_namespaces.inside(space)
-        homes = (service_namespace_decide.Home(space, name_of(one)) for one in mappings)
+        homes = (Home(space, name_of(one)) for one in mappings)
         seen = (known(self._informers, home, hashing=self._hashing) for home in homes)
         found = (service_namespace_decide.obstacle(one) for one in seen)
         return [one for one in found if one is not None]

@@ -4,24 +4,30 @@ A Namespace that says it belongs to one brings its key up, too: so those that we
 while nobody looked are found at the start (protocol-bind.md F46).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
 
 from bind.bounds import Bounds, Countable, countable
-from bind.informers import HOME, NAME, SPACE, TARGET, Informers
+from bind.informers import GRANTED, HOME, NAME, SPACE, TARGET, Informers
 from bind.rbac_changes import granted, noted
-from bind.service_namespace import decide
-from bind.service_namespace.decide import Contents, Home, Removal, Seen
+from bind.service_namespace import decide, facts
+from bind.service_namespace.facts import Contents, Home, Removal, Seen
 from reconciler import api
 from reconciler.blueprints.export import Scope
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed
+from reconciler.controller.fence import Stopped
 from reconciler.core import keys, manifest, names, refs
-from reconciler.core.decision import Decision
-from reconciler.core.errors import Forbidden, NotServed
+from reconciler.core.decision import Decision, writes_each
+from reconciler.core.errors import Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.requests import ListQuery
+
+_PAGE: Final = 500
 
 
 class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
@@ -40,6 +46,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         self._informers = informers
         self._scope, self._bounds, self._hashing = scope, bounds, hashing
         self._copied = _Copied(informers)
+        # By spaces: whose namespace is searched now, and which have to wait for that.
+        self._searching: dict[str, ObjectKey] = {}
+        self._waiting: dict[str, set[ObjectKey]] = {}
         # The uids of Namespaces that were seen beside their mapping.
         self._beside: dict[ObjectKey, str] = {}
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
@@ -47,13 +56,14 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
         informers, mappings = self._informers, self._informers.service_namespaces
+        self._enqueue = queue.enqueue
         by_target = enqueue_mapped(queue, mappings, TARGET)
         by_space = enqueue_mapped(queue, mappings, SPACE)
 
         def left_in(space: str) -> None:
             for one in informers.namespaces.by(SPACE, space):
                 mark = manifest.annotations_of(one)[keys.API_SERVICE_NAMESPACE]
-                if home := decide.home_of(mark):
+                if home := facts.home_of(mark):
                     queue.enqueue(ObjectKey(home.space, home.name))
 
         mappings.subscribe_keys(queue.enqueue)
@@ -62,34 +72,54 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         informers.namespaces.subscribe(NAME, by_space)
         informers.namespaces.subscribe(NAME, left_in)
         informers.role_bindings.subscribe(SPACE, by_target)
+        informers.accounts.subscribe(SPACE, by_space)
         informers.quotas.subscribe(SPACE, by_target)
         informers.exports.subscribe(SPACE, self._forget)
         informers.exports.subscribe(SPACE, by_space)
+
+    async def reconcile(self, key: ObjectKey) -> timedelta | None:
+        """Reconcile, and let the next key of its space be searched."""
+        try:
+            return await super().reconcile(key)
+        finally:
+            if self._searching.get(key.namespace) == key:
+                del self._searching[key.namespace]
+            if key.namespace not in self._searching and (
+                waiting := self._waiting.get(key.namespace)
+            ):
+                self._enqueue(waiting.pop())
 
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
         """Return one app namespace, its mapping and where it leads. Raises ClusterErrors."""
         granted_here = counted(self._informers, self._grants(key.namespace), self.executor.now())
         seen = known(self._informers, Home(*key), hashing=self._hashing)
         seen = replace(seen, counted=granted_here)
-        leaving = decide.leaving(seen)
+        leaving = facts.leaving(seen)
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
-        if leaving is not None and not seen.unsure:
-            seen = replace(seen, removal=await self._removal(seen.home))
-            if seen.removal is not None and decide.needs_search(seen):
-                contents = await self._contents(
-                    manifest.name_of(leaving), bound_stays=not decide.goes_with_space(seen)
-                )
-                # The search takes long enough for a konnector to bring its mapping back.
-                mapping = await self._mapping(seen.home)
-                removal = replace(seen.removal, contents=contents, mapping=mapping)
-                seen = replace(seen, removal=removal)
+        # Rights end before anything is searched.
+        if leaving is not None and not seen.unsure and not any(decide.revocations(seen)):
+            # One space has one search at a time: forty of its namespaces may end at once.
+            if self._searching.setdefault(key.namespace, key) != key:
+                self._waiting.setdefault(key.namespace, set()).add(key)
+                return None
+            seen = await self._searched(seen, manifest.name_of(leaving))
         cluster = self._informers.cluster.name
         if seen.mapping is not None:
             ref = manifest.ref_of(cluster, api.API_SERVICE_NAMESPACE, seen.mapping)
             return Observed(ref, seen.mapping), seen
-        if leaving is not None:
-            return Observed(manifest.ref_of(cluster, refs.NAMESPACE, leaving), leaving), seen
+        for about in (*filter(None, [leaving]), *facts.marked(seen)):
+            return Observed(manifest.ref_of(cluster, refs.NAMESPACE, about), about), seen
         return None
+
+    async def _searched(self, seen: Seen, namespace: str) -> Seen:
+        """Return it with what has to be known beyond doubt before data go, where it is known."""
+        seen = replace(seen, removal=await self._removal(seen.home))
+        if seen.removal is None or not decide.needs_search(seen):
+            return seen
+        contents = await self._contents(namespace, bound_stays=not decide.goes_with_space(seen))
+        # The search takes long enough for a konnector to bring its mapping back.
+        mapping = await self._mapping(seen.home)
+        return replace(seen, removal=replace(seen.removal, contents=contents, mapping=mapping))
 
     def decide(self, view: Seen, now: datetime) -> Decision:
         """Return what follows."""
@@ -101,7 +131,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             return self._beside.get(key) == manifest.uid_of(leaving)
         if seen.mapping is None:
             self._beside.pop(key, None)
-        elif (beside := decide.target(seen)) is not None:
+        elif (beside := facts.own(seen)) is not None:
             self._beside[key] = manifest.uid_of(beside)
         return False
 
@@ -132,28 +162,47 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             Ref(cluster.name, api.API_SERVICE_NAMESPACE, home.space, home.name)
         )
 
+    async def revoke(self) -> None:
+        """End the rights in service namespaces whose space is gone, before any other work.
+
+        What fails is tried again by the controller, as its keys come up.
+        """
+        for rights in self._informers.role_bindings.all():
+            live = self._informers.namespaces.get("", manifest.namespace_of(rights))
+            mark = manifest.annotations_of(live or {}).get(keys.API_SERVICE_NAMESPACE, "")
+            if home := facts.home_of(mark):
+                seen = known(self._informers, home, hashing=self._hashing)
+                with suppress(KlutchError, Stopped):
+                    await self.executor.execute(writes_each(decide.revocations(seen)))
+
     async def _contents(self, namespace: str, *, bound_stays: bool) -> Contents:
         """Search a namespace until something is found that keeps it. Raises ClusterErrors."""
-        hidden, kinds = "", await self._copied.kinds()
-        for kind in sorted(kinds.all):
+
+        def keeps(one: Manifest) -> bool:
+            return is_released(one) or (bound_stays and decide.is_bound(one))
+
+        hidden, (exported, others) = "", await self._copied.kinds()
+        for kind in (*exported, *others):
             try:
-                listing = await self._informers.cluster.list(
-                    kind, namespace=namespace, metadata_only=True
-                )
+                if kind in others and await self._copied.is_clean(kind):
+                    continue
+                found = await self._copied.first(kind, namespace, keeps)
             except NotServed:  # nothing of it can be there
                 continue
             except Forbidden:
-                # A kind that was never exported is no konnector's: it had its rights from us.
-                if kind.resource in kinds.exported:
-                    hidden = kind.resource
+                hidden = kind.resource
                 continue
-            if any(keys.RELEASED in manifest.annotations_of(one) for one in listing.items):
+            if found is not None and is_released(found):
                 return Contents(released=True)
-            held = filter(decide.is_bound, listing.items)
-            bound = next((f"{kind.resource} {manifest.name_of(one)}" for one in held), "")
-            if bound and bound_stays:
+            if found is not None:
+                bound = f"{kind.resource} {manifest.name_of(found)}"
                 return Contents(released=False, bound=bound)
         return Contents(released=False, hidden=hidden)
+
+
+def is_released(live: Manifest) -> bool:
+    """Tell whether an object is kept for nobody's sake but its own."""
+    return keys.RELEASED in manifest.annotations_of(live)
 
 
 def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:
@@ -164,56 +213,51 @@ def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Co
 
 
 def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
-    """Return what the views tell about one app namespace, but for `counted`."""
-    mapping = informers.recent(informers.service_namespaces).get(home.space, home.name)
-    named = manifest.get_text(mapping, "status", "namespace")
-    elsewhere = named if named and named != home.target else ""
-    space = informers.namespaces.get("", home.space)
-    ours = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
-    hashed = next((one for one in ours if decide.is_hashed(one, home)), None)
-    if hashed is None and (name := decide.hashed_name(home, space)):
-        hashed = informers.namespaces.get("", name)
+    """Return what the views hold of one app namespace, but for `counted`."""
+    account = informers.accounts.get(home.space, names.BINDER)
     seen = Seen(
         informers.cluster.name,
         home,
-        mapping=mapping,
-        space=space,
-        namespace=informers.namespaces.get("", home.target),
-        elsewhere=informers.namespaces.get("", elsewhere) if elsewhere else None,
-        hashed=hashed,
+        mapping=informers.recent(informers.service_namespaces).get(home.space, home.name),
+        space=informers.namespaces.get("", home.space),
+        account="" if account is None else manifest.uid_of(account),
         hashing=hashing,
         unsure=informers.trouble(informers.service_namespaces),
     )
-    place = decide.chosen(seen)
-    return replace(
+    places = (home.target, facts.named(seen), facts.hashed_name(home, seen.space))
+    beside = (informers.namespaces.get("", name) for name in places if name)
+    marked = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
+    found = {manifest.name_of(one): one for one in (*marked, *beside) if one is not None}
+    rights = (informers.role_bindings.get(name, names.BINDER) for name in found)
+    seen = replace(
         seen,
-        role_binding=informers.role_bindings.get(place, names.BINDER),
-        quota=informers.quotas.get(place, names.QUOTA),
+        namespaces=[found[name] for name in sorted(found)],
+        role_bindings=[one for one in rights if one is not None],
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _CopiedKinds:
-    """`all` are the kinds to look at; `exported` the resources (`plural.group`) that ever were."""
-
-    all: frozenset[Kind]
-    exported: frozenset[str]
+    return replace(seen, quota=informers.quotas.get(facts.chosen(seen), names.QUOTA))
 
 
 class _Copied:
     """Knows which kinds a konnector may have copied into a service namespace, now or ever.
 
     Exports and templates come and go while their copies stay, so every namespaced CRD counts, and
-    what any export or template claims. CRDs are read anew only where one changed.
+    what any export or template claims. CRDs are read anew only where one changed. A kind that
+    nothing says was ever exported is searched once, everywhere, and for good: without rights
+    konnectors copy nothing of it.
     """
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
         self._stamps: frozenset[tuple[str, str]] = frozenset()
         self._defined: Mapping[str, Kind] = {}
+        self._clean = set[str]()  # resources of which nothing is copied anywhere
+        informers.exports.subscribe(GRANTED, self._clean.discard)
 
-    async def kinds(self) -> _CopiedKinds:
-        """Return them. Raises ClusterErrors where the CRDs cannot be read."""
+    async def kinds(self) -> tuple[Sequence[Kind], Sequence[Kind]]:
+        """Return those that were ever exported, as far as is known, and others to be searched.
+
+        Raises ClusterErrors.
+        """
         informers, defined = self._informers, await self._crds()
         offers = [*informers.exports.all(), *informers.templates.all()]
         claims = [claim for offer in offers for claim in api.permission_claims_of(offer)]
@@ -221,11 +265,36 @@ class _Copied:
         known = {one.resource: one for one in (refs.CONFIG_MAP, refs.SECRET)}
         named = {api.offered_resource(template).name for template in informers.templates.all()}
         named |= {manifest.name_of(export) for export in informers.exports.all()}
-        role = informers.cluster_roles.get("", names.BINDER)
-        return _CopiedKinds(
-            all=frozenset({**claimed, **known, **defined}.values()),
-            exported=frozenset({*named, *claimed, *known, *noted(role)}),
+        named |= {*claimed, *known, *noted(informers.cluster_roles.get("", names.BINDER))}
+        every = {**claimed, **known, **defined}
+        exported = sorted(named & every.keys())
+        others = sorted(every.keys() - named - self._clean)
+        return [every[one] for one in exported], [every[one] for one in others]
+
+    async def first(
+        self, kind: Kind, namespace: str, wanted: Callable[[Manifest], bool]
+    ) -> Manifest | None:
+        """Return the first object of a kind that is wanted. Raises ClusterErrors."""
+        cluster = self._informers.cluster
+        ref, query = (
+            Ref(cluster.name, kind, namespace, ""),
+            ListQuery(limit=_PAGE, metadata_only=True),
         )
+        async with aclosing(cluster.pages(ref, query)) as pages:
+            async for page in pages:
+                for one in filter(wanted, page.items):
+                    return one
+        return None
+
+    async def is_clean(self, kind: Kind) -> bool:
+        """Tell whether nothing of a kind was copied anywhere. Raises ClusterErrors."""
+        try:
+            found = await self.first(kind, "", lambda one: is_released(one) or decide.is_bound(one))
+        except Forbidden:
+            found = None  # konnectors have no rights that klutch-bind has not
+        if found is None:
+            self._clean.add(kind.resource)
+        return found is None
 
     async def _crds(self) -> Mapping[str, Kind]:
         if self._stamps != _stamps(self._informers.crds.all()):

@@ -281,7 +281,13 @@ def binder() -> Policy:
                 cel.either(
                     cel.CLUSTER_SCOPED,
                     f"{_HERE} == variables.own",
-                    cel.both(f"{_MARK}.startsWith(variables.own + '/')", cel.is_no_system(_HERE)),
+                    cel.both(
+                        cel.is_service_namespace(_NS),
+                        cel.is_no_system(_HERE),
+                        # A name may be that of an earlier space.
+                        f"{cel.annotation(_NS, keys.ACCOUNT_UID)} == variables.uid",
+                        "variables.uid != ''",
+                    ),
                 ),
                 "it writes in its own binding space and service namespaces only",
             ),
@@ -291,7 +297,10 @@ def binder() -> Policy:
             ),
             _NO_CREDENTIALS,
         ),
-        (("own", "request.userInfo.username.split(':')[2]"),),
+        (
+            ("own", "request.userInfo.username.split(':')[2]"),
+            ("uid", "request.userInfo.?uid.orValue('')"),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ Informers that come and go meanwhile belong to a set.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -29,8 +29,8 @@ class Manager:
     """Views and workers that belong together. A process may run several, each once.
 
     Without `leadership` the work begins as soon as everything was read. With it, a process that
-    does not lead keeps its views up to date, so that it can begin at once. `advice` is a sentence
-    on what to do where the server lets it read less than all.
+    does not lead keeps its views up to date, so that it can begin at once. `first` is done before
+    any work. `advice` is a sentence on what to do where the server lets it read less than all.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class Manager:
         workers: Sequence[Worker],
         metrics: Metrics,
         leadership: Leadership | None = None,
+        first: Callable[[], Awaitable[None]] | None = None,
         advice: str = "",
     ) -> None:
-        self._views, self._workers = tuple(views), tuple(workers)
+        self._views, self._workers, self._first = tuple(views), tuple(workers), first
         self._metrics, self._leadership = metrics, leadership
         self._advice = advice
         self._working = False
@@ -133,6 +134,8 @@ class Manager:
                     log.warning("the work cannot begin", extra={"why": self.unready()})
 
     async def _work(self) -> None:
+        if self._first is not None:
+            await self._first()
         self._working = True
         async with asyncio.TaskGroup() as group:
             for worker in self._workers:

@@ -7,7 +7,7 @@ probes; it ends only where a write was given up whose outcome nobody knows.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,6 +219,7 @@ class Runtime:
         *,
         leadership: Leadership,
         elects: bool,
+        first: Callable[[], Awaitable[None]] | None = None,
         advice: str = "",
     ) -> Term:
         """Return a term that does not run yet; see Manager."""
@@ -227,6 +228,7 @@ class Runtime:
             workers=(*workers, self.recorder),
             metrics=self.metrics,
             leadership=leadership if elects else None,
+            first=first,
             advice=advice,
         )
         return Term(manager, Liveness(self.clock, leadership.ailment), self.metrics)

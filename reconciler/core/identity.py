@@ -5,8 +5,13 @@ or an origin that comes again under its name is another one. Refuses to know wha
 """
 
 from enum import Enum
+from typing import Final
 
-from reconciler.core.manifest import Manifest, annotations_of
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
+from reconciler.core.refs import Kind
+
+NONE: Final = "none"  # for the uid of an object that was made before uids were recorded
 
 
 class Life(Enum):
@@ -30,3 +35,24 @@ def compare(found: str, recorded: str, *, stamped: bool = False) -> Life:
 def of_mark(found: str, marked: Manifest | None, key: str, *, stamped: bool = False) -> Life:
     """Compare the uid that an object has with the one in an annotation of another object."""
     return compare(found, annotations_of(marked or {}).get(key, ""), stamped=stamped)
+
+
+def recorded(marked: Manifest, key: str) -> str:
+    """Return the uid in an annotation, NONE without one."""
+    return annotations_of(marked).get(key, "") or NONE
+
+
+def lives(owner: Manifest) -> frozenset[str]:
+    """Return the uid of a space or AppClusterBinding, and the former ones that it was given."""
+    given = annotations_of(owner).get(keys.CONFIRM_SPACE, "").split(",")
+    return frozenset({uid_of(owner), *map(str.strip, given)}) - {""}
+
+
+def confirmation(kind: Kind, owner: Manifest, former: str) -> str:
+    """Return the line by which a person gives it what an earlier one of its name left."""
+    given = ",".join(sorted({*lives(owner) - {uid_of(owner)}, former}))
+    where = f" -n {namespace_of(owner)}" if kind.namespaced else ""
+    return (
+        f"`kubectl annotate{where} {kind.kind.lower()} {name_of(owner)}"
+        f" {keys.CONFIRM_SPACE}={given} --overwrite`"
+    )

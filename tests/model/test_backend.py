@@ -303,11 +303,16 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
         service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
         home = f"{scene.space}/{scene.app_namespace}"
         notes = dict(manifest.annotations_of(service))
+        assert notes.pop(keys.ACCOUNT_UID)
         born, said = created(service), moment(notes.pop(keys.MADE_AT))
         assert born is not None
         assert said is not None
         assert abs(born - said) < timedelta(minutes=1)
-        assert notes == {"klutch.anynines.com/api-service-namespace": home}
+        uid = manifest.uid_of(await scene.on_plane(refs.NAMESPACE, scene.space))
+        assert notes == {
+            "klutch.anynines.com/api-service-namespace": home,
+            keys.SPACE_UID: uid,
+        }
         rights = await scene.on_plane(refs.ROLE_BINDING, "klutch-binder", scene.service_namespace)
         assert rights["roleRef"]["name"] == names.space_cluster_role(scene.space)
         await unmap_namespace(scene)
@@ -336,9 +341,14 @@ async def told(scene: Scene, reason: str) -> bool:
 async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scene: Scene) -> None:
     plane = scene.plane.cluster
     home = f"{scene.space}/{scene.app_namespace}"
-    notes = {keys.API_SERVICE_NAMESPACE: home, keys.MADE_AT: "2026-01-01T00:00:00Z"}
     async with scene.backend():
         await scene.make_space()
+        space = await scene.on_plane(refs.NAMESPACE, scene.space)
+        notes = {
+            keys.API_SERVICE_NAMESPACE: home,
+            keys.MADE_AT: "2026-01-01T00:00:00Z",
+            keys.SPACE_UID: manifest.uid_of(space),
+        }
         made = build(refs.NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
         restored = await plane.create(made, refs.NAMESPACE, manager="a backup")
         await plane.create(secret("kept", scene.service_namespace), refs.SECRET, manager="a backup")

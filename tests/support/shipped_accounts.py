@@ -13,7 +13,8 @@ from reconciler.blueprints import policies as shipped
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import Manifest, get_text, name_of, put
+from reconciler.core.manifest import Manifest, get_text, name_of, put, uid_of
+from reconciler.core.refs import Ref
 from reconciler.doctor import policies, rights
 from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
@@ -47,6 +48,12 @@ class Ground:
     def strangers_home(self) -> str:
         return f"{self.stranger}-team-a"
 
+    async def belongs_to(self, account: str) -> None:
+        """Have the service namespace say of which account it is, by its uid."""
+        ref = Ref(self.live.name, refs.NAMESPACE, "", self.home)
+        notes: Manifest = {"metadata": {"annotations": {keys.ACCOUNT_UID: account}}}
+        await self.live.cluster.merge_patch(ref, notes, manager="klutch-bind")
+
 
 @asynccontextmanager
 async def ground(live: LiveCluster, spaces_of: str = OF_FLEET) -> AsyncIterator[Ground]:
@@ -74,6 +81,8 @@ async def ground(live: LiveCluster, spaces_of: str = OF_FLEET) -> AsyncIterator[
     ]
     for kind, one in objects:
         await live.cluster.apply(one, kind, manager="tests", force=True)
+    account = await live.cluster.get(Ref(live.name, refs.SERVICE_ACCOUNT, name, names.BINDER))
+    await place.belongs_to(uid_of(account or {}))
     yield place
     for kind, one in objects:
         if name_of(one) not in (BIND, FLEETS):

@@ -12,7 +12,8 @@ from reconciler.blueprints import policies as shipped
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
-from reconciler.core.refs import SECRET, Ref
+from reconciler.core.manifest import uid_of
+from reconciler.core.refs import SECRET, SERVICE_ACCOUNT, Ref
 from reconciler.doctor.rights import Side, Task
 from tests.support import removal
 from tests.support.clusters import LiveCluster
@@ -303,6 +304,29 @@ async def attacked(live: LiveCluster, account: Account, place: Ground, bites: se
 async def test_on_a_control_plane(control_plane, who):
     async with ground(control_plane, OF_BINDING) as place:
         await attacked(control_plane, ON_PLANE[who](place), place, BITES_ON_PLANE[who])
+
+
+async def test_the_account_of_an_earlier_space_writes_into_no_later_ones(control_plane):
+    """S1: its name is that of the present account, in whatever its RoleBindings still name."""
+    async with ground(control_plane) as place:
+        path = f"{CORE}/namespaces/{place.home}/secrets"
+        write = Attempt("POST", path, {"metadata": {"name": "x"}})
+        account = ON_PLANE["klutch-binder"](place)
+        own = Ref(control_plane.name, SERVICE_ACCOUNT, place.space, names.BINDER)
+        uid = uid_of(await control_plane.cluster.get(own) or {})
+        user = user_of(account.namespace, account.name)
+        async with (
+            held(control_plane, account) as token,
+            enforced(control_plane.cluster, control_plane.connection, account.policies, user),
+        ):
+            for owner, status in ((uid, 201), ("former", 403), ("", 403)):
+                await place.belongs_to(owner)
+
+                async def answered(wanted: int = status) -> bool:
+                    ((found, _),) = await answers(control_plane.connection, token, [write])
+                    return found == wanted
+
+                await eventually(answered)
 
 
 @pytest.mark.parametrize("who", IN_APP)

@@ -47,6 +47,8 @@ async def test_a_service_namespace_of_the_original_is_marked(
         mark = {keys.API_SERVICE_NAMESPACE: f"{space.name}/{APP}"}
         made = spaces.namespace(space.home, marks=Marks(annotations=mark))
         live = await cluster.create(made, NAMESPACE, manager="example-backend")
+        mapping, status = space.ref(API_SERVICE_NAMESPACE, APP), {"namespace": space.home}
+        await space.patch(mapping, {"status": status}, subresource="status")
         async with backend(control_plane.connection):
             await space.served()
 
@@ -59,5 +61,5 @@ async def test_a_service_namespace_of_the_original_is_marked(
 
             await eventually(marked)
             # Seen beside its APIServiceNamespace, it goes with that.
-            await removal.remove(cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+            await removal.remove(cluster, mapping)
             await gone(cluster, space.everywhere(NAMESPACE, space.home))

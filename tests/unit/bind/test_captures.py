@@ -14,7 +14,7 @@ import pytest
 from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
 from bind.service_namespace import decide as service_namespace_decide
-from bind.service_namespace.decide import Home
+from bind.service_namespace.facts import Home, Seen
 from reconciler.api import (
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,
@@ -29,6 +29,7 @@ from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names, refs
 from reconciler.core.decision import Create
 from reconciler.core.manifest import (
+    annotations_of,
     drop,
     get_list,
     get_map,
@@ -37,6 +38,7 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
     namespace_of,
+    put,
 )
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import Kind
@@ -264,16 +266,29 @@ def test_service_namespaces(capture, live):
         "namespace": at(capture, refs.NAMESPACE, home.target),
         "role_binding": at(capture, refs.ROLE_BINDING, names.BINDER, home.target),
     }
-    fresh = service_namespace_decide.Seen(CONTROL_PLANE, **facts)
+    fresh = Seen(CONTROL_PLANE, **facts)
     made = creations(service_namespace_decide.decide(fresh, scope=scope, now=NOW))
     # Of ours alone, so that what comes from a backup is known.
-    made[refs.NAMESPACE] = drop(made[refs.NAMESPACE], "metadata", "annotations", keys.MADE_AT)
+    ours = {
+        key: annotations_of(made[refs.NAMESPACE]).get(key, "")
+        for key in (keys.MADE_AT, keys.SPACE_UID)
+    }
+    for key in ours:
+        made[refs.NAMESPACE] = drop(made[refs.NAMESPACE], "metadata", "annotations", key)
     if held["role_binding"] is None and scope == "Namespaced":
         assert capture == "default-mode"  # of its service namespace the rights were not recorded
         held["role_binding"] = made[refs.ROLE_BINDING]
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values() if one]
 
-    seen = service_namespace_decide.Seen(CONTROL_PLANE, **facts, **held)
+    stamped = put(
+        held["namespace"],
+        annotations_of(held["namespace"]) | ours,
+        "metadata",
+        "annotations",
+    )
+    seen = Seen(
+        CONTROL_PLANE, **facts, namespaces=[stamped], role_bindings=[held["role_binding"] or {}]
+    )
     done = service_namespace_decide.decide(seen, scope=scope, now=NOW)
     assert done.tasks == ()
     assert done.fields == get_map(live, "status")

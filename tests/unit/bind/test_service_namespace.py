@@ -4,18 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from bind.service_namespace.decide import (
+from bind.service_namespace.decide import decide, is_bound, needs_search, obstacle, revocations
+from bind.service_namespace.facts import (
     Contents,
     Home,
     Removal,
     Seen,
     chosen,
-    decide,
     home_of,
-    is_bound,
     leaving,
-    needs_search,
-    obstacle,
 )
 from reconciler.blueprints import rbac
 from reconciler.core import keys
@@ -38,12 +35,16 @@ from tests.support.space_objects import (
 HOME = Home(SPACE, "dev")
 TARGET = f"{SPACE}-dev"
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-MARK = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
+MARK = {
+    "klutch.anynines.com/api-service-namespace": f"{SPACE}/dev",
+    keys.SPACE_UID: f"uid-of-{SPACE}",
+}
 RIGHTS = served(rbac.binding_in_service_namespace(SPACE, TARGET))
 
 
-def namespace(name=TARGET, annotations=MARK, age=HOUR):
-    return live(NAMESPACE, name, age=age, metadata={"annotations": annotations})
+def namespace(name=TARGET, annotations=None, age=HOUR):
+    notes = made_at(age) if annotations is None else annotations
+    return live(NAMESPACE, name, age=age, metadata={"annotations": notes})
 
 
 def made_at(age):
@@ -54,10 +55,12 @@ def crd(age=2 * HOUR):
     return live(CRD, "apiservicenamespaces.klutch.anynines.com", age=age)
 
 
-def seen(**facts):
-    return Seen(
-        CONTROL_PLANE, HOME, **{"mapping": mapping(), "space": space(), "witnessed": True, **facts}
-    )
+def seen(*, namespace=None, elsewhere=None, role_binding=None, **facts):
+    """Return a look, with whatever Namespaces and RoleBinding there are."""
+    there = tuple(filter(None, (namespace, elsewhere)))
+    rights = tuple(filter(None, (role_binding,)))
+    known = {"mapping": mapping(), "space": space(), "witnessed": True, **facts}
+    return Seen(CONTROL_PLANE, HOME, namespaces=there, role_bindings=rights, **known)
 
 
 def steps_of(decision):
@@ -73,7 +76,7 @@ def steps_of(decision):
 
 OURS = {"namespace": namespace()}
 OTHER_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
-OF_OTHER = {"klutch.anynines.com/api-service-namespace": "cluster/a1-dev"}
+OF_OTHER = MARK | {"klutch.anynines.com/api-service-namespace": "cluster/a1-dev"}
 MAKING = {
     "a new app namespace gets a Namespace and its rights there": (
         "Namespaced", {},
@@ -358,17 +361,17 @@ def test_whose_a_namespace_is_stands_in_its_annotation(mark, want):
 def test_two_tenants_with_one_target_do_not_share_it():
     one, other = Home("a", "b-c"), Home("a-b", "c")
     assert one.target == other.target
-    held = namespace(one.target, {"klutch.anynines.com/api-service-namespace": one.mark})
-    second = Seen(CONTROL_PLANE, other, mapping=mapping("c"), space=space(), namespace=held)
+    held = [namespace(one.target, {"klutch.anynines.com/api-service-namespace": one.mark})]
+    second = Seen(CONTROL_PLANE, other, mapping=mapping("c"), space=space(), namespaces=held)
     assert obstacle(second) is not None
-    gone = Seen(CONTROL_PLANE, other, namespace=held, removal=removal())
+    gone = Seen(CONTROL_PLANE, other, namespaces=held, removal=removal())
     assert decide(gone, scope="Cluster", now=NOW) == NOTHING
 
 
 SWEEPS = {
     "young, with its mark": (namespace(annotations=made_at(MINUTE), age=MINUTE), None, 59),
-    "young, without": (namespace(age=MINUTE), "NamespaceUnmarked", 5),
-    "old, without its mark": (namespace(), "NamespaceUnmarked", 5),
+    "young, without": (namespace(annotations=MARK, age=MINUTE), "NamespaceUnmarked", 5),
+    "old, without its mark": (namespace(annotations=MARK), "NamespaceUnmarked", 5),
 }
 
 
@@ -389,9 +392,98 @@ def test_a_sweep_deletes_what_is_old_and_marked():
     assert steps_of(decide(facts, scope="Namespaced", now=NOW)) == [("Delete", NAMESPACE, TARGET)]
 
 
-def test_what_another_backend_made_is_marked():
-    facts = seen(mapping=mapping(namespace=TARGET), namespace=namespace(), role_binding=RIGHTS)
-    (task,) = decide(facts, scope="Namespaced", now=NOW).tasks
-    (step,) = task.steps
-    assert isinstance(step, Patch)
-    assert annotations_of(step.body) == {keys.MADE_AT: format_time(NOW - HOUR)}
+UIDS = {keys.SPACE_UID: f"uid-of-{SPACE}", keys.ACCOUNT_UID: "uid-of-account"}
+BEFORE_UIDS = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
+STAMPED = {
+    "what another backend made": ({"namespace": namespace(annotations=BEFORE_UIDS)}, {}),
+    "what this one made without uids": (
+        {"namespace": namespace(annotations=BEFORE_UIDS | {keys.MADE_AT: format_time(NOW - HOUR)})},
+        {},
+    ),
+    "what a person gave away": (
+        {"namespace": namespace(annotations=made_at(HOUR) | {keys.SPACE_UID: "former"})},
+        {keys.CONFIRM_SPACE: "older, former"},
+    ),
+    "also what had no uid": (
+        {"namespace": namespace(annotations=BEFORE_UIDS, age=3 * HOUR), "mapping": mapping()},
+        {keys.CONFIRM_SPACE: "none"},
+    ),
+    "of an account that was made anew": (
+        {"namespace": namespace(annotations=made_at(HOUR) | {keys.ACCOUNT_UID: "gone"})}, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "notes"), STAMPED.values(), ids=STAMPED)
+def test_it_says_whose_it_is_before_its_konnector_gets_rights(facts, notes):
+    known = {"mapping": mapping(namespace=TARGET), "space": space(annotations=notes), **facts}
+    (task,) = decide(seen(account="uid-of-account", **known), scope="Namespaced", now=NOW).tasks
+    stamp, rights = task.steps
+    assert isinstance(stamp, Patch)
+    assert annotations_of(stamp.body).items() >= UIDS.items()
+    said = annotations_of(facts["namespace"]) | annotations_of(stamp.body)
+    assert said[keys.MADE_AT]
+    assert isinstance(rights, Create)
+
+
+ANOTHER = made_at(HOUR) | {keys.SPACE_UID: "former"}
+FORMER = {
+    "a plain name": (namespace(annotations=ANOTHER), {}, "former"),
+    "a hashed name": (namespace(HOME.hashed("former"), ANOTHER), {}, "former"),
+    "although its status names it": (
+        namespace(annotations=ANOTHER), {"mapping": mapping(namespace=TARGET)}, "former",
+    ),
+    "one that another line gave away": (
+        namespace(annotations=ANOTHER), {"space": space(annotations={keys.CONFIRM_SPACE: "older"})},
+        "former,older",
+    ),
+    "one without uid that nothing names": (namespace(annotations=BEFORE_UIDS), {}, "none"),
+    "one without uid that is older than its space": (
+        namespace(annotations=BEFORE_UIDS, age=2 * HOUR), {"mapping": mapping(namespace=TARGET)},
+        "none",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "facts", "line"), FORMER.values(), ids=FORMER)
+@pytest.mark.parametrize("hashing", [True, False], ids=["hashed", "plain"])
+def test_what_an_earlier_space_left_is_no_later_ones(left, facts, line, hashing):
+    """S1: not mapped, no right there, and the line that gives it to the present space."""
+    rights = {**RIGHTS, "metadata": {**RIGHTS["metadata"], "namespace": name_of(left)}}
+    known = seen(namespace=left, role_binding=rights, hashing=hashing, **facts)
+    decision = decide(known, scope="Namespaced", now=NOW)
+    assert steps_of(decision) == [("Delete", ROLE_BINDING, "klutch-binder")]
+    assert decision.fields == {}
+    (note,) = decision.notes
+    assert note.reason == "NamespaceOfFormerSpace"
+    command = f"kubectl annotate namespace {SPACE} klutchctl.dev/confirm-space={line} --overwrite"
+    assert command in note.message
+
+
+RIGHTS_END = {
+    "the space goes": ({**OURS, "space": deleting(space())}, True),
+    "it is gone": ({**OURS, "space": None}, True),
+    "it is another": ({"namespace": namespace(annotations=ANOTHER)}, True),
+    "and the app namespace with it": ({**GONE, "space": None, "removal": None}, True),
+    "what is left goes, too": ({**GONE, "space": None, "namespace": deleting(namespace())}, True),
+    "it lives": (OURS, False),
+    "somebody else has the name": ({"namespace": namespace(annotations=OF_OTHER)}, False),
+}
+
+
+@pytest.mark.parametrize(("facts", "wanted"), RIGHTS_END.values(), ids=RIGHTS_END)
+def test_rights_end_with_the_space(facts, wanted):
+    found = list(revocations(seen(role_binding=RIGHTS, **facts)))
+    assert [step.ref.namespace for step in found] == ([TARGET] if wanted else [])
+    decision = decide(seen(role_binding=RIGHTS, **facts), scope="Namespaced", now=NOW)
+    assert (("Delete", ROLE_BINDING, "klutch-binder") in steps_of(decision)) == wanted
+
+
+def test_data_of_an_earlier_space_do_not_go_with_a_later_one():
+    """The new space goes as well, or its app namespace does."""
+    left = namespace(annotations=ANOTHER)
+    for place in (space(), deleting(space())):
+        facts = {**GONE, "namespace": left, "removal": removal(contents=OF_CLAIM), "space": place}
+        decision = decide(seen(**{**facts, "witnessed": False}), scope="Namespaced", now=NOW)
+        assert not decision.tasks
+        assert [note.reason for note in decision.notes] == ["BoundDataKept"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bind.service_namespace.decide import Home, Seen, chosen, decide, leaving, obstacle
+from bind.service_namespace.decide import decide, obstacle
+from bind.service_namespace.facts import Home, Seen, chosen, leaving
 from reconciler.core import keys, names
 from reconciler.core.decision import Create
 from reconciler.core.manifest import annotations_of, name_of, namespace_of
@@ -11,31 +12,36 @@ from tests.support.space_objects import CONTROL_PLANE, NOW, SPACE, live, mapping
 
 HOME = Home(SPACE, "dev")
 HASHED = HOME.hashed(f"uid-of-{SPACE}")
-MARK = {keys.API_SERVICE_NAMESPACE: HOME.mark}
-OF_THE_SPACE = MARK | {keys.SPACE_UID: f"uid-of-{SPACE}"}
+MARK = {keys.API_SERVICE_NAMESPACE: HOME.mark, keys.SPACE_UID: f"uid-of-{SPACE}"}
 
 
 def namespace(name, annotations=MARK):
     return live(NAMESPACE, name, metadata={"annotations": annotations})
 
 
-def seen(**facts):
+def seen(*there, **facts):
     known = {"mapping": mapping(), "space": space(), "hashing": True, **facts}
-    return Seen(CONTROL_PLANE, HOME, **known)
+    return Seen(CONTROL_PLANE, HOME, namespaces=there, **known)
 
 
 CHOSEN = {
     "a new one": (seen(), HASHED),
-    "somebody else has the plain name": (seen(namespace=namespace(HOME.target, {})), HASHED),
-    "it is there already": (seen(namespace=namespace(HOME.target)), HOME.target),
+    "somebody else has the plain name": (seen(namespace(HOME.target, {})), HASHED),
+    "it is there already": (seen(namespace(HOME.target)), HOME.target),
     "the status told the plain name": (seen(mapping=mapping(namespace=HOME.target)), HOME.target),
     "a new one, where names are plain": (seen(hashing=False), HOME.target),
     "a hashed one, where names are plain by now": (
-        seen(hashing=False, hashed=namespace(HASHED)), HASHED,
+        seen(namespace(HASHED), hashing=False), HASHED,
     ),
     "one that was deleted": (seen(hashing=False, mapping=mapping(namespace=HASHED)), HASHED),
     "one of a space that was there before": (
-        seen(hashed=namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"})),
+        seen(namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"})), HASHED,
+    ),
+    "unless a person gave it to this one": (
+        seen(
+            namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"}),
+            space=space(annotations={keys.CONFIRM_SPACE: "earlier"}),
+        ),
         HOME.hashed("earlier"),
     ),
     "a space that is gone": (seen(space=None), HOME.target),
@@ -54,11 +60,11 @@ def test_a_new_one_is_known_also_without_its_space():
     assert isinstance(rights, Create)
     assert (name_of(made.manifest), namespace_of(rights.manifest)) == (HASHED, HASHED)
     left = namespace(HASHED, dict(annotations_of(made.manifest)))
-    assert leaving(seen(mapping=None, space=None, hashed=left)) == left
+    assert leaving(seen(left, mapping=None, space=None)) == left
 
 
 KEPT = {
-    "a copy under another name": namespace("restored", OF_THE_SPACE),
+    "a copy under another name": namespace("restored"),
     "that of another space": namespace(HASHED, MARK | {keys.SPACE_UID: "other"}),
     "of nobody": namespace(HASHED, {keys.SPACE_UID: f"uid-of-{SPACE}"}),
 }
@@ -66,7 +72,7 @@ KEPT = {
 
 @pytest.mark.parametrize("live", KEPT.values(), ids=KEPT.keys())
 def test_what_is_not_surely_ours_does_not_go(live):
-    assert leaving(seen(mapping=None, hashed=live)) is None
+    assert leaving(seen(live, mapping=None)) is None
 
 
 def test_a_name_that_is_too_long_is_cut():

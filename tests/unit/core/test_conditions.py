@@ -238,6 +238,7 @@ OWN_CAUSES = """
     PermissionsGranted     Error   PermissionsUpdateFailed
     PermissionsGranted     Error   ForeignPermissions
     ServiceNamespacesReady Error   NamespaceCollision
+    ServiceNamespacesReady Error   NamespaceOfFormerSpace
     ServiceNamespacesReady Error   NamespaceNameInvalid
     DeletesAllowed         Error   AppClusterChanged
     DeletesAllowed         Error   AppClusterUnknown
