@@ -12,6 +12,7 @@ from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace.facts import home_of
 from reconciler import api
+from reconciler.blueprints import rbac
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
@@ -173,6 +174,19 @@ class Informers:
     async def crd(self, name: str) -> Manifest | None:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
         return await self._crds.get("", name)
+
+    async def left_in(self, space: Manifest) -> str:
+        """Return a sentence about what an earlier space of that name left, or "".
+
+        Lists all anew: views lag, and are of some names. Raises ClusterErrors.
+        """
+        namespaces = await self.cluster.list(refs.NAMESPACE, metadata_only=True)
+        bindings = [
+            one
+            for kind in (refs.ROLE_BINDING, refs.CLUSTER_ROLE_BINDING)
+            for one in (await self.cluster.list(kind)).items
+        ]
+        return rbac.left_over(space, namespaces.items, bindings)
 
     def _named(self, kind: Kind, name: str, *, served: bool = True) -> Store:
         """Return a view of the objects of one name, by their spaces."""

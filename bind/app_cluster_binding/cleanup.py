@@ -161,12 +161,14 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
     if not manifest.is_deleting(namespace) and keys.RELEASED not in manifest.annotations_of(
         namespace
     ):
-        notes = {keys.RELEASED: format_time(now), keys.RELEASED_FROM: seen.home_uid}
+        notes = {keys.RELEASED: format_time(now)}
         steps.append(terms.change(NAMESPACE, namespace, metadata={"annotations": notes}))
     message = (
         f"Namespace {seen.space_name} and the data of {len(space.service_namespaces)} service"
-        f" namespaces stay. `kubectl delete namespace {seen.space_name}` deletes them; an"
-        f" AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE} takes them along."
+        f" namespaces stay. Those that hold data outlive it: find them by annotation"
+        f" {keys.API_SERVICE_NAMESPACE}, and delete them before `kubectl delete namespace"
+        f" {seen.space_name}`. An AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE}"
+        " takes all of them along."
     )
     return _ends(seen, terms, before=steps, notes=(Note("Released", message),))
 

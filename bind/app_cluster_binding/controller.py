@@ -10,15 +10,13 @@ from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, inde
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
-from reconciler.core import keys, names, refs
+from reconciler.core import names, refs
 from reconciler.core.decision import Decision, preconditions_of
 from reconciler.core.manifest import (
     Manifest,
-    annotations_of,
     get_text,
     is_deleting,
     ref_of,
-    uid_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
 
@@ -98,16 +96,10 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             space=space,
             deployments_served=informers.deployments_served,
             legacy=self._legacy(seen) if is_deleting(live) else (),
-            home_uid=await self._home_uid(seen, space),
+            left=""
+            if space is None or space.account is not None or is_deleting(live)
+            else await informers.left_in(space.namespace),
         )
-
-    async def _home_uid(self, seen: Seen, space: Space | None) -> str:
-        """Read it anew: a Namespace of that name may be another by now, and the view lag."""
-        left = space is not None and keys.RELEASED_FROM in annotations_of(space.namespace)
-        if not left and not is_deleting(seen.app_cluster_binding):
-            return ""
-        home = self._ref(refs.NAMESPACE, "", seen.place[0])
-        return uid_of(await self._informers.cluster.get(home, metadata_only=True) or {})
 
     async def _secret(self, ref: Ref) -> Manifest | None:
         known = self._informers.secrets.get(ref.namespace, ref.name)

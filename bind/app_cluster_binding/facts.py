@@ -37,6 +37,7 @@ SECRET_NOT_GRANTED: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecretNotGrant
 
 SPACE_NAME_INVALID: Final = Cause(SPACE_READY, ERROR, "BindingSpaceNameInvalid")
 SPACE_TAKEN: Final = Cause(SPACE_READY, ERROR, "BindingSpaceTaken")
+SPACE_LEFT_OVERS: Final = Cause(SPACE_READY, ERROR, "BindingSpaceLeftOvers")
 SPACE_TERMINATING: Final = Cause(SPACE_READY, WARNING, "BindingSpaceTerminating")
 SPACE_FAILED: Final = Cause(SPACE_READY, ERROR, "BindingSpaceFailed")
 
@@ -90,8 +91,8 @@ class Seen:
     of the resources in spec.apiExports; all of them will do. `space` is None where there is no
     Namespace of that name. `deployments_served` is False where the control plane has no apps/v1.
     `legacy` are ClusterRoleBinding and ClusterRole `klutch-konnector-<namespace>-<name>`, which
-    older backends left; they count for a deletion only. `home_uid` is that of the Namespace in
-    which the AppClusterBinding is, where a release is to note it or has noted one, else "".
+    older backends left; they count for a deletion only. `left` is a sentence about what an earlier
+    space of that name left, looked for where an account is to be made, else "".
     """
 
     app_cluster_binding: Manifest
@@ -100,7 +101,7 @@ class Seen:
     space: Space | None = None
     deployments_served: bool = True
     legacy: Sequence[tuple[Kind, Manifest]] = ()
-    home_uid: str = ""
+    left: str = ""
 
     @property
     def place(self) -> tuple[str, str]:

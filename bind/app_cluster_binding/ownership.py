@@ -2,7 +2,9 @@
 
 `klutch-bind-a-b-c` is the name for `a`/`b-c` and for `a-b`/`c`, and a service namespace of a
 third tenant may be called so, too. Nothing is written into a Namespace, and nothing deleted,
-before it is proven to be the AppClusterBinding's own.
+before it is proven to be the AppClusterBinding's own: that of its uid, not of its name (rule S1).
+To give it to another one takes an annotation on the Namespace, which no author of
+AppClusterBindings may write.
 """
 
 from collections.abc import Iterator
@@ -13,9 +15,9 @@ from typing import Final
 
 from bind.app_cluster_binding.facts import Seen, Space
 from reconciler import api
-from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
-from reconciler.core.refs import DEPLOYMENT, SECRET, Kind
+from reconciler.core import identity, keys, names
+from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import created
 
 # The backend makes Namespace and ClusterBinding one after the other; it may be restarted between.
@@ -62,7 +64,7 @@ def verdict(seen: Seen) -> Verdict:
         if owner is not None and owner != seen.place:
             return _of_another(seen, owner)
         if owner is not None:
-            return _of_namesake(seen, space) or Verdict(Ownership.OURS)
+            return _of_earlier(seen, space) or Verdict(Ownership.OURS)
     used = _other_use(space)
     if used:
         return _taken(seen, used)
@@ -105,7 +107,7 @@ def _by_content(seen: Seen, space: Space) -> Verdict:
     if others:
         return _of_another(seen, others[0])
     if owners:
-        return Verdict(Ownership.OURS)
+        return _of_earlier(seen, space) or Verdict(Ownership.OURS)
     stranger = next(_content(space), None)
     if stranger is None:
         return Verdict(Ownership.FREE)
@@ -152,18 +154,25 @@ def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:
     return _taken(seen, f"is of AppClusterBinding {'/'.join(owner)}")
 
 
-def _of_namesake(seen: Seen, space: Space) -> Verdict | None:
-    """Refuse what was left by another tenant, whose Namespace had the same name (T1)."""
-    notes = annotations_of(space.namespace)
-    left = notes.get(keys.RELEASED_FROM, "")
-    if keys.RELEASED not in notes or left in {"", seen.home_uid}:
+def _of_earlier(seen: Seen, space: Space) -> Verdict | None:
+    """Refuse what an earlier AppClusterBinding of this name left, maybe another tenant's.
+
+    Without a recorded uid, its ClusterBinding tells: nobody makes it before the AppClusterBinding.
+    """
+    recorded = identity.recorded(space.namespace, keys.APP_CLUSTER_BINDING_UID)
+    if recorded in identity.lives(space.namespace) | {uid_of(seen.app_cluster_binding)}:
         return None
+    binding = _cluster_binding(space)
+    bound = None if binding is None else created(binding)
+    asked = created(seen.app_cluster_binding)
+    if recorded == identity.NONE and not (bound and asked and bound < asked):
+        return None
+    line = identity.confirmation(NAMESPACE, space.namespace, recorded)
     return Verdict(
         Ownership.TAKEN,
-        f"Namespace {seen.space_name} was left by AppClusterBinding {'/'.join(seen.place)} of an "
-        f"earlier Namespace {seen.place[0]}, and holds its data. If that was the same tenant: "
-        f"`kubectl annotate namespace {seen.space_name} {keys.RELEASED}-`; else name this "
-        "AppClusterBinding otherwise.",
+        f"Namespace {seen.space_name} is of an earlier AppClusterBinding {'/'.join(seen.place)}, "
+        f"and holds its data. To give it to this one: {line}; else name this AppClusterBinding "
+        "otherwise.",
     )
 
 

@@ -57,7 +57,8 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     steps: list[Step] = []
     if seen.space is None:
         labels = {} if terms.all_overrides else bounds.RESTRICTED
-        steps.append(Create(NAMESPACE, objects.namespace(seen.space_name, marks=Marks(labels))))
+        marks = Marks(labels, _uid(seen))
+        steps.append(Create(NAMESPACE, objects.namespace(seen.space_name, marks=marks)))
     made = objects.cluster_binding(
         seen.space_name,
         kubeconfig_name=seen.secret_name,
@@ -73,6 +74,8 @@ def claim(seen: Seen, terms: Terms) -> Decision:
 
 def content(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return the part that fills a space which is the AppClusterBinding's own, and repairs it."""
+    if space.account is None and seen.left:
+        return facts.trouble(facts.SPACE_LEFT_OVERS, seen.left)
     changes = (
         *_marks(seen, space, terms),
         _account(seen, space),
@@ -95,11 +98,16 @@ def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]
     live = space.cluster_binding
     if live is not None and not manifest.covers(manifest.labels_of(live), seen.labels):
         yield (terms.change(CLUSTER_BINDING, live, metadata={"labels": seen.labels}),)
-    namespace = space.namespace
+    held, wanted = manifest.annotations_of(space.namespace), dict[str, manifest.JSON](_uid(seen))
     retired = keys.RELEASED in manifest.annotations_of(seen.app_cluster_binding)
-    if keys.RELEASED in manifest.annotations_of(namespace) and not retired:
-        gone = {"annotations": {keys.RELEASED: None, keys.RELEASED_FROM: None}}
-        yield (terms.change(NAMESPACE, namespace, metadata=gone),)
+    if keys.RELEASED in held and not retired:
+        wanted[keys.RELEASED] = None
+    if any(held.get(key) != value for key, value in wanted.items()):
+        yield (terms.change(NAMESPACE, space.namespace, metadata={"annotations": wanted}),)
+
+
+def _uid(seen: Seen) -> dict[str, str]:
+    return {keys.APP_CLUSTER_BINDING_UID: manifest.uid_of(seen.app_cluster_binding)}
 
 
 def _account(seen: Seen, space: Space) -> tuple[Step, ...]:

@@ -15,9 +15,21 @@ from typing import Final
 
 from reconciler.api import permission_claims_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import names, refs
+from reconciler.core import identity, keys, names, refs
 from reconciler.core.keys import KLUTCH_GROUP
-from reconciler.core.manifest import Manifest, get_text, name_of, put, uid_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    covers,
+    get_maps,
+    get_text,
+    identity_of,
+    name_of,
+    namespace_of,
+    put,
+    uid_of,
+)
+from reconciler.core.times import created
 
 FULL: Final[tuple[Manifest, ...]] = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},)
 
@@ -60,6 +72,49 @@ def binding_in_service_namespace(space: str, namespace: str) -> Manifest:
     role = (refs.CLUSTER_ROLE, names.space_cluster_role(space))
     return _binding(
         refs.ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=namespace
+    )
+
+
+def left_over(space: Manifest, namespaces: Iterable[Manifest], bindings: Iterable[Manifest]) -> str:
+    """Return a sentence about rights or data that an earlier space of this name left, or "".
+
+    An account of its name would have them at once. `space` is the Namespace as it is to be, or is;
+    `namespaces` and `bindings` are all Namespaces, RoleBindings and ClusterRoleBindings.
+    """
+    name, lives = name_of(space), identity.lives(space)
+    own = {name}
+    for one in namespaces:
+        mark = annotations_of(one).get(keys.API_SERVICE_NAMESPACE, "")
+        if mark.partition("/")[0] != name:
+            continue
+        former = identity.recorded(one, keys.SPACE_UID)
+        if former not in lives and not (former == identity.NONE and _is_older(space, one)):
+            line = identity.confirmation(refs.NAMESPACE, space, former)
+            return _left(
+                space, f"Namespace {name_of(one)}", f"give all that it left to this one: {line}"
+            )
+        own.add(name_of(one))
+    account = {"kind": refs.SERVICE_ACCOUNT.kind, "name": names.BINDER, "namespace": name}
+    for one in bindings:
+        given = any(covers(subject, account) for subject in get_maps(one, "subjects"))
+        owners = {owner.get("uid") for owner in get_maps(one, "metadata", "ownerReferences")}
+        if given and namespace_of(one) not in own and not owners & lives:
+            kind = refs.ROLE_BINDING if namespace_of(one) else refs.CLUSTER_ROLE_BINDING
+            what = f"{kind.kind} {'/'.join(filter(None, identity_of(one)))}"
+            return _left(space, what, "take the account off it")
+    return ""
+
+
+def _is_older(space: Manifest, other: Manifest) -> bool:
+    """Tell whether a live space was there before an object, which names no uid."""
+    born, made = created(space), created(other)
+    return born is not None and made is not None and born <= made
+
+
+def _left(space: Manifest, what: str, way_out: str) -> str:
+    return (
+        f"{what} is of an earlier space {name_of(space)}: the account {names.BINDER} of a new one "
+        f"would have its rights or data. Delete what is not needed any more, or {way_out}"
     )
 
 

@@ -80,8 +80,6 @@ DRAINING: Final = f"{OWN_PREFIX}draining"  # RFC 3339 time, beside a policy that
 FORCE_CLEANUP: Final = f"{OWN_PREFIX}force-cleanup"  # "true": no konnector is waited for
 SUSPEND: Final = f"{OWN_PREFIX}suspend"  # on a FleetStatus: why nothing is to be written
 RELEASED: Final = f"{OWN_PREFIX}released"
-# On a released space: the uid of the Namespace of the AppClusterBinding that left it.
-RELEASED_FROM: Final = f"{OWN_PREFIX}released-from"
 ADOPT: Final = f"{OWN_PREFIX}adopt"  # NOT_ADOPTED: part of a provider's service, and no instance
 NOT_ADOPTED: Final = "false"
 # On a template: "true": instances with a controller are adopted, too.

@@ -91,7 +91,7 @@ class World:
         self.written: list[Step] = []
         self.notes: list[str] = []
         self.again: timedelta | None = None
-        self.home_uid = "uid of team-a"
+        self.left = ""
         ref = {"namespace": "team-a", "name": "shop-kubeconfig", "key": "kubeconfig"}
         metadata = {"finalizers": [keys.APP_CLUSTER_BINDING_CLEANUP], **metadata}
         self.key = (api.APP_CLUSTER_BINDING, "team-a", name)
@@ -151,7 +151,7 @@ class World:
                 for kind in (refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE)
                 if (found := self.get(kind, legacy)) is not None
             ],
-            home_uid=self.home_uid,
+            left=self.left,
         )
 
     def _space(self, namespace: Any, name: str) -> Space:

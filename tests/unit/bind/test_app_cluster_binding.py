@@ -57,6 +57,9 @@ def test_what_is_made_is_what_the_original_made():
     world.serve()
     made = {(kind.kind, name): one for (kind, place, name), one in world.objects.items()}
     made["Secret", "shop-kubeconfig"] = world.get(SECRET, "shop-kubeconfig")
+    # Of ours alone, so that a later AppClusterBinding of that name does not get the space.
+    space = made["Namespace", SPACE]
+    assert space["metadata"].pop("annotations") == {keys.APP_CLUSTER_BINDING_UID: "uid-1"}
     for original in RECORDED:
         ours = made.pop((original["kind"], original["metadata"]["name"]))
         if original["kind"] == "AppClusterBinding":
@@ -100,7 +103,7 @@ def test_every_write_tells_which_condition_says_that_it_failed():
     world.put(api.CLUSTER_BINDING, inside("cluster"))
     tasks.extend(world.look().tasks)
     told = [task.failure.type for task in tasks if task.failure is not None]
-    assert len(told) == len(tasks) == 8
+    assert len(told) == len(tasks) == 9
     assert set(told) == {
         "APIServiceBindingsReady",
         "BindingSpaceReady",
@@ -338,7 +341,8 @@ def test_who_comes_back_finds_the_space_as_it_was_left():
     world.serve()
     world.change(NAMESPACE, SPACE, {"metadata": {"annotations": {keys.RELEASED: "x"}}})
     world.serve()
-    assert world.get(NAMESPACE, SPACE)["metadata"]["annotations"] == {}
+    notes = world.get(NAMESPACE, SPACE)["metadata"]["annotations"]
+    assert notes == {keys.APP_CLUSTER_BINDING_UID: "uid-1"}
 
 
 def test_an_export_needs_only_its_template():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import api
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.decision import Delete, Note
 from reconciler.core.keys import FORCE_CLEANUP
 from reconciler.core.manifest import is_deleting
@@ -17,6 +17,7 @@ from reconciler.core.refs import (
     DEPLOYMENT,
     NAMESPACE,
     SECRET,
+    SERVICE_ACCOUNT,
 )
 from reconciler.core.times import format_time
 from tests.unit.bind.app_cluster_world import LABELS, NOW, SPACE, World, ago, export, inside
@@ -163,45 +164,60 @@ def test_a_space_that_goes_is_waited_for_to_its_end():
     assert world.app_cluster_binding is None
 
 
-def test_a_released_space_comes_back_to_who_asks_for_it_again():
+def returned(**metadata):
+    """Return the world in which an AppClusterBinding of that name is made again."""
     world = deleted()
-    again = World(spec={"konnector": {"deploy": True}})
+    again = World(spec={"konnector": {"deploy": True}}, uid="another", **metadata)
     again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
+    return again
+
+
+LINE = f"kubectl annotate namespace {SPACE} klutchctl.dev/confirm-space="
+BEFORE_UIDS = {keys.APP_CLUSTER_BINDING_UID: None}
+MADE_LATER = "2026-06-01T12:30:00Z"
+RETURNS = {
+    "it is another one": ({}, {}, "uid-1"),
+    "its author says otherwise": ({"annotations": {keys.CONFIRM_SPACE: "uid-1"}}, {}, "uid-1"),
+    "it is not the one that a person meant": ({}, {keys.CONFIRM_SPACE: "uid-0"}, "uid-0,uid-1"),
+    "nothing was noted before uids": ({"creationTimestamp": MADE_LATER}, BEFORE_UIDS, "none"),
+    "a person gave it": ({}, {keys.CONFIRM_SPACE: "uid-0, uid-1"}, ""),
+    "or what has no uid": (
+        {"creationTimestamp": MADE_LATER}, BEFORE_UIDS | {keys.CONFIRM_SPACE: "none"}, "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("metadata", "notes", "line"), RETURNS.values(), ids=RETURNS)
+def test_a_released_space_is_no_namesakes(metadata, notes, line):
+    """Also where AppClusterBinding, or its Namespace, was deleted by another tenant (T1, S1)."""
+    again = returned(**metadata)
+    again.change(NAMESPACE, SPACE, {"metadata": {"annotations": notes}}, "")
+    before = again.get(NAMESPACE, SPACE)["metadata"]["annotations"]
     again.serve()
-    assert again.get(NAMESPACE, SPACE)["metadata"]["annotations"] == {}
-    assert again.get(SECRET, "shop-kubeconfig")
-    assert again.get(*SYNCED)
-
-
-def test_a_released_space_is_no_namesakes():
-    """Namespace team-a was deleted, and another tenant has one of that name now (T1)."""
-    world = deleted()
-    again = World(spec={"konnector": {"deploy": True}})
-    again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
-    again.home_uid = "uid of another team-a"
-    again.serve()
-    assert again.get(api.API_SERVICE_BINDING, DB) is None
-    assert again.get(SECRET, "shop-kubeconfig") is None
-    notes = again.get(NAMESPACE, SPACE)["metadata"]["annotations"]
-    assert notes[keys.RELEASED_FROM] == "uid of team-a"
-    command = f"kubectl annotate namespace {SPACE} klutchctl.dev/released-"
-    assert any(command in again.message(one) for one in again.conditions())
-
+    held = again.get(NAMESPACE, SPACE)["metadata"]["annotations"]
+    assert bool(again.get(SECRET, "shop-kubeconfig")) == (not line)
+    if not line:
+        assert keys.RELEASED not in held
+        assert held[keys.APP_CLUSTER_BINDING_UID] == "another"
+        assert again.get(*SYNCED)
+        return
+    assert held == before
+    assert any(f"{LINE}{line} --overwrite" in again.message(one) for one in again.conditions())
     again.delete()
     again.serve()
     assert again.app_cluster_binding is None
-    assert again.get(NAMESPACE, SPACE)["metadata"]["annotations"] == notes
+    assert again.get(NAMESPACE, SPACE)["metadata"]["annotations"] == before
 
 
-def test_but_it_is_where_an_administrator_says_so_or_nobody_noted_it():
-    for note in (keys.RELEASED, keys.RELEASED_FROM):
-        world = deleted()
-        again = World(spec={"konnector": {"deploy": True}})
-        again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
-        again.change(NAMESPACE, SPACE, {"metadata": {"annotations": {note: None}}}, "")
-        again.home_uid = "uid of another team-a"
-        again.serve()
-        assert again.get(SECRET, "shop-kubeconfig"), note
+def test_no_account_is_made_where_an_earlier_space_left_something():
+    world = World()
+    world.left = "Namespace x is of an earlier space"
+    world.serve()
+    assert world.get(SERVICE_ACCOUNT, names.BINDER) is None
+    assert world.conditions()["BindingSpaceReady"] == "Error BindingSpaceLeftOvers"
+    world.left = ""
+    world.serve()
+    assert world.get(SERVICE_ACCOUNT, names.BINDER)
 
 
 ORDER = {
@@ -420,7 +436,7 @@ def test_a_namespace_that_somebody_deletes_is_not_marked():
     world.delete()
     world.serve()
     assert world.app_cluster_binding is None
-    assert "annotations" not in world.get(NAMESPACE, SPACE)["metadata"]
+    assert keys.RELEASED not in world.get(NAMESPACE, SPACE)["metadata"]["annotations"]
 
 
 def test_the_mind_may_be_changed_while_it_waits():
