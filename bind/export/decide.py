@@ -151,16 +151,16 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     return None if _alike(claims) == _alike(held) else claims
 
 
-def _carries(seen: Seen) -> dict[str, JSON]:
-    """Return the annotation by which the export names what the template lets go up, if it differs.
+def _annotations(seen: Seen) -> dict[str, JSON]:
+    """Return the annotations that differ: which CRD it is, and what the template lets go up.
 
-    It is of no matter to a backend: konnectors read it.
+    They are of no matter to a backend: konnectors read them.
     """
-    if seen.template is None:
-        return {}
-    wanted = manifest.annotations_of(seen.template).get(keys.CARRIES)
-    held = manifest.annotations_of(seen.export).get(keys.CARRIES)
-    return {} if wanted == held else {keys.CARRIES: wanted}
+    wanted: dict[str, JSON] = {keys.CRD_UID: manifest.uid_of(seen.crd or {})}
+    if seen.template is not None:
+        wanted[keys.CARRIES] = manifest.annotations_of(seen.template).get(keys.CARRIES)
+    held = manifest.annotations_of(seen.export)
+    return {key: value for key, value in wanted.items() if value != held.get(key)}
 
 
 def _alike(claims: Iterable[Manifest]) -> frozenset[bytes]:
@@ -171,7 +171,7 @@ def _written(
     seen: Seen, change: Manifest, spec_hash: str
 ) -> tuple[tuple[Task, ...], tuple[Note, ...]]:
     """Return the one write with all that differs, and what is told of it."""
-    offer, annotations = _new_offer(seen), _carries(seen)
+    offer, annotations = _new_offer(seen), _annotations(seen)
     if not change and offer is None and not annotations:
         return (), ()
     metadata, spec = preconditions_of(seen.export), dict(change)
@@ -338,7 +338,8 @@ def _new_export(
     if isinstance(spec, Unexportable):
         return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
-    return Create(api.API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
+    made = exports_of.new_export(space, spec, claims, terms=terms, crd=manifest.uid_of(crd))
+    return Create(api.API_SERVICE_EXPORT, made)
 
 
 def _not_offered(name: str, offered: Sequence[str]) -> str:

@@ -96,18 +96,24 @@ def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
     )
 
 
-def new_export(space: str, spec: Manifest, claims: Sequence[Manifest], *, terms: Terms) -> Manifest:
-    """Return the export in a space; `spec` is what `exported` returned, `claims` are offered."""
+def new_export(
+    space: str, spec: Manifest, claims: Sequence[Manifest], *, terms: Terms, crd: str = ""
+) -> Manifest:
+    """Return the export in a space; `spec` is what `exported` returned, `claims` are offered.
+
+    `crd` is the uid of the CRD.
+    """
     more: dict[str, JSON] = {"informerScope": terms.informer_scope}
     if claims:
         more["permissionClaims"] = claims
     if spec.get("scope") == "Cluster":
         more["clusterScopedIsolation"] = terms.isolation
+    notes = {keys.SOURCE_SPEC_HASH: source_hash(spec)} | ({keys.CRD_UID: crd} if crd else {})
     return build(
         API_SERVICE_EXPORT,
         f"{get_text(spec, 'names', 'plural')}.{get_text(spec, 'group')}",
         namespace=space,
-        marks=Marks(annotations={keys.SOURCE_SPEC_HASH: source_hash(spec)}),
+        marks=Marks(annotations=notes),
         spec={**spec, **more},
     )
 

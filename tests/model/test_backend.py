@@ -74,7 +74,7 @@ async def test_a_request_becomes_an_export(scene: Scene) -> None:
     assert export["spec"]["informerScope"] == "Namespaced"
     (claim,) = export["spec"]["permissionClaims"]
     assert claim["selector"] == {"names": ["*"], "namespaces": ["*"], "owner": "Provider"}
-    assert set(manifest.annotations_of(export)) == {keys.SOURCE_SPEC_HASH}
+    assert set(manifest.annotations_of(export)) == {keys.SOURCE_SPEC_HASH, keys.CRD_UID}
     assert managers(export) == {
         (keys.MANAGER_BACKEND, "Update", ""),
         (keys.MANAGER_BACKEND, "Update", "status"),

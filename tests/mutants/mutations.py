@@ -330,8 +330,8 @@ BACKEND: Final = (
     Mutation(
         "export-with-a-mark",
         "reconciler/blueprints",
-        r"marks=Marks\(annotations=\{keys\.SOURCE_SPEC_HASH: source_hash\(spec\)\}\)",
-        'marks=Marks({"a": "b"}, {keys.SOURCE_SPEC_HASH: source_hash(spec)})',
+        r"marks=Marks\(annotations=notes\),\n        spec=\{\*\*spec",
+        'marks=Marks({"a": "b"}, notes),\n        spec={**spec',
         "an export is made with a label that those of the original have not",
         ("tests/unit/bind/test_captures.py",),
     ),

@@ -10,7 +10,7 @@ from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms
 from reconciler.blueprints.objects import build
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import JSON, Manifest, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.core.times import format_time
 
@@ -91,9 +91,11 @@ def export(
     of: Manifest | None = None, *, claims: Any = (), terms: Terms | None = None, **status: JSON
 ) -> Any:
     """Return the export of a CRD, as this backend makes it."""
-    followed = exports_of.exported(of or crd())
+    defined = of or crd()
+    followed = exports_of.exported(defined)
     assert not isinstance(followed, exports_of.Unexportable)
-    made = exports_of.new_export(SPACE, followed, claims, terms=terms or Terms())
+    uid = uid_of(defined)
+    made = exports_of.new_export(SPACE, followed, claims, terms=terms or Terms(), crd=uid)
     return {**served(made), "status": status}
 
 

@@ -27,7 +27,7 @@ from reconciler.api import (
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names, refs
-from reconciler.core.decision import Create
+from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import (
     annotations_of,
     drop,
@@ -39,6 +39,7 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
     put,
+    uid_of,
 )
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import Kind
@@ -247,12 +248,16 @@ def unhashed(manifest):
 
 
 @cases(API_SERVICE_EXPORT)
-def test_exports_are_taken_over_without_a_write(capture, live):
+def test_exports_are_taken_over_without_another_write(capture, live):
     name = name_of(live)
     crd = crd_of(capture, namespace_of(live), name)
     seen = export_decide.Seen(CONTROL_PLANE, live, crd=crd, template=template_for(capture, name))
     decision = export_decide.decide(seen, isolation="Prefixed", grace=GRACE, now=NOW)
-    assert decision.tasks == ()
+    # Of ours alone: which CRD it is.
+    (step,) = (step for task in decision.tasks for step in task.steps)
+    assert isinstance(step, Patch)
+    assert annotations_of(step.body) == {keys.CRD_UID: uid_of(crd)}
+    assert "spec" not in step.body
     assert set(said(decision.conditions)) == {"ProviderInSync"}
     assert agree(decision.conditions, live, "ProviderInSync")
 

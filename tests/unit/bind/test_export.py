@@ -6,7 +6,7 @@ import pytest
 
 from bind.export.decide import Seen, decide
 from reconciler.blueprints.export import Terms, Unexportable, exported, source_hash
-from reconciler.core import conditions
+from reconciler.core import conditions, keys
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.manifest import annotations_of, put
 from tests.support.space_objects import (
@@ -66,8 +66,21 @@ def test_an_export_that_follows_is_told_so_and_left_alone():
 
 
 def test_the_export_of_an_original_is_not_written_for_its_hash_alone():
-    original = live_like(export(), annotations={"klutch.anynines.com/source-spec-hash": "5T7ZDiq"})
-    assert look(seen(original)).tasks == ()
+    notes = {
+        "klutch.anynines.com/source-spec-hash": "5T7ZDiq",
+        keys.CRD_UID: crd()["metadata"]["uid"],
+    }
+    assert look(seen(live_like(export(), annotations=notes))).tasks == ()
+
+
+def test_an_export_says_of_which_crd_it_is():
+    """Also one that another backend made, and where a provider made its CRD anew (S6)."""
+    for notes in ({}, {keys.CRD_UID: "earlier"}):
+        hashed = {"klutch.anynines.com/source-spec-hash": "5T7ZDiq"}
+        (step,) = look(seen(live_like(export(), annotations=hashed | notes))).tasks[0].steps
+        assert isinstance(step, Patch)
+        assert annotations_of(step.body) == {keys.CRD_UID: crd()["metadata"]["uid"]}
+        assert "spec" not in step.body
 
 
 NAMES = {"plural": "databases", "kind": "Database"}
