@@ -92,7 +92,8 @@ class Seen:
 
     `namespaces` are those with the annotation, and the one of the name. `content` is that of the
     only one with the annotation. `owned` is how many spaces the identity has in all. `held` are the
-    resources that an `unnoted` space has, or is about to get by what was asked for before.
+    resources that an `unnoted` space has, or is about to get by what was asked for before. `left`
+    tells what an earlier space of its name left, looked for where an account is to be made.
     """
 
     cluster: str
@@ -100,6 +101,7 @@ class Seen:
     content: Content = EMPTY
     owned: int = 0
     held: frozenset[str] = frozenset()
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,8 @@ def _filled(seen: Seen, wanted: Wanted, space: str) -> Outcome:
         return (_cluster_binding(seen, wanted, space),)
     if not manifest.labels_of(content.cluster_binding).keys().isdisjoint(_LABELS):
         return _conflict("The binding space belongs to an AppClusterBinding")
+    if seen.left:
+        return _conflict("An earlier binding space of this name left rights or data")
     absent = _accounts(seen, space)
     if absent:
         return absent

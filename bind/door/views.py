@@ -80,6 +80,10 @@ class Views:
         exported = map(manifest.name_of, self.exports(space))
         return frozenset(exported) | known.intersection(pending)
 
+    async def left_in(self, space: Manifest) -> str:
+        """Return what an earlier space of that name left, or "". Raises ClusterErrors."""
+        return await self._informers.left_in(space)
+
     def has_namespace(self, name: str) -> bool:
         """Tell whether a Namespace is there, also one that this process made just now."""
         return self._namespaces.get("", name) is not None

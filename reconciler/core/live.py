@@ -82,9 +82,10 @@ class Questions:
     """What planning needs to know beyond the reads that every plan makes.
 
     `in_use`: app clusters by name, and a kind whose instances there are to be counted; the
-    version in it is not looked at. `bodies`: exports to be read whole, or known to be absent; and
-    the Lease of a control plane's backend, which is answered only where that has stopped or, as
-    absent, where nothing shows that there is one.
+    version in it is not looked at. `bodies`: exports to be read whole, or known to be absent;
+    accounts to be made, answered with a `message` where an earlier space of that name left
+    something; and the Lease of a control plane's backend, which is answered only where that has
+    stopped or, as absent, where nothing shows that there is one.
     """
 
     in_use: frozenset[tuple[str, Kind]] = frozenset()

@@ -170,6 +170,10 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
     # In whichever namespace an agent runs, and was started by hand.
     yield _right(refs.LEASE, "get", only=(names.BACKEND_LEASE,))
+    if values.Mode.DIRECT in scope.modes:
+        # What an earlier space of the name of a new one left to its account.
+        yield _right(refs.ROLE_BINDING, "list")
+        yield _right(refs.CLUSTER_ROLE_BINDING, "list")
     if values.Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(refs.LEASE, "get", only=(names.KONNECTOR_LEASE,))
 

@@ -154,7 +154,7 @@ def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
         for name, seen in live.control_planes.items()
         if isinstance(seen, ClusterState)
     )
-    bodies = frozenset((*_bodies(fleet, live), *backends))
+    bodies = frozenset((*_bodies(fleet, live), *_accounts(fleet, live), *backends))
     return Questions(in_use=frozenset(_in_use(fleet, live)), bodies=bodies)
 
 
@@ -251,6 +251,18 @@ def _bodies(fleet: Fleet, live: Live) -> Iterator[Ref]:
                 if m.name_of(export) in units:
                     place = control_plane_ref_name(name)
                     yield Ref(place, API_SERVICE_EXPORT, m.namespace_of(export), m.name_of(export))
+
+
+def _accounts(fleet: Fleet, live: Live) -> Iterator[Ref]:
+    """Yield the accounts of spaces that a plan may want to make."""
+    for cluster in fleet.clusters.values():
+        plane, seen = cluster.control_plane, live.control_planes.get(cluster.control_plane)
+        if isinstance(seen, ClusterState) and fleet.control_planes[plane].mode is Mode.DIRECT:
+            space = names.direct_space(fleet.name, cluster.name)
+            accounts = seen.objects.get(refs.SERVICE_ACCOUNT, ())
+            if space not in map(m.namespace_of, accounts):
+                place = control_plane_ref_name(plane)
+                yield Ref(place, refs.SERVICE_ACCOUNT, space, names.BINDER)
 
 
 def _names(seen: ClusterState, kind: Kind) -> set[str]:

@@ -14,6 +14,8 @@ from typing import Final, TypeVar
 
 from reconciler import api
 from reconciler.api import leases
+from reconciler.blueprints import rbac
+from reconciler.blueprints.objects import build
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
@@ -235,21 +237,24 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
 async def answers(
     visit: Visit, seen: ClusterState, questions: Collection[Kind | Ref]
 ) -> ClusterState:
-    """Read what planning asked of a cluster: how many objects of a kind, whole exports, and the
-    Lease of a backend that may have stopped.
+    """Read what planning asked of a cluster: how many objects of a kind, whole exports, what stands
+    in the way of accounts, and the Lease of a backend that may have stopped.
     """
     kinds = sorted(question for question in questions if isinstance(question, Kind))
     backend = leases.of_backend(visit.reached.cluster.name)
-    refs = sorted(one for one in questions if isinstance(one, Ref) and one != backend)
+    named = sorted(one for one in questions if isinstance(one, Ref) and one != backend)
+    exports = [one for one in named if one.kind == api.API_SERVICE_EXPORT]
+    accounts = [one for one in named if one.kind == refs.SERVICE_ACCOUNT]
     reading = Reading(visit)
     async with visit.turn.slot():
         counts = await together(*(_count(reading, kind) for kind in kinds))
-        bodies = await together(*(_export_body(reading, ref) for ref in refs))
+        bodies = await together(*(_export_body(reading, ref) for ref in exports))
+        left = await _left_over(reading, accounts)
     missing = await agents.missing_backend(visit) if backend in questions else {}
     return replace(
         seen,
         in_use={**seen.in_use, **dict(zip(kinds, counts, strict=True))},
-        bodies={**seen.bodies, **dict(zip(refs, bodies, strict=True)), **missing},
+        bodies={**seen.bodies, **dict(zip(exports, bodies, strict=True)), **left, **missing},
     )
 
 
@@ -356,3 +361,19 @@ async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:
     """Return an export as `ClusterState.bodies` has it, or None where it is absent."""
     found = await reading.one(ref, lambda: reading.cluster.get(ref))
     return None if found is None else objects.export_body(ref.kind, found)
+
+
+async def _left_over(reading: Reading, accounts: Sequence[Ref]) -> dict[Ref, Manifest | None]:
+    """Return what earlier spaces left, by the accounts that new ones of their names are to get."""
+    bindings = (refs.ROLE_BINDING, refs.CLUSTER_ROLE_BINDING)
+    if accounts:
+        await reading.list(NAMESPACE, metadata_only=True)
+        await together(*(reading.list(kind) for kind in bindings))
+    namespaces = {m.name_of(one): one for one in reading.of(NAMESPACE)}
+    given = [one for kind in bindings for one in reading.of(kind)]
+    found = dict[Ref, Manifest | None]()
+    for ref in accounts:
+        space = namespaces.get(ref.namespace) or build(NAMESPACE, ref.namespace)
+        left = rbac.left_over(space, namespaces.values(), given)
+        found[ref] = {"message": left} if left else None
+    return found

@@ -140,6 +140,8 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
     unread = wanted.ref.kind == refs.SECRET and not known and index.blind
     if unread and site.control_plane.at(site.carrier) is not None and _is_there(site, wanted):
         return (replace(draft, reason=LOOKED_AT) if site.undecided else draft,)
+    if live is None and (left := index.seen.bodies.get(wanted.ref)):
+        return (replace(draft, action=Action.BLOCKED, reason=manifest.get_text(left, "message")),)
     match wanted.rule:
         case Rule.CREATE_ONLY:
             return (_create_only(site, draft, live, wanted),)

@@ -20,7 +20,7 @@ from reconciler.core.live import (
     instances,
 )
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import CRD, NAMESPACE, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SERVICE_ACCOUNT, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import (
     AppCluster,
@@ -208,6 +208,7 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         )
         needs = plan_cluster(site, wanted, keeps_rights=stays)
         draft.changes += needs
+        draft.bodies |= _accounts(site, needs)
         draft.warnings |= address_warnings(site, needs)
     for unit, planned in _units(site, wanted):
         _add_unit(draft, site, unit, planned)
@@ -223,6 +224,17 @@ def _site(draft: _Draft, site: Site, wanted: Sequence[Unit]) -> None:
         replace(change, placement=site.placement) if change.acts else change
         for change in draft.changes[first:]
     ]
+
+
+def _accounts(site: Site, needs: Iterable[Change]) -> set[Ref]:
+    """Return the account of a new space, where it is not known that its name is free."""
+    return {
+        change.ref
+        for change in needs
+        if change.action is Action.CREATE
+        and (change.ref.cluster, change.ref.kind) == (site.control_plane.name, SERVICE_ACCOUNT)
+        and change.ref not in site.control_plane.seen.bodies
+    }
 
 
 def _awaits_backend(site: Site, unit: Unit) -> bool:

@@ -2,15 +2,17 @@
 
 import itertools
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed, minimal, minimal_inside
+from reconciler.core import keys
 from reconciler.core.manifest import get_texts
-from reconciler.core.refs import GroupResource
-from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, space
+from reconciler.core.refs import NAMESPACE, GroupResource
+from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, live, space
 
 SHOP = "shop.example"
 EVERYTHING = ["get", "list", "watch", "update", "patch", "delete", "create"]
@@ -41,6 +43,59 @@ def test_what_is_cluster_scoped_goes_with_its_space():
     }
     for made in (rbac.space_role(space(), []), rbac.binding_everywhere(space())):
         assert made["metadata"] == {"name": f"klutch-binder-{SPACE}", "ownerReferences": [owner]}
+
+
+MINUTE = timedelta(minutes=1)
+AT_HOME = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
+OF_PRESENT = AT_HOME | {keys.SPACE_UID: f"uid-of-{SPACE}"}
+OF_FORMER = AT_HOME | {keys.SPACE_UID: "former"}
+RIGHTS = rbac.binding_in_service_namespace(SPACE, "left")
+EVERYWHERE: Any = rbac.binding_everywhere(live(NAMESPACE, SPACE, metadata={"uid": "former"}))
+NEW = {"kind": "Namespace", "metadata": {"name": SPACE}}
+
+
+def home(notes, name="left", age=MINUTE):
+    return live(NAMESPACE, name, age=age, metadata={"annotations": notes})
+
+
+LEFT = {
+    "a service namespace": (NEW, [home(OF_FORMER)], [], "confirm-space=former "),
+    "one without a uid": (NEW, [home(AT_HOME)], [], "confirm-space=none "),
+    "one of another life": (space(), [home(OF_FORMER)], [], "confirm-space=former "),
+    "one without a uid that is older": (
+        space(), [home(AT_HOME, age=100 * MINUTE)], [], "confirm-space=none ",
+    ),
+    "a RoleBinding, wherever it is": (NEW, [], [RIGHTS], "RoleBinding left/klutch-binder"),
+    "also beside a space that lives": (space(), [], [RIGHTS], "RoleBinding left/klutch-binder"),
+    "a ClusterRoleBinding": (
+        NEW, [], [EVERYWHERE], f"ClusterRoleBinding klutch-binder-{SPACE}",
+    ),
+    "one of another life's": (
+        space(), [], [EVERYWHERE], f"ClusterRoleBinding klutch-binder-{SPACE}",
+    ),
+    "nothing": (NEW, [], [], ""),
+    "what is another space's": (
+        NEW,
+        [home({"klutch.anynines.com/api-service-namespace": f"{SPACE}-b/dev"})],
+        [rbac.binding_in_service_namespace(f"{SPACE}-b", "left")],
+        "",
+    ),
+    "what a person gave to it": (
+        space(annotations={keys.CONFIRM_SPACE: "former"}), [home(OF_FORMER)], [RIGHTS], "",
+    ),
+    "its own, where its account was lost": (
+        space(), [home(OF_PRESENT)],
+        [RIGHTS, rbac.binding_in_space(SPACE), rbac.binding_everywhere(space())], "",
+    ),
+    "its own, from before uids": (space(), [home(AT_HOME)], [RIGHTS], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "namespaces", "bindings", "named"), LEFT.values(), ids=LEFT)
+def test_what_an_earlier_space_of_a_name_left(of, namespaces, bindings, named):
+    """S1: an account of that name would have it."""
+    said = rbac.left_over(of, namespaces, bindings)
+    assert (named in said) if named else not said
 
 
 def test_a_konnector_may_handle_what_is_its_own_and_no_more():

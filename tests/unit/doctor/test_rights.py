@@ -13,7 +13,7 @@ from klutchctl import main
 from reconciler.api import API_SERVICE_EXPORT, APP_CLUSTER_BINDING
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
 from reconciler.core.manifest import get_maps, get_texts
-from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.rights import Right, Scope, Side, Task, manifests, needed, scope_of_fleet
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
@@ -103,7 +103,10 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
     clusters = Recorders()
     live = await observe(fleet, clusters)
     export = Ref(PLANE, API_SERVICE_EXPORT, "cluster-x", "databases.shop.example")
-    more = Questions(in_use=frozenset({("shop", SERVICE)}), bodies=frozenset({export}))
+    account = Ref(PLANE, SERVICE_ACCOUNT, "cluster-x", "klutch-binder")
+    is_direct = Mode.DIRECT in {one.mode for one in fleet.control_planes.values()}
+    bodies = frozenset({export, account} if is_direct else {export})
+    more = Questions(in_use=frozenset({("shop", SERVICE)}), bodies=bodies)
     await answer(fleet, live, clusters, more)
     await survey(fleet, clusters, now=lambda: datetime.now(UTC))  # as `klutchctl status` does
     for recorder, side in (

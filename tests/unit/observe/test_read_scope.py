@@ -10,7 +10,7 @@ from reconciler.api import leases
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest, put
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.fleet.values import Access, Guards, Mode, PruneMode
 from reconciler.observe import read_scope
 from reconciler.observe.read_scope import (
@@ -163,6 +163,12 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
             {
                 Ref("control-plane/eu", api.API_SERVICE_EXPORT, "s", "databases.shop.example"),
                 leases.of_backend("control-plane/eu"),
+                Ref(
+                    "control-plane/eu",
+                    SERVICE_ACCOUNT,
+                    names.direct_space("acme", "shop"),
+                    "klutch-binder",
+                ),
             }
         ),
     )

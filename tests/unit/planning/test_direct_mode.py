@@ -1,11 +1,15 @@
 """Direct mode, from nothing to in sync, and what each difference becomes (mapping.md 2 to 6)."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from klutchctl.render import plan_rows
 from reconciler import api
+from reconciler.core import refs
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.planning import planfile
+from reconciler.planning import planfile, planner
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
     PLANE,
@@ -61,6 +65,29 @@ def without_export(status, key):
         change(here, PLANE, REQUEST, POSTGRES, status, "status", key)
 
     return edit
+
+
+def test_an_account_is_made_once_its_name_is_known_to_be_free():
+    """S1: an earlier space of that name may have left rights and data."""
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    live, files = here.live(shop()), shop()
+    asked = planner.decide(files, live).questions.bodies
+    (account,) = (one for one in asked if one.kind == refs.SERVICE_ACCOUNT)
+    assert account.name == "klutch-binder"
+
+    def answered(left):
+        plane: Any = live.control_planes["eu"]
+        seen = replace(plane, bodies=dict.fromkeys(asked) | {account: left})
+        return planner.decide(files, replace(live, control_planes={"eu": seen}))
+
+    free = answered(None)
+    assert account not in free.questions.bodies
+    assert ("create", "space", "ServiceAccount") in lines(free.plan)
+    (held,) = [o for o in answered({"message": "x is left"}).plan.changes if o.ref == account]
+    assert (held.action, held.reason) == (Action.BLOCKED, "x is left")
+    here.apply(free.plan)
+    again = planner.decide(files, here.live(files)).questions.bodies
+    assert not [one for one in again if one.kind == refs.SERVICE_ACCOUNT]
 
 
 def test_a_first_plan_creates_everything_in_the_order_of_application():
