@@ -132,10 +132,8 @@ class PairedSync(TaskSupervisor):
     A key is that of the app cluster, on either side. `here` is about the objects in the app
     cluster, `there` about those on the control plane, which the index NAME has to find by the names
     that they have in the app cluster. Of app namespaces without a service namespace, keys are
-    enqueued only with `unmapped`. `refused` begins the Event about what a cluster does not take.
+    enqueued only with `unmapped`.
     """
-
-    refused: str
 
     def __init__(
         self,
@@ -251,7 +249,9 @@ class PairedSync(TaskSupervisor):
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
             if _is_refusal(error):
-                self.record(about, Note("SyncDenied", f"{self.refused}: {error}", "Warning"))
+                side = error.cluster.replace("-", " ")
+                denied = f"The {side} refused to {error.verb} {error.ref.object}: {error.message}"
+                self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.say(place, str(error))
             raise
         self.say(place, "")

@@ -1,5 +1,6 @@
 """Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -20,14 +21,16 @@ from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
 from konnector.provider.sync_manager import Wanted
+from reconciler import api
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.refs import SECRET, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import Index
 
 NAME: Final = "name"
@@ -280,7 +283,7 @@ class Bindings:
         name = manifest.name_of(live)
         shown = None if provider is None else provider.shown(name)
         owner, held_crd = self._held.get(key_of(live), ("", ""))
-        return Seen(
+        seen = Seen(
             binding=live,
             judged=judged,
             provider=shown,
@@ -295,6 +298,14 @@ class Bindings:
             orphans="" if provider is None else provider.orphans(name),
             stranger=_stranger(provider),
         )
+        held = "" if seen.plan is None else seen.plan.held
+        return replace(seen, unclaimed=bool(held) and await self._is_unclaimed(seen, held))
+
+    async def _is_unclaimed(self, seen: Seen, version: str) -> bool:
+        kind = api.kind_of(seen.crd or {}, version)
+        app, query = self._context.app, ListQuery(limit=1, metadata_only=True)
+        async with contextlib.aclosing(app.pages(Ref(app.name, kind, "", ""), query)) as pages:
+            return not (await anext(pages)).items
 
     async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
         """Let what can be synced be synced, and end what can be no more."""

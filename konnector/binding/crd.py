@@ -5,7 +5,7 @@ spec, taken over from a binding of the same name that is gone (H15), and left al
 anybody else's. Refuses to know what is synced, and what conditions say of all this.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -71,34 +71,68 @@ class Owner:
 class Plan:
     """What is to be done about the CRD.
 
-    `same_spec`: the live one carries what the export says.
+    `same_spec`: the live one carries what the export says. `held`: it does not, and keeps its
+    spec, because claims are stored in this version.
     """
 
     standing: Standing
     step: Create | Patch | None = None
     same_spec: bool = False
+    held: str = ""
 
 
-def plan(export: Manifest, live: Manifest | None, owner: Owner) -> Plan:
+def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bool = False) -> Plan:
     """Return the one write that makes the CRD follow the export, if any.
 
-    A CRD that is being deleted is not written: it is made again when it is gone.
+    A CRD that is being deleted is not written: it is made again when it is gone. `unclaimed`: it
+    is known that no claim is stored.
     """
     standing = _standing(live, owner)
     if live is None:
         return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
     if standing == "foreign":
         return Plan(standing)
-    change = _spec_change(manifest.get_map(live, "spec"), spec(export, live))
+    held = "" if unclaimed or _is_confirmed(export, owner) else replaced_version(export, live)
+    change = {} if held else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
     marks = _marks_change(live, owner)
+    same = not (change or held)
     if manifest.is_deleting(live) or not (change or marks):
-        return Plan(standing, same_spec=not change)
+        return Plan(standing, same_spec=same, held=held)
     body: dict[str, JSON] = {"metadata": {**preconditions_of(live), **marks}}
     if change:
         body["spec"] = change
-    return Plan(
-        standing, Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body), same_spec=not change
+    step = Patch(manifest.ref_of(APP_CLUSTER, CRD, live), body)
+    return Plan(standing, step, same_spec=same, held=held)
+
+
+def replaced_version(export: Manifest, live: Manifest) -> str:
+    """Return the version whose stored claims a CRD of this export would read otherwise, or "".
+
+    The app cluster converts nothing: what a claim says in fields of that version alone would be
+    gone from it. Of a version that stays on offer, the provider says the same of its own objects.
+    """
+    offered = _schemas(manifest.get_maps(export, "spec", "versions"))
+    served = _schemas(api.served_versions(live))
+    stored = manifest.get_list(live, "status", "storedVersions")
+    lost = (
+        name
+        for name, old in served.items()
+        if name in stored and name not in offered
+        if not all(crd_form.keeps(new, old) for new in offered.values())
     )
+    return next(lost, "")
+
+
+def _schemas(versions: Iterable[Manifest]) -> dict[str, Manifest]:
+    return {
+        manifest.get_text(one, "name"): manifest.get_map(crd_form.plain(one), "schema")
+        for one in versions
+    }
+
+
+def _is_confirmed(export: Manifest, owner: Owner) -> bool:
+    confirmed = manifest.annotations_of(owner.binding).get(keys.CONFIRM_VERSION)
+    return confirmed == synced_version(export)
 
 
 def wanted(export: Manifest, owner: Owner) -> Manifest:
@@ -193,12 +227,9 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
 
     What only such a version knows does not get to the other side.
     """
-    schemas = {
-        manifest.get_text(one, "name"): manifest.canonical(crd_form.plain(one).get("schema"))
-        for one in api.served_versions(export)
-    }
-    synced = schemas.get(synced_version(export))
-    return tuple(name for name, schema in schemas.items() if schema != synced)
+    schemas = _schemas(api.served_versions(export))
+    synced = manifest.canonical(schemas.get(synced_version(export)))
+    return tuple(name for name, schema in schemas.items() if manifest.canonical(schema) != synced)
 
 
 def is_anothers(live: Manifest, owner: Owner) -> bool:

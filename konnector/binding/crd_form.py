@@ -23,6 +23,8 @@ _DROPPED: Final = (
     | {"enum", "required", "x-kubernetes-list-map-keys", "x-kubernetes-validations"}
 )
 
+_OPEN: Final = "x-kubernetes-preserve-unknown-fields"
+
 
 def alike(one: JSON, other: JSON) -> bool:
     """Tell whether two lists of versions say the same in the same order."""
@@ -49,6 +51,19 @@ def plain(version: Manifest) -> dict[str, JSON]:
         ]
     schema = get_map(version, "schema", "openAPIV3Schema")
     return {**said, "subresources": subresources, "schema": _plain_schema(schema)}
+
+
+def keeps(new: Manifest, old: Manifest) -> bool:
+    """Tell whether an object of one schema is read by another without a loss, in the same types."""
+    is_open = bool(new.get(_OPEN))
+    if new.get("type") != old.get("type") or (old.get(_OPEN) and not is_open):
+        return False
+    fields, kept = get_map(old, "properties"), get_map(new, "properties")
+    parts = [(old, new, key) for key in ("items", "additionalProperties") if key in old]
+    return all(
+        keeps(get_map(there, key), get_map(here, key)) if key in there else is_open
+        for here, there, key in (*parts, *((fields, kept, name) for name in fields))
+    )
 
 
 def _plain_schema(schema: JSON) -> JSON:

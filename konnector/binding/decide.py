@@ -18,7 +18,14 @@ from reconciler.api import is_established
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, writes
-from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, name_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+)
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
 
@@ -67,7 +74,8 @@ class Seen:
     of the binding's name in the app cluster, whole. `live_uids` and `held_crd` are as `live` and
     `held` of `crd.Owner`. `space_uid` is "" while it is not known; in `control_plane_mode` nothing
     is told or done then that needs it. `unowned`, in that mode: the app cluster serves
-    apiservicebindings cluster-scoped, so the CRD must not be owned by the binding.
+    apiservicebindings cluster-scoped, so the CRD must not be owned by the binding. `unclaimed`:
+    the app cluster stores no claim.
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
     instances that one side does not take (quota, admission); in neither is anything that changes
     by itself, such as an age, or is secret. `orphans` is what there is to say of copies whose
@@ -83,6 +91,7 @@ class Seen:
     space_uid: str = ""
     control_plane_mode: bool = False
     unowned: bool = False
+    unclaimed: bool = False
     claim_problems: Sequence[str] = ()
     refusals: Sequence[str] = ()
     orphans: str = ""
@@ -104,7 +113,7 @@ class Seen:
         """What is to be done about the CRD; None where no CRD follows from what is seen."""
         if self.export is None or _refusal(self.export) is not None:
             return None
-        return crd.plan(self.export, self.crd, self._owner)
+        return crd.plan(self.export, self.crd, self._owner, unclaimed=self.unclaimed)
 
     @property
     def withdrawn(self) -> Manifest | None:
@@ -289,7 +298,7 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
         return conditions.false(conditions.CRD_TERMINATING, message)
     if not plan.same_spec:
         message = f"{subject} does not yet say what the APIServiceExport says."
-        return conditions.false(conditions.CRD_OUTDATED, message)
+        return _replaced(seen, plan) or conditions.false(conditions.CRD_OUTDATED, message)
     if conflict := crd.name_conflict(seen.crd):
         message = f"The app cluster does not accept the names of {subject}: {conflict}"
         return conditions.false(conditions.CRD_NAMES_NOT_ACCEPTED, message)
@@ -297,6 +306,21 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
         message = f"{subject} is not served by the app cluster yet."
         return conditions.false(conditions.CRD_NOT_ESTABLISHED, message)
     return conditions.true(conditions.SCHEMA_IN_SYNC)
+
+
+def _replaced(seen: Seen, plan: Plan) -> Condition | None:
+    """Return why a CRD does not follow its export, where that waits for a person."""
+    if not (held := plan.held):
+        return None
+    name, new = name_of(seen.binding), crd.synced_version(seen.export or {})
+    key = f"{namespace_of(seen.binding)} apiservicebinding {name} {keys.CONFIRM_VERSION}={new}"
+    message = (
+        f"The provider offers {name} in {new} in place of {held}, in which claims are stored here:"
+        f" read in {new}, they would lose what it does not know. So they stay in {held}. Ask the"
+        f" provider for {held}; or accept the loss, by `kubectl annotate -n {key}`, and apply all"
+        f" claims anew, written for {new}."
+    )
+    return conditions.false(conditions.STORED_VERSION_REPLACED, message)
 
 
 def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:

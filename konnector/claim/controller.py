@@ -45,8 +45,6 @@ class Claims(PairedSync):
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
 
-    refused = "The control plane refused this claim"
-
     def __init__(
         self, pair: Pair, link: SyncContext, say: Say, *, moved: Callable[[str], None]
     ) -> None:

@@ -289,27 +289,30 @@ def _joining(pair: Pair, copy: Manifest) -> decision.Patch:
 
 
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
-    """Return the patch of what differs in the status, which is the copy's alone.
-
-    It must meet the claim that was looked at: a custom resource's status is patched whatever uid
-    the patch states, so only the resourceVersion keeps it from a claim that was made again.
-    """
-    before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
-    return _patch_status(pair, claim, decision.merge_diff(before, after))
+    """Return the patch that makes the status the copy's, which it is alone."""
+    return _patch_status(pair, claim, copy.get("status"))
 
 
 def _resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     """Return the patch of a claim without copy that still says that the sync has stopped."""
-    change = claim_status.resumed(claim)
-    return _patch_status(pair, claim, {} if change is None else {"status": change})
-
-
-def _patch_status(pair: Pair, claim: Manifest, change: Manifest) -> tuple[Step, ...]:
-    if not change:
+    if (change := claim_status.resumed(claim)) is None:
         return ()
-    body: Manifest = {"metadata": decision.preconditions_of(claim), **change}
+    return _patch_status(pair, claim, {**manifest.get_map(claim, "status"), **change})
+
+
+def _patch_status(pair: Pair, claim: Manifest, status: JSON) -> tuple[Step, ...]:
+    """Return the patch to this status, whole: a merge patch cannot set a null.
+
+    A custom resource's status is patched whatever uid the patch states, so only the test of the
+    resourceVersion keeps it from a claim that was made again.
+    """
+    if decision.are_equal(claim.get("status"), status):
+        return ()
+    op = "remove" if status is None else "add"
+    change: Manifest = {"op": op, "path": "/status", "value": status}
     ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
-    return (decision.Patch(ref, body, subresource="status" if pair.has_status else ""),)
+    subresource = "status" if pair.has_status else ""
+    return (decision.JsonPatch(ref, (decision.unchanged(claim), change), subresource),)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:

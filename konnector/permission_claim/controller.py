@@ -42,8 +42,6 @@ class PermissionClaims(PairedSync):
     Bindings are looked at again when there is something else to say in `troubles`.
     """
 
-    refused = "It is not synced"
-
     def __init__(self, kind: Kind, link: SyncContext, services: "Syncs") -> None:
         super().__init__(
             "claims",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from reconciler.controller.fence import WriteFence
 from reconciler.core.decision import (
+    VERSION_PATH,
     Apply,
     Create,
     Decision,
@@ -174,8 +175,8 @@ class _Execution:
                 await self._apply(kind, manifest, self._cluster(where))
             case Patch(ref, body, subresource):
                 await self._patch(ref, body, subresource)
-            case JsonPatch(ref, operations):
-                await self._json_patch(ref, operations)
+            case JsonPatch():
+                await self._json_patch(step)
             case Delete():
                 await self._delete(step)
             case _:
@@ -208,12 +209,17 @@ class _Execution:
         )
         self._follow(ref, resource_version_of(body), answer)
 
-    async def _json_patch(self, ref: Ref, operations: tuple[Manifest, ...]) -> None:
-        writer, manager = self.executor.clusters[ref.cluster], self.executor.manager
+    async def _json_patch(self, step: JsonPatch) -> None:
+        ref, manager = step.ref, self.executor.manager
+        versions = (one for one in step.operations if one["path"] == VERSION_PATH)
+        stated = get_text(next(versions, {}), "value")
+        now = {"value": self._current_version(ref, stated)}
+        patch = [{**one, **now} if one["path"] == VERSION_PATH else one for one in step.operations]
+        writer, subresource = self.executor.clusters[ref.cluster], step.subresource
         answer = await self.executor.fence.write(
-            lambda: writer.json_patch(ref, operations, manager=manager)
+            lambda: writer.json_patch(ref, patch, manager=manager, subresource=subresource)
         )
-        self._follow(ref, _tested_version(operations), answer)
+        self._follow(ref, stated, answer)
 
     async def _delete(self, step: Delete) -> None:
         ref, writer = step.ref, self.executor.clusters[step.ref.cluster]
@@ -263,10 +269,3 @@ class _Execution:
 def _shows(recent: ReadYourWrites, cluster: str, kind: Kind) -> bool:
     shown = recent.view.ref
     return shown.cluster == cluster and shown.kind == kind
-
-
-def _tested_version(operations: Sequence[Manifest]) -> str:
-    """Return the resourceVersion that a JSON patch has as its precondition, or ""."""
-    tests = (one for one in operations if one.get("op") == "test")
-    versions = (one for one in tests if one.get("path") == "/metadata/resourceVersion")
-    return get_text(next(versions, {}), "value")

@@ -61,6 +61,7 @@ class JsonPatch:
 
     ref: Ref
     operations: tuple[Manifest, ...] = field(repr=False)
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,7 @@ def status_patch(
 
 # Differences of JSON objects, as merge patches (RFC 7386) and field by field (RFC 6902).
 
+VERSION_PATH: Final = "/metadata/resourceVersion"
 _ARRAYS: Final = (list, tuple)
 
 
@@ -227,8 +229,10 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
         elif isinstance(value, dict) and isinstance(held, dict):
             if inner := merge_diff(held, value):
                 patch[key] = inner
-        elif value is not None and not _says_the_same(held, value):
-            patch[key] = _without_nulls(value)
+        elif value is not None:
+            wanted = _without_nulls(value)
+            if not are_equal(_without_nulls(held), wanted):
+                patch[key] = wanted
     for key, held in before.items():
         if held is not None and after.get(key) is None:
             patch[key] = None
@@ -247,19 +251,7 @@ def pointer(*steps: str) -> str:
 
 def unchanged(live: Manifest) -> dict[str, JSON]:
     """Return the operation that fails where an object is no longer as it was read."""
-    path = pointer("metadata", "resourceVersion")
-    return {"op": "test", "path": path, "value": resource_version_of(live)}
-
-
-def _says_the_same(held: JSON, wanted: JSON) -> bool:
-    if isinstance(wanted, dict):
-        return isinstance(held, dict) and not merge_diff(held, wanted)
-    if isinstance(wanted, _ARRAYS):
-        if not isinstance(held, _ARRAYS) or len(held) != len(wanted):
-            return False
-        return all(map(_says_the_same, held, wanted))
-    # A bool is an int to Python, and not to JSON.
-    return held == wanted and isinstance(held, bool) == isinstance(wanted, bool)
+    return {"op": "test", "path": VERSION_PATH, "value": resource_version_of(live)}
 
 
 def _without_nulls(value: JSON) -> JSON:

@@ -116,6 +116,8 @@ CONFIRM_NAMESPACES: Final = f"{OWN_PREFIX}confirm-namespaces"
 CONFIRM_SPACE: Final = f"{OWN_PREFIX}confirm-space"
 CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
 CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
+# On an APIServiceBinding: the version that its claims may be read in, whatever they lose.
+CONFIRM_VERSION: Final = f"{OWN_PREFIX}confirm-version"
 RECREATE: Final = f"{OWN_PREFIX}recreate"  # on an APIServiceBinding
 RECREATE_ALWAYS: Final = "Always"
 

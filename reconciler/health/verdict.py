@@ -41,6 +41,7 @@ _NOTES: Final = {
     conditions.ORPHANED.reason: "copies without claims",
     conditions.ANOTHER_NAMESPACE.reason: "new app namespaces held",
     conditions.VERSIONS_DIFFER.reason: "schemas differ",
+    conditions.STORED_VERSION_REPLACED.reason: "new version held",
 }
 ESTABLISHED: Final = "Established"
 

@@ -3,12 +3,16 @@
 protocol-konnector.md G 27, H30. The other CRDs that are hard to bring: tests/model.
 """
 
+import base64
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from reconciler.api import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import build
@@ -18,6 +22,8 @@ from reconciler.core.refs import CRD, Kind, Ref
 from tests.support.bound_scenes import (
     Scene,
     conditions,
+    has,
+    read,
     remove,
     says,
     served,
@@ -25,6 +31,7 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import claim, is_idle, offer
 from tests.support.konnector_crds import (
@@ -37,6 +44,8 @@ from tests.support.konnector_crds import (
 )
 from tests.support.konnector_scenes import redefine
 from tests.support.konnector_ways import Listened, listened
+from tests.support.osb_server import LoopbackServer
+from tests.support.osb_wire import Said
 
 MANY: Final = 12
 
@@ -174,6 +183,77 @@ async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
         await eventually(lambda: all(there.read("/v2/")))
         await goes_up(scene, "after-version")
         assert there.looks() - looks >= MANY
+
+
+class Converter(LoopbackServer):
+    """The webhook of a provider: `spec.size` of v1 is `spec.resources.size` of v2."""
+
+    @asynccontextmanager
+    async def exchanged(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[Said]:
+        review = json.loads(body)
+        request = review.pop("request")
+        version = request["desiredAPIVersion"]
+        objects = [_converted(one, version) for one in request["objects"]]
+        done = {"uid": request["uid"], "result": {"status": "Success"}}
+        review["response"] = {**done, "convertedObjects": objects}
+        yield Said(200, json.dumps(review).encode(), {"Connection": "close"})
+
+
+def _converted(one: dict[str, Any], version: str) -> dict[str, Any]:
+    spec = dict(one["spec"])
+    size = spec.pop("resources", spec).pop("size", None)
+    if size is not None:
+        spec |= {"resources": {"size": size}} if version.endswith("/v2") else {"size": size}
+    return {**one, "apiVersion": version, "spec": spec}
+
+
+def knows(version: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return the version with these fields, and a note, in its spec."""
+    known = {"note": {"type": "string"}, **fields}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": known}}}
+    return {**version, "schema": {"openAPIV3Schema": schema}}
+
+
+async def test_a_stored_version_that_is_replaced_costs_no_claim_a_field(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """The provider's webhook converts its copies; nothing converts claims."""
+    size, clock, webhook = {"type": "string"}, ForwardClock(), Converter(tls=tmp_path)
+    webhook.start()
+    ca = base64.b64encode(webhook.ca or b"").decode()
+    config = {"clientConfig": {"url": webhook.url, "caBundle": ca}}
+    conversion = {"strategy": "Webhook", "webhook": {**config, "conversionReviewVersions": ["v1"]}}
+    one, two = await two_versions(scene)
+    first = knows(one, size=size)
+    second = knows(two, resources={"type": "object", "properties": {"size": size}})
+    copy_of = partial(read, scene.plane, replace(scene.offer.kind, version="v2"))
+    try:
+        await define(scene, first, second, conversion=conversion)
+        async with scene.backend(), konnector(scene.app.connection, clock=clock):
+            await scene.bound()
+            await scene.create_instance(size="10Gi", note="data")
+            await until(scene.copy)
+            await define(scene, {**second, "storage": True}, {**first, "storage": False})
+            held = "StoredVersionReplaced"
+            await until(lambda: says(scene.binding(), "SchemaInSync", "False", held))
+            (version,) = (await crd_of(scene.app, scene))["spec"]["versions"]
+            assert version["name"] == "v1"
+            await scene.patch_instance(
+                {"metadata": {"labels": {"a": "b"}}, "spec": {"size": "20Gi"}}
+            )
+            copy = partial(copy_of, scene.service_namespace, "orders")
+            await until(lambda: has(copy(), "20Gi", "spec", "resources", "size"))
+            assert (await scene.instance())["spec"] == {"size": "20Gi", "note": "data"}
+
+            await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+            clock.put_forward(timedelta(minutes=2))
+            await until(lambda: has_versions(scene, "v2", "v1"))
+            await until(lambda: says(scene.binding(), "SchemaInSync"))
+    finally:
+        await define(scene, first, second, conversion={"strategy": "None", "webhook": None})
+        webhook.close()
 
 
 async def goes_up(scene: Scene, *names: str) -> None:

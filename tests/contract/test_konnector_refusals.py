@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
@@ -14,7 +14,7 @@ from tests.support.bound_scenes import Scene, remove, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, degraded, offer
-from tests.support.konnector_scenes import equals, event, mutated, refusal, story
+from tests.support.konnector_scenes import equals, event, mutated, redefine, refusal, story
 
 SECRETS = claim("secrets", "Provider")
 MAPS = claim("configmaps", "Provider")
@@ -103,6 +103,33 @@ async def test_a_failure_of_the_control_plane_itself_is_told_until_it_is_over(sc
             assert f"{scene.app_namespace}/orders" in await until(lambda: refusal(scene))
         await until(scene.copy)
         await until(lambda: equals(refusal(scene), ""))
+
+
+def with_nulls(version: dict[str, Any]) -> None:
+    time = {"type": "string", "format": "date-time", "nullable": True}
+    known = {"doneAt": time, "updates": {"type": "array", "nullable": True, "items": time}}
+    status: dict[str, Any] = {"type": "object", "required": ["doneAt"], "properties": known}
+    status["x-kubernetes-preserve-unknown-fields"] = True
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+
+
+async def test_a_status_comes_down_with_its_nulls(scene: Scene) -> None:
+    """D.3. A required field may be null; a null may come, stay, and go."""
+    await redefine(scene.plane, scene, with_nulls)
+    async with story(scene) as account:
+        await account.here.make()
+        await until(account.there.read)
+        for status in (
+            {"phase": "Running", "doneAt": None},
+            {"doneAt": None, "updates": [None], "inner": {"a": None}},
+            {"doneAt": "2026-01-01T00:00:00Z", "updates": None},
+        ):
+            change = {"op": "add", "path": "/status", "value": status}
+            ref, cluster = account.there.ref("orders"), account.there.live.cluster
+            await account.begin()
+            await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
+            await until(partial(account.here.has_status, status))
+            assert await account.writes() == ["patch/status here orders"]
 
 
 async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:

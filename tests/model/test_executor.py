@@ -13,11 +13,13 @@ from reconciler.core.decision import (
     Create,
     Decision,
     Delete,
+    JsonPatch,
     Note,
     Patch,
     Step,
     Task,
     preconditions_of,
+    unchanged,
 )
 from reconciler.core.errors import AlreadyExists, Conflict, Forbidden, Retry, Unreachable
 from reconciler.core.manifest import (
@@ -268,11 +270,15 @@ async def test_the_status_follows_a_write_to_the_object_itself(scene):
 
 async def test_steps_on_the_object_itself_follow_each_other(scene):
     label = {"metadata": preconditions_of(scene.live) | {"labels": {"a": "b"}}}
+    pretty = {"op": "add", "path": "/spec/providerPrettyName", "value": "Shop Inc"}
     await scene.execute(
-        Task((scene.finalize(FINALIZER),)), Task((Patch(scene.ref, label),), FAILED)
+        Task((scene.finalize(FINALIZER),)),
+        Task((JsonPatch(scene.ref, (unchanged(scene.live), pretty)),), FAILED),
+        Task((Patch(scene.ref, label),), FAILED),
     )
     live = await scene.now()
     assert (finalizers_of(live), labels_of(live)) == ([FINALIZER], {"a": "b"})
+    assert get_text(live, "spec", "providerPrettyName") == "Shop Inc"
 
 
 async def test_what_someone_else_wrote_between_two_steps_is_not_overlooked(scene):

@@ -251,6 +251,7 @@ async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Sc
         await until(lambda: filled_in(account.there))
         await account.here.patch({"spec": {"size": "2Gi", "colour": "blue"}})
         refused = await until(lambda: event(scene, "orders", "SyncDenied"))
+        assert refused["note"].startswith("The control plane refused to apply ")
         assert "colour" in refused["note"]
         assert await account.there.spec() == {"size": "1Gi", "tier": "small"}
         told_of = await until(lambda: refusal(scene))
@@ -258,6 +259,26 @@ async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Sc
         await account.here.patch({"spec": {"colour": None}})
         await until(lambda: equals(account.there.spec(), {"size": "2Gi", "tier": "small"}))
         await until(lambda: equals(refusal(scene), ""))
+
+
+def phases(version: dict[str, Any]) -> None:
+    status = {"type": "object", "properties": {"phase": {"type": "string", "enum": ["Ready"]}}}
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+
+
+async def test_a_refusal_of_the_app_cluster_names_it(scene: Scene) -> None:
+    """A status that was stored before its schema became narrower."""
+    async with scene.backend():
+        async with working(scene) as account:
+            await scene.bound()
+            await account.settle()
+        await account.there.patch({"status": {"phase": "Odd"}}, subresource="status")
+        await redefine(scene.plane, scene, phases)
+        async with working(scene):
+            refused = await until(lambda: event(scene, "orders", "SyncDenied"))
+            start = f"The app cluster refused to patch {scene.offer.kind.kind}"
+            assert refused["note"].startswith(start)
+            assert "phase" in refused["note"]
 
 
 async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) -> None:

@@ -114,9 +114,8 @@ async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scen
 
 
 async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: Scene) -> None:
-    """In an item no merge patch can say it: so it is with conditions of programs in Go."""
+    """No merge patch can set it: so it is with times of programs in Go."""
     status: Any = {"conditions": [{"type": "Ready", "lastProbeTime": None}], "none": None}
-    said = {"conditions": [{"type": "Ready"}]}
     async with story(scene) as account:
         await account.settle()
         await account.begin()
@@ -126,7 +125,7 @@ async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: S
         ref = account.there.ref("orders")
         await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
         assert (await account.there.read())["status"] == status
-        await until(lambda: account.here.has_status(said))
+        await until(lambda: account.here.has_status(status))
         await account.writes()
         await account.begin()
         await account.there.patch({"metadata": {"annotations": {"a": "b"}}})

@@ -73,7 +73,9 @@ def _words(step: Any) -> str:
             return "create claim" if cluster == APP_CLUSTER else "create copy"
         case Apply():
             return "apply copy"
-        case JsonPatch():
+        case JsonPatch(ref, _, subresource):
+            if ref.cluster == APP_CLUSTER:
+                return f"status to {subresource or 'the object'}"
             return "take the copy over"
         case Delete(ref):
             assert ref.cluster != APP_CLUSTER
@@ -84,8 +86,6 @@ def _words(step: Any) -> str:
 
 
 def _patched(step: Patch) -> str:
-    if "status" in step.body:
-        return f"status to {step.subresource or 'the object'}"
     if step.ref.cluster != APP_CLUSTER:
         return "mark copy"
     said = []

@@ -118,9 +118,14 @@ class Both:
                 server.patch(body, MANAGER, subresource)
                 if stated and server.live is not None:
                     moved[ref.cluster] = server.live["metadata"]["resourceVersion"]
-            case JsonPatch(ref, operations):
-                server = self._server(ref.cluster)
-                server.write(MANAGER).patch(lambda live: json_patch.patched(live, operations))
+            case JsonPatch(ref, operations, subresource):
+                server, now = self._server(ref.cluster), {"value": moved.get(ref.cluster)}
+                follows = [
+                    {**one, **now} if now["value"] and one["op"] == "test" else one
+                    for one in operations
+                ]
+                write = server.write(MANAGER, subresource)
+                write.patch(lambda live: json_patch.patched(live, follows))
                 moved[ref.cluster] = server.live["metadata"]["resourceVersion"]
             case Delete(ref, uid):
                 self._server(ref.cluster).delete(uid)

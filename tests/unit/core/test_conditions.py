@@ -259,6 +259,7 @@ OWN_CAUSES = """
     SchemaInSync           Info    CustomResourceDefinitionNotEstablished
     SchemaInSync           Info    CustomResourceDefinitionOutdated
     SchemaInSync           Warning CustomResourceDefinitionTerminating
+    SchemaInSync           Warning StoredVersionReplaced
     SchemaInSync           Error   NamesNotAccepted
     PermissionClaimsInSync Warning PermissionClaimsDegraded
     InstancesInSync        Warning InstancesRefused

@@ -485,6 +485,48 @@ def test_h15_a_version_in_which_something_may_be_stored_stays_unserved(offered, 
     assert left["spec"]["versions"] == crd.spec(export(*offered))["versions"]
 
 
+STRING: Any = {"type": "string"}
+LISTED: Any = {"type": "array", "items": {"type": "object", "properties": {"a": STRING}}}
+LABELS: Any = {"type": "object", "additionalProperties": STRING}
+OPEN: Any = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+# The spec as it is stored, as it is offered, and whether the change is held.
+REPLACED: dict[str, tuple[Any, Any, bool]] = {
+    "a field is named otherwise": ({"size": STRING}, {"resources": OPEN}, True),
+    "a field is of another type": ({"size": STRING}, {"size": {"type": "integer"}}, True),
+    "a field of an item": ({"list": LISTED}, {"list": {**LISTED, "items": OPEN | {"x": 1}}}, False),
+    "a field of an item goes": (
+        {"list": LISTED}, {"list": {"type": "array", "items": {"type": "object"}}}, True,
+    ),
+    "keys go": ({"labels": LABELS}, {"labels": {"type": "object"}}, True),
+    "what was open is closed": ({"any": OPEN}, {"any": {"type": "object"}}, True),
+    "a field more": ({"size": STRING}, {"size": STRING, "more": STRING}, False),
+    "other words, and other bounds": ({"size": STRING}, {"size": {**STRING, "title": "x"}}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "held"), REPLACED.values(), ids=REPLACED)
+def test_a_stored_version_is_replaced_only_where_no_claim_loses_a_field(old, new, held):
+    def version_of(name, fields, **more):
+        return version(name, schema={"type": "object", "properties": fields}, **more)
+
+    before = in_app(version_of("v1", old))
+    before["status"] = {**LIVE["status"], "storedVersions": ["v1"]}
+    offer = export(version_of("v2", new))
+    found = plan(offer, before, OWNER)
+    assert found == Plan("ours", held="v1") if held else found.step.body["spec"]
+    assert (found.held, found.same_spec) == ("v1" if held else "", False)
+    # Each of these lets it follow: nothing is stored, the version stays, a person agrees.
+    assert crd.plan(offer, before, OWNER, unclaimed=True).step is not None
+    other = {**before, "status": {**LIVE["status"], "storedVersions": ["v0"]}}
+    assert plan(offer, other, OWNER).step is not None
+    both = export(version_of("v2", new), version_of("v1", old, storage=False))
+    assert plan(both, before, OWNER).step is not None
+    for agreed in ("v2", "v3"):
+        binding = live_like(BINDING, annotations={"klutchctl.dev/confirm-version": agreed})
+        goes = not held or agreed == "v2"
+        assert (plan(offer, before, replace(OWNER, binding=binding)).step is not None) == goes
+
+
 def test_the_kind_of_instances():
     assert crd.instance_kind(export()) == Kind("shop.example", "v1", "Database", "databases")
     assert not crd.instance_kind(export(scope="Cluster")).namespaced
