@@ -14,12 +14,9 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.core.errors import ConfigError
-from reconciler.source import pgp, signed_objects
+from reconciler.source import pgp, signed_objects, sshsig
 from reconciler.source.signature import Refused, Signature, Unverified, VerificationMode, shown
 from reconciler.source.signed_objects import SignedObject
-from reconciler.source.sshsig import envelope
-from reconciler.source.sshsig.allowed_signers import parse as parse_signers
-from reconciler.source.sshsig.verify import verify
 
 MOST_COMMITS: Final = 1_000  # that are new at once
 _MOST_OLD: Final = 10_000  # that are looked at for what is not new
@@ -45,7 +42,7 @@ class Verification:
         now: Callable[[], datetime],
     ) -> None:
         self.mode, self._now = mode, now
-        self._ssh = _KeyFile("--allowed-signers", allowed_signers, parse_signers)
+        self._ssh = _KeyFile("--allowed-signers", allowed_signers, sshsig.parse)
         self._gpg = _KeyFile("--gpg-keys", gpg_keys, pgp.keys)
         if mode is not VerificationMode.OFF and allowed_signers is None and gpg_keys is None:
             hint = "Name a file by --allowed-signers, or by --gpg-keys"
@@ -113,9 +110,9 @@ class Verification:
         if not armor:
             raise Refused("it has no signature" if what == "its signature" else f"{what} is absent")
         try:
-            if armor.startswith(envelope.BEGIN):
+            if armor.startswith(sshsig.BEGIN):
                 listed = self._ssh.keys()
-                verify(armor, signed.payload, listed, principal=signed.email, times=times)
+                sshsig.verify(armor, signed.payload, listed, principal=signed.email, times=times)
                 return Signature(self.mode, "ssh", signed.email, first)
             if armor.startswith(pgp.BEGIN):
                 signer = pgp.verify(armor, signed.payload, self._gpg.keys(), now=times[-1])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.source.signature import Refused
-from reconciler.source.sshsig.allowed_signers import matches, parse
+from reconciler.source.sshsig import matches, parse
 from tests.support.signing import ed25519, mpint, security_key, string
 
 KEY = ed25519().line

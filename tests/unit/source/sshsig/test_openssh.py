@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.source.signature import Refused
-from reconciler.source.sshsig.allowed_signers import parse
-from reconciler.source.sshsig.verify import verify
+from reconciler.source.sshsig import parse, verify
 from tests.support import signing
 from tests.support.signing import ALICE, ed25519
 

@@ -7,9 +7,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.source import sshsig
 from reconciler.source.signature import Refused
-from reconciler.source.sshsig import allowed_signers
-from reconciler.source.sshsig.verify import verify
+from reconciler.source.sshsig import verify
 from tests.support import signing
 from tests.support.signing import ALICE, Signer, armored, ed25519, mpint, string
 
@@ -29,7 +29,7 @@ GOOD = {
 
 
 def listed(signer, options="", principals="*@acme.example"):
-    return allowed_signers.parse(f"{principals} {options} {signer.line} comment\n".encode())
+    return sshsig.parse(f"{principals} {options} {signer.line} comment\n".encode())
 
 
 def check(armor, signers, *, content=CONTENT, principal=ALICE, times=(NOW,)):
