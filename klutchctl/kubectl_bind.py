@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     from klutchctl.binding import kubectl_flags
-    from klutchctl.binding.progress import KUBECTL, Progress
+    from klutchctl.binding.progress import Progress
 
     apiservice = arguments[:1] == [_APISERVICE]
     rest = arguments[1:] if apiservice else arguments
@@ -64,15 +64,10 @@ def _run(arguments: list[str]) -> int:
         kubectl_flags.parse(["--help"], apiservice=True)
     if not apiservice and not said.url:
         kubectl_flags.parse(["--help"], apiservice=False)
-    progress = Progress(KUBECTL)
-    if not (apiservice and said.no_banner):
-        progress.say("disclaimer")
-    if apiservice:
-        return _bind_apiservice(said, progress)
-    return _bind_url(said, progress, kubectl_flags.passed_on(rest))
+    return (_bind_apiservice if apiservice else _bind_url)(said, Progress())
 
 
-def _bind_url(said: argparse.Namespace, progress: "Progress", flags: str) -> int:
+def _bind_url(said: argparse.Namespace, progress: "Progress") -> int:
     import uvloop
 
     from klutchctl.binding.sign_in.ways import Flags, browser
@@ -93,7 +88,7 @@ def _bind_url(said: argparse.Namespace, progress: "Progress", flags: str) -> int
         issuer=said.issuer,
     )
     way = flags_of_way.way(browser() if said.open_browser else None)
-    job = _job(said, progress, way, flags)
+    job = _job(said, progress, way)
     print(uvloop.run(_printed(job, said.output)), end="")
     return 0
 
@@ -124,14 +119,14 @@ def _bind_apiservice(said: argparse.Namespace, progress: "Progress") -> int:
         namespace=said.remote_namespace,
     )
     source.require()
-    job = _job(said, progress, Browser(), "")
+    job = _job(said, progress, Browser())
     text = uvloop.run(apiservice.bound(job, source))
     print(file=sys.stderr)
     print(text, end="")
     return 0
 
 
-def _job(said: argparse.Namespace, progress: "Progress", way: "Way", flags: str) -> "Job":
+def _job(said: argparse.Namespace, progress: "Progress", way: "Way") -> "Job":
     from klutchctl.binding.job import Job
 
     return Job(
@@ -141,7 +136,6 @@ def _job(said: argparse.Namespace, progress: "Progress", way: "Way", flags: str)
         claims=said.claims,
         accept=said.accept,
         ca_file=getattr(said, "ca_file", None),
-        facts={"flags": flags},
     )
 
 

@@ -4,8 +4,8 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ _HEAD: Final = ("NAME", "PROVIDER", "READY", "MESSAGE", "AGE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A bind as somebody asks for it on the command line. `facts` are words for progress."""
+    """A bind as somebody asks for it on the command line."""
 
     asked: Asked
     connection: Connection
@@ -42,7 +42,6 @@ class Job:
     claims: Claims = Claims.ASK
     accept: Collection[str] = ()
     ca_file: Path | None = None
-    facts: Mapping[str, str] = field(default_factory=dict)
     networks: Networks = ANYWHERE
 
     @contextlib.asynccontextmanager
@@ -64,7 +63,6 @@ class Job:
                     cluster=cluster,
                     progress=self.progress,
                     answers=answers,
-                    facts=self.facts,
                     networks=self.networks,
                 )
         except (Unauthorized, Forbidden) as error:

@@ -21,12 +21,6 @@ _LOG: Final = (
     *("--vmodule", "--logging-format", "--log-flush-frequency"),
     "--log-text-info-buffer-size",
 )
-# What the original gives on to the process that it starts, in this order.
-PASSED_ON: Final = (
-    *("allow-missing-template-keys", "kubeconfig", "konnector-image", "log-flush-frequency"),
-    *("log-text-info-buffer-size", "log-text-split-stream", "logging-format", "output"),
-    *("show-managed-fields", "skip-konnector", "template", "v", "vmodule"),
-)
 _SWITCHES: Final = (
     *("--insecure-skip-tls-verify", "--disable-compression", "--log-text-split-stream"),
     *("--allow-missing-template-keys", "--show-managed-fields", "--skip-konnector", "--dry-run"),
@@ -129,15 +123,3 @@ def _apiservice() -> _Parser:
     _add(parser, "--downgrade-konnector", argparse.SUPPRESS)
     _add(parser, "--no-banner", argparse.SUPPRESS)
     return parser
-
-
-def passed_on(arguments: Sequence[str]) -> str:
-    """Return the flags that the original gives on to its second process, as it shows them."""
-    given: dict[str, str] = {}
-    waiting = iter(map(_written_out, arguments))
-    for argument in waiting:
-        flag, has_value, value = argument.partition("=")
-        name = {"-v": "v", "-o": "output"}.get(flag, flag.removeprefix("--"))
-        if flag.startswith("-") and name in PASSED_ON:
-            given[name] = value if has_value else next(waiting, "")
-    return "".join(f" --{name}={given[name]}" for name in PASSED_ON if name in given)

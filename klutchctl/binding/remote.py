@@ -24,14 +24,13 @@ async def request_exports(
     namespace: str,
     requests: Sequence[Manifest],
     progress: Progress,
-    **facts: str,
 ) -> None:
     """Make the requests, and wait until all are served.
 
     Raises BindEnded where the provider will not, NotInTime, and ClusterErrors.
     """
     for request in requests:
-        progress.say("request", name=manifest.get_text(request, "metadata", "name"), **facts)
+        progress.say("request", name=manifest.get_text(request, "metadata", "name"))
         await _served(provider, await _created(provider, namespace, request))
 
 

@@ -5,8 +5,8 @@ of the app cluster; in a dry run not even that.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from klutchctl.binding import consent, door, konnector, remote
@@ -104,7 +104,6 @@ class Bind:
     cluster: Cluster
     progress: Progress
     answers: Answers
-    facts: Mapping[str, str] = field(default_factory=dict)
     networks: Networks = ANYWHERE
 
     @property
@@ -257,7 +256,6 @@ class _Finish:
                 grant.remote.namespace,
                 grant.requests,
                 self.bind.progress,
-                **{**self.bind.facts, "secret": secret},
             )
         if known:
             await app.put_secret(grant.kubeconfig, used)

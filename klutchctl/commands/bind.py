@@ -139,7 +139,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.binding.consent import Claims
     from klutchctl.binding.job import Job
     from klutchctl.binding.konnector import Rights
-    from klutchctl.binding.progress import KLUTCHCTL, Progress
+    from klutchctl.binding.progress import Progress
     from klutchctl.binding.run import Asked
     from klutchctl.binding.sign_in.ways import Flags, browser
 
@@ -175,7 +175,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     job = Job(
         asked=asked,
         connection=_app_cluster(settings, app),
-        progress=Progress(KLUTCHCTL),
+        progress=Progress(),
         claims=Claims(claims.value),
         accept=accept or [],
         ca_file=ca_file,

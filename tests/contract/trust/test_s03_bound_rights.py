@@ -10,7 +10,7 @@ from klutchctl.binding import konnector
 from klutchctl.binding.app_cluster import AppCluster
 from klutchctl.binding.errors import BindEnded
 from klutchctl.binding.konnector import Decision, Rights
-from klutchctl.binding.progress import KLUTCHCTL, Progress
+from klutchctl.binding.progress import SENTENCES, Progress
 from klutchctl.binding.response import Wanted
 from reconciler.core import names, refs
 from reconciler.core.manifest import name_of, put
@@ -40,7 +40,7 @@ async def installed(
 ) -> AsyncIterator[None]:
     """Install a konnector for a claim on Secrets; all of it goes at the end."""
     try:
-        cluster = AppCluster(app.cluster, Progress(KLUTCHCTL, write=said.append))
+        cluster = AppCluster(app.cluster, Progress(write=said.append))
         await cluster.install(decision, Rights(rights), served(*namespaces))
         yield
     finally:
@@ -87,7 +87,7 @@ async def test_a_konnector_that_has_rights_without_a_policy_is_bounded_with_the_
         assert await read(app_cluster, refs.ADMISSION_POLICY, "", ROLE) is None
         # The second one reaches more, and so does the policy.
         for reach in (["default"], ["default", "kube-public"]):
-            cluster = AppCluster(app_cluster.cluster, Progress(KLUTCHCTL, write=said.append))
+            cluster = AppCluster(app_cluster.cluster, Progress(write=said.append))
             await cluster.install(Decision(), Rights.MINIMAL, served(*reach))
             policy = await read(app_cluster, refs.ADMISSION_POLICY, "", ROLE)
             assert name_of(await read(app_cluster, POLICIES[1], "", ROLE)) == ROLE
@@ -107,6 +107,6 @@ async def test_what_somebody_else_keeps_is_left_and_what_denies_nothing_ends_the
     with pytest.raises(BindEnded, match="narrows its policy"):
         async with installed(app_cluster, said, Decision(IMAGE, fresh=True), "default"):
             raise AssertionError
-    assert said == [KLUTCHCTL["policy-kept"].format(name=ROLE) + "\n"]
+    assert said == [SENTENCES["policy-kept"].format(name=ROLE) + "\n"]
     assert not [one for one in app_cluster.audit.writes_since(mark) if one.verb != "delete"
                 and one.resource in ("clusterroles", "clusterrolebindings")]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klutchctl.binding.errors import BindEnded, Denied, NoConsent
-from klutchctl.binding.progress import KLUTCHCTL, Progress
+from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import Device
 from klutchctl.binding.sign_in.tokens import TokenSource
 from reconciler.core.errors import ConfigError, KlutchError
@@ -67,7 +67,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def signed_in(http: Any, write: Any = lambda _: None) -> Secret:
     device = Device(ISSUER, "cli", ("openid",), "id_token")
-    return await TokenSource(http, Progress(KLUTCHCTL, write=write)).by_device(front_door(device))
+    return await TokenSource(http, Progress(write=write)).by_device(front_door(device))
 
 
 async def test_a_person_reads_whom_the_token_is_given_to(pauses: list[float]) -> None:

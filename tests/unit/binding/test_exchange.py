@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klutchctl.binding.errors import Denied
-from klutchctl.binding.progress import KLUTCHCTL, Progress
+from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import Device
 from klutchctl.binding.sign_in.tokens import TokenSource, require_for, subject_type
 from reconciler.core.secret import Secret
@@ -92,7 +92,7 @@ class FakeHttp:
 
 async def test_a_machine_asks_for_a_token_for_the_door():
     http: Any = FakeHttp()
-    source = TokenSource(http, Progress(KLUTCHCTL, write=lambda _: None))
+    source = TokenSource(http, Progress(write=lambda _: None))
     client, door = Client("robot", secret=Secret("s")), front_door()
     await source.by_client(door, client, scopes=())
     await source.by_exchange(door, client, Secret("another's"), scopes=())

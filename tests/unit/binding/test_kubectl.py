@@ -8,7 +8,6 @@ import pytest
 from klutchctl import kubectl_bind
 from klutchctl.binding import job, kubectl_flags
 from klutchctl.binding.consent import Claims
-from klutchctl.binding.progress import KLUTCHCTL, KUBECTL, Progress
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import (
     Asked,
@@ -64,21 +63,6 @@ def test_other_flags_are_errors(arguments, apiservice):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        # 03-default-mode-oidc/63-sub-command-argv.yaml
-        (["--skip-konnector", "-v=1", "--kubeconfig", "X", URL],
-         " --kubeconfig=X --skip-konnector=true --v=1"),
-        (["--kubeconfig=X", "--skip-konnector", URL], " --kubeconfig=X --skip-konnector=true"),
-        ([URL, "-o", "json", "--context=c"], " --output=json"),
-        ([URL], ""),
-    ],
-)  # fmt: skip
-def test_what_the_original_gives_on_is_shown(arguments, shown):
-    assert kubectl_flags.passed_on(arguments) == shown
-
-
-@pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (["bind.example.org"], "unknown argument: bind.example.org"),
@@ -101,13 +85,6 @@ def test_without_a_url_there_is_help(arguments, capsys):
         kubectl_bind.run(arguments)
     assert ended.value.code == 0
     assert "--skip-konnector" in capsys.readouterr().out
-
-
-def test_each_word_of_one_vocabulary_has_its_own_in_the_other():
-    assert KLUTCHCTL.keys() <= KUBECTL.keys()
-    said: list[str] = []
-    Progress(KUBECTL, write=said.append).say("bound", name="a\x1b[2Kb")
-    assert said == ["✅ Created APIServiceBinding a\\x1b[2Kb\n"]
 
 
 def bound(ready, *, provider="", message="", age=0, now=None):

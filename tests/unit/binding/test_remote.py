@@ -8,7 +8,7 @@ import pytest
 
 from klutchctl.binding import remote
 from klutchctl.binding.errors import BindEnded, NotInTime
-from klutchctl.binding.progress import KLUTCHCTL, Progress
+from klutchctl.binding.progress import Progress
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.errors import AlreadyExists, Forbidden
 from reconciler.core.refs import Ref
@@ -52,7 +52,7 @@ def quick(monkeypatch):
 
 
 async def requested(provider: Any) -> None:
-    progress = Progress(KLUTCHCTL, write=lambda _: None)
+    progress = Progress(write=lambda _: None)
     await remote.request_exports(provider, objects.SPACE, [objects.request()], progress)
 
 
