@@ -148,9 +148,6 @@ class Write:
 
     def _created(self, stated: Mapping[str, Any], owned: Callable[[Object], Managers]) -> Object:
         made = self._head(stated)
-        if self.served.kind == NAMESPACE:
-            labels = made["metadata"].setdefault("labels", {})
-            labels["kubernetes.io/metadata.name"] = self.key.name
         made = self._tidy(self.served.completed(made))
         managed = owned(made)
         if self.served.has_status:

@@ -126,7 +126,14 @@ def _named_crd(crd: dict[str, Any]) -> dict[str, Any]:
     return {**crd, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names}}
 
 
+def _named_namespace(namespace: dict[str, Any]) -> dict[str, Any]:
+    metadata = namespace["metadata"]
+    labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    return {**namespace, "metadata": {**metadata, "labels": labels}}
+
+
 _DEFAULTS: Final[Mapping[Kind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    NAMESPACE: _named_namespace,
     SECRET: _typed_secret,
     CRD: _named_crd,
 }

@@ -19,7 +19,7 @@ from reconciler.apply import GOOD
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, drop, get_map, is_deleting, put, uid_of
-from reconciler.core.refs import SECRET, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.planning.changes import Action
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write
@@ -200,6 +200,7 @@ class _Telling:
         async with scene.peers() as rest:
             if not self._first:
                 await eventually(self._may_come_back)
+                await self._is_vouched_for()
                 settled_first = deletable if story.before is deletable else settled
                 settled_first(scene.fleet)
                 await self._runs.finish()
@@ -214,6 +215,11 @@ class _Telling:
             await wipe(scene)
             await removal.remove(scene.app.cluster, scene.crd)
             await eventually(self._is_gone)
+
+    async def _is_vouched_for(self) -> None:
+        """Have the files name the app cluster: a released space is given to no other one."""
+        system = Ref(self._scene.app.name, NAMESPACE, "", names.KUBE_SYSTEM)
+        self._scene.fleet.identity = uid_of(await self._scene.at(system) or {})
 
     async def _may_come_back(self):
         """Tell whether no home of the story's is still on its way out."""

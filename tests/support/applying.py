@@ -66,6 +66,7 @@ class Fleet:
     listed: bool = True
     clusters: str = "names: [shop]"
     konnector: str = ""
+    identity: str = ""  # of the Cluster, where the files name it
     plane: str = ""  # goes on in the spec of the ControlPlane
     extra: str = ""
 
@@ -77,7 +78,9 @@ class Fleet:
             control_plane(at="control-plane", more=mode),
         ]
         if self.listed:
-            documents.append(cluster(at="app-1", more=f", konnector: {{{self.konnector}}}"))
+            identity = self.identity and f", identity: {self.identity}"
+            more = f", konnector: {{{self.konnector}}}{identity}"
+            documents.append(cluster(at="app-1", more=more))
         if self.bound and self.listed:
             what = f"resources: [{{group: {self.group}, resource: databases}}]"
             where = f"clusters: {{{self.clusters}}}, deletionPolicy: {self.policy}"
