@@ -29,8 +29,8 @@ _WORST_FIRST: Final = (
     State.UNKNOWN,
     State.PROGRESSING,
     State.SUSPENDED,
-    State.RELEASED,
     State.READY,
+    State.RELEASED,  # of a unit or a cluster that left, and says nothing of what stays
 )
 _RANK: Final[Mapping[State, int]] = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _TROUBLES: Final = 50
@@ -150,7 +150,7 @@ def _as_before(state: FleetState, before: FleetState) -> bool:
 
 def _worst(board: Board, rows: Iterable[Row]) -> State | None:
     """Return the worst state in a fleet. What was not read counts as Unknown."""
-    states = {row.state for row in rows if row.state is not None}
+    states: set[State] = {row.state for row in rows if row.state not in (None, State.RELEASED)}
     states |= {plane.state for plane in board.planes}
     return worst(states | ({State.UNKNOWN} if board.unread else set()))
 
@@ -173,7 +173,7 @@ def _row(cluster: ClusterHealth, labels: Mapping[str, str], before: Row | None) 
     return Row(
         cluster,
         labels,
-        worst((*whole, *counts)),
+        worst((*whole, *(state for state in counts if state is not State.RELEASED))),
         counts,
         {name: _cell(cluster.name, found) for name, found in units.items()},
         "\n".join(_words(cluster)).lower(),

@@ -36,7 +36,8 @@ def of(*units, whole=None, name="shop"):
     [
         ((), None),
         ((R,), R),
-        ((R, L), L),
+        ((R, L), R),
+        ((L,), None),
         ((R, L, S), S),
         ((R, S, P), P),
         ((P, U, R), U),
@@ -44,14 +45,13 @@ def of(*units, whole=None, name="shop"):
     ],
 )
 def test_the_worst_of_states_wins(states, wanted):
-    assert worst(states) is wanted
     assert of(*states).rows["shop"].state is wanted
     assert of(*states).worst is wanted
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", [R, P, D, U, S])
 def test_nothing_above_looks_better_than_what_is_below(state):
-    for other in State:
+    for other in (R, P, D, U, S):
         found = of(state, other)
         low = worst((state, other))
         assert {found.rows["shop"].cells["db"].state, found.rows["shop"].state, found.worst} == {
@@ -64,6 +64,17 @@ def test_nothing_above_looks_better_than_what_is_below(state):
 def test_a_whole_cluster_counts_beside_its_units():
     assert of(R, whole=S).rows["shop"].state is S
     assert of(whole=L).rows["shop"].state is L
+
+
+def test_a_cluster_that_left_says_nothing_of_its_fleet():
+    rows = plain().board.clusters
+    left, well = (
+        replace(one, units=(), state=state) for one, state in zip(rows, (L, R), strict=False)
+    )
+    board = replace(plain().board, clusters=(left, well), unread=())
+    assert index_of(1, FleetState(name="acme", board=board)).worst is R
+    board = replace(board, clusters=(left,))
+    assert index_of(1, FleetState(name="acme", board=board)).worst is None
 
 
 def test_a_fleet_of_which_a_cluster_was_not_read_is_not_ready():
