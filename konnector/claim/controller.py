@@ -17,7 +17,7 @@ from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing.trips import Trips, Write
 from reconciler.core import conditions, manifest
-from reconciler.core.decision import Apply, Decision
+from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
@@ -132,8 +132,7 @@ class Claims(PairedSync):
         there = self.there(place.namespace)
         if there is None:
             self.guard.note(place)
-            await self._without_home(place)
-            return None
+            return await self._without_home(place)
         seen = self._look(place, there)
         lacks = seen.claim is not None and seen.copy is None and not is_deleting(seen.claim)
         if lacks and (settles_in := self._losses.settles_in(place, seen.now)) is not None:
@@ -298,22 +297,39 @@ class Claims(PairedSync):
             is_ready = ready is None or ready.status == conditions.TRUE
             self._trips.down(seen.place, seen.claim, write, is_ready=is_ready)
 
-    async def _without_home(self, place: ObjectKey) -> None:
+    async def _without_home(self, place: ObjectKey) -> timedelta | None:
         """Ask for a service namespace; a claim that never had one may go."""
         if not self.view.synced:
-            return
+            return None
         claim = self.here.get(*place)
         self._states.note(place, None if claim is None else "pending")
         if claim is None or not self.kind.namespaced:
             self.drop_event(place)
-            return
+            self.say(place, "")
+            return None
         if not is_deleting(claim):
+            obstacle = self._obstacle(place.namespace)
             self.link.want(place.namespace)
-        elif self.link.homes.mapping(place.namespace) is None:
+            self.say(place, obstacle)
+            if obstacle:
+                self.record(claim, Note("NotServed", obstacle, "Warning"))
+            return HELD
+        if self.link.homes.mapping(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)
             seen = Seen(place, place, claim, None, terms, self.link.now())
             decision, seen = await self._decided(seen)
             await self.link.executor.execute(decision, recents=(self.here,))
+        return None
+
+    def _obstacle(self, app_namespace: str) -> str:
+        """Return why a mapping that is there has no service namespace, as the backend reports."""
+        if self.link.homes.mapping(app_namespace) is None:
+            return ""
+        cluster_binding = self.link.views.cluster_binding
+        said = conditions.said(cluster_binding, conditions.SERVICE_NAMESPACES_READY)
+        if said is None or said.status != conditions.FALSE:
+            return ""
+        return f"There is no service namespace for {app_namespace}: {said.message}"
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.kind.namespaced:

@@ -135,7 +135,8 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if freed is None:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
-        return writes(freed)
+        waits = "The copy is gone: the claim waits until they are removed"
+        return replace(writes(freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
         note = claim_status.deletion_note(copy, waited(seen, claim))
         carried = _decision(_status_down(pair, claim, copy))
@@ -169,7 +170,16 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
     made_there = decision.Create(pair.kind, made, CONTROL_PLANE)
     held = _patch_claim(pair, claim, _finalizer(claim))
-    return writes(*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
+    steps = (*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
+    return replace(writes(*steps), notes=_finalizer_notes(claim, "The copy goes without them"))
+
+
+def _finalizer_notes(claim: Manifest, consequence: str) -> tuple[Note, ...]:
+    """Return the Event about finalizers of others, which may be meant for the provider (H5)."""
+    held = manifest.finalizers_of(claim)
+    others = [one for one in held if "/" in one and one != keys.SYNCER]
+    message = f"Finalizers do not reach the provider: {', '.join(others)}. {consequence}"
+    return (Note("FinalizersStay", message, "Warning"),) if others else ()
 
 
 def _taken(seen: Seen) -> Note:

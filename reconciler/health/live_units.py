@@ -127,6 +127,7 @@ class LiveUnits:
             cluster_binding=self._cluster_binding,
             definition=definition,
             stopped=stopped,
+            exported=self._exports.keys(),
         )
 
 

@@ -4,7 +4,8 @@ Pure: the time is passed in. Refuses to know how facts are read, from a poll or 
 what the files want.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -43,6 +44,7 @@ _NOTES: Final = {
     conditions.VERSIONS_DIFFER.reason: "schemas differ",
     conditions.STORED_VERSION_REPLACED.reason: "new version held",
 }
+_RESOURCES: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 ESTABLISHED: Final = "Established"
 
 
@@ -65,7 +67,7 @@ class UnitFacts:
     the CRD in the app cluster, which matters only where `awaits_definition`. `secret` is the
     namespace and name of the Secret that the APIServiceBinding has to refer to. `export` may be
     metadata only. `stopped` is when the konnector stopped, by its Lease; None where it runs, for
-    all we know.
+    all we know. `exported` are the names of all exports of the space.
     """
 
     secret: tuple[str, str]
@@ -75,6 +77,7 @@ class UnitFacts:
     cluster_binding: Manifest | None = None
     definition: Manifest | None = None
     stopped: datetime | None = None
+    exported: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         return UnitHealth(unit, State.UNKNOWN, *_unheard(stale, fault), since, last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    held = _held(facts) or _revoked(facts) or _shown(facts) or _outdated(facts)
+    held = _held(unit, facts) or _revoked(facts) or _shown(facts) or _outdated(facts)
     reason, message = ("", "") if held is None else (held.reason, held.message)
     return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
@@ -252,14 +255,24 @@ def _reported_fault(facts: UnitFacts) -> _Fault | None:
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
 
 
-def _held(facts: UnitFacts) -> Condition | None:
-    """Return what the konnector holds until a person decides; the rest goes on."""
+def _held(unit: UnitKey, facts: UnitFacts) -> Condition | None:
+    """Return what the konnector holds until a person decides; the rest goes on.
+
+    What a ClusterBinding reports of other kinds of the space is not this unit's.
+    """
     orphaned = conditions.said(facts.binding, conditions.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == conditions.ORPHANED.reason:
         return orphaned
     reported = conditions.of(facts.cluster_binding)
     held = (conditions.find(reported, condition) for condition in _HELD)
-    return next((one for one in held if one is not None and one.status == FALSE), None)
+    failed = (one for one in held if one is not None and one.status == FALSE)
+    others = set(facts.exported) - {unit.name}
+    return next((one for one in failed if not _names_only(others, unit, one.message)), None)
+
+
+def _names_only(others: Collection[str], unit: UnitKey, message: str) -> bool:
+    named = set(_RESOURCES.findall(message))
+    return unit.name not in named and not named.isdisjoint(others)
 
 
 def _revoked(facts: UnitFacts) -> Condition | None:

@@ -2,23 +2,50 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from konnector import CONTROL_PLANE
 from konnector.provider.provider import LATE
+from reconciler.blueprints.objects import namespace
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, uid_of
+from reconciler.core.refs import NAMESPACE
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import Scene, conditions, gone, has, remove, says, shown, until
 from tests.support.cues import BEFORE, Delay, Gate
 from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import mortal
-from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides
+from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, refusal, sides
 from tests.support.settled import settled
 
 OTHERS: Final = tuple(f"db{number}" for number in range(5))
+
+
+async def test_a_claim_without_a_service_namespace_is_told_why(scene: Scene) -> None:
+    """Its name is too long, or is another's on the control plane."""
+    long, taken = (replace(scene, app_namespace=name) for name in ("n" * 63, "taken"))
+    for one in (long, taken):
+        await scene.app.cluster.create(namespace(one.app_namespace), NAMESPACE, manager="tests")
+    await scene.plane.cluster.create(namespace(taken.service_namespace), NAMESPACE, manager="tests")
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound()
+        for one in (long, taken):
+            await one.create_instance(size="1Gi")
+        for one in (long, taken):
+            found = await until(partial(event, one, "orders", "NotServed"))
+            assert one.app_namespace in found["note"]
+            await until(partial(names, scene, f"{one.app_namespace}/orders"))
+        await remove(scene.plane, NAMESPACE, "", taken.service_namespace)
+        await until(taken.copy)
+        await remove(scene.app, scene.offer.kind, long.app_namespace, "orders")
+        await until(lambda: equals(refusal(scene), ""))
+
+
+async def names(scene: Scene, claim: str) -> bool:
+    return claim in await refusal(scene)
 
 
 async def test_a_provider_that_never_answered_is_told_once_it_is_late(

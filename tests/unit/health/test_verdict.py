@@ -197,12 +197,30 @@ DEGRADED_CLAIMS = condition(
     message="no such kind",
     severity="Error",
 )
+OTHER = f"t{UNIT.name}"
+LOST_OTHERS = {**LOST, "message": f"of 2 {OTHER} the copies are gone (team/a, team/b)."}
+LOST_TOO = {**LOST, "message": f"2 copies are gone: annotate confirm-recreate={OTHER},{UNIT.name}"}
+
+
+def of_kinds(condition, *exported):
+    status = {**cluster_binding()["status"], "conditions": [condition]}
+    return replace(having(cluster_binding={"status": status}), exported=exported)
+
+
 LOST_STATUS = {**cluster_binding()["status"], "conditions": [LOST]}
 HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     "nothing": (FINE, ("", "")),
     "orphans of its own": (with_condition(ORPHANED), ("Orphaned", "3 copies")),
     "copies that were lost in its space": (
         having(cluster_binding={"status": LOST_STATUS}), ("RecreationHeld", "1 copy"),
+    ),
+    "copies of its kind, among others": (
+        of_kinds(LOST_TOO, OTHER, UNIT.name), ("RecreationHeld", LOST_TOO["message"]),
+    ),
+    "copies of another kind": (of_kinds(LOST_OTHERS, OTHER, UNIT.name), ("", "")),
+    "copies of a kind that ends alike": (of_kinds(LOST_OTHERS, OTHER, "x"), ("", "")),
+    "copies of what is no kind of a unit": (
+        of_kinds(LOST, OTHER, UNIT.name), ("RecreationHeld", "1 copy"),
     ),
     "what a quota refuses": (with_condition(REFUSED), ("InstancesRefused", "quota")),
     "the gravest that kubectl shows in READY": (

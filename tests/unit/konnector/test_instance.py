@@ -247,6 +247,23 @@ def test_the_finalizers_of_others_stay():
     assert patch.body["metadata"]["finalizers"] == ["a.example/a", "b.example/b"]
 
 
+def test_a_claim_says_that_finalizers_of_others_do_not_travel():
+    """At its creation, and once nothing but them keeps it; Kubernetes' own are no news."""
+    theirs, ours = "operator.example/in-order", [SYNCER, "foregroundDeletion"]
+    for found, end in (
+        (look(claim({"finalizers": [theirs]}), None), "goes without them"),
+        (look(leaving(claim(), theirs, *ours), None), "waits until they are removed"),
+        (look(leaving(claim(), theirs, SYNCER), copy({"annotations": {RELEASED: "x"}})), "removed"),
+    ):
+        (note,) = found.notes
+        assert (note.reason, note.type) == ("FinalizersStay", "Warning")
+        assert theirs in note.message
+        assert SYNCER not in note.message
+        assert note.message.endswith(end)
+    assert look(claim({}), None).notes == look(leaving(claim(), *ours), None).notes == ()
+    assert look(leaving(claim(), theirs, SYNCER), copy()).notes == ()  # it has a copy
+
+
 TOOLS = {
     LAST_APPLIED: "{}",
     "argocd.argoproj.io/tracking-id": "x",
