@@ -28,7 +28,8 @@ class AgentContext:
 
     Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
     `own_namespace` is where the konnector runs in the app cluster, "" where it does elsewhere.
-    `orphan_grace` is how long after an orphan is deleted unconfirmed, None: never.
+    `orphan_grace` is how long after an orphan is deleted unconfirmed, None: never. `mark` names
+    the holder of the Lease and this process, as no other has been named.
     """
 
     app: Cluster
@@ -41,6 +42,7 @@ class AgentContext:
     workers: int
     control_plane_mode: bool
     own_namespace: str
+    mark: str
     orphan_grace: timedelta | None = None
 
     @property

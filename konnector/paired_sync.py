@@ -182,7 +182,10 @@ class PairedSync(TaskSupervisor):
             return HELD
         if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
             return SOON  # a view is behind: it may be another one
-        return await self.sync(place)
+        try:
+            return await self.sync(place)
+        except _Early as early:
+            return early.wait
 
     @abstractmethod
     async def sync(self, place: ObjectKey) -> timedelta | None:
@@ -243,8 +246,11 @@ class PairedSync(TaskSupervisor):
     ) -> Write | None:
         """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors.
 
-        Returns how long it took since the event, where the sync began with one.
+        Returns how long it took since the event, where the sync began with one. Deletions wait
+        for their time, as `reconcile` returns it.
         """
+        if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
+            raise _Early(wait)
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
@@ -292,6 +298,14 @@ class PairedSync(TaskSupervisor):
 
     def _enqueue_name(self, app_namespace: str, name: str) -> None:
         self._controller.enqueue(ObjectKey(app_namespace, name))
+
+
+class _Early(Exception):
+    """A deletion that has to wait."""
+
+    def __init__(self, wait: timedelta) -> None:
+        self.wait = wait
+        super().__init__()
 
 
 def _is_refusal(error: ClusterError) -> bool:

@@ -5,6 +5,7 @@ In default mode it brings one CRD along: that of its bindings (A.2.3, A.9).
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -224,6 +225,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         workers=settings.workers,
         control_plane_mode=mode is not None,
         own_namespace=settings.namespace if mode is None else "",
+        mark=f"{settings.lease_identity} {secrets.token_hex(4)}",
         orphan_grace=settings.orphan_grace,
     )
     leadership = runtime.leadership(

@@ -13,6 +13,8 @@ from konnector.claim import copies, orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide
 from konnector.mass_loss.decide import Confirmations, Held, Identity
+from konnector.space import active
+from konnector.space.active import Standing
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Decision, writes_each
@@ -59,6 +61,7 @@ class Guardian:
         self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
+        self._standing = Standing(agent.mark)
         self._kind_guards: dict[str, KindGuard] = {}
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
@@ -117,7 +120,21 @@ class Guardian:
         """Return why nothing may be written on either side, or ""."""
         known = Identity(self.space, self.app_cluster_uid, self._recorded_app_clusters())
         found = decide.stranger(known, self._confirmed.app_cluster)
-        return "" if found is None else found[1]
+        return active.why_stopped(self._standing) if found is None else found[1]
+
+    def meet(self, cluster_binding: Manifest) -> Standing:
+        """Take in which konnector wrote to the ClusterBinding last."""
+        before, now = self._standing, self._agent.clock.monotonic()
+        self._standing = active.follow(before, active.mark_in(cluster_binding), now)
+        if before.stopped != self._standing.stopped:
+            self._released()
+        return self._standing
+
+    def deletes_in(self) -> timedelta | None:
+        """Return how long deletions wait for the answer of another konnector; None: not at all."""
+        if self._views.cluster_binding is None:
+            return None
+        return active.deletes_in(self._standing, self._agent.clock.monotonic())
 
     @property
     def confirmed(self) -> bool:

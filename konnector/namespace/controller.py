@@ -54,6 +54,8 @@ class Namespaces:
         self._report(seen, decision)
         if self._guardian.stranger():
             return _HELD
+        if decision.deletes and (wait := self._guardian.deletes_in()) is not None:
+            return wait
         try:
             await self._link.executor.execute(decision)
         except AlreadyExists:

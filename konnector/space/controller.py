@@ -9,7 +9,7 @@ from typing import Final
 
 from konnector.context import SyncContext
 from konnector.kubeconfig import judge
-from konnector.space import decide
+from konnector.space import active, decide
 from konnector.space.decide import ClusterBindingView, ExportView
 from reconciler.controller.controller import ObjectReconciler, Queue
 from reconciler.controller.executor import Observed, observed
@@ -61,12 +61,16 @@ class ClusterBindings:
         tried = decide.to_probe(seen)
         if tried is not None:
             seen = replace(seen, verdict=await self._verdict_on(tried))
-        decision = self._decided(seen, live)
+        standing, now = self._guardian.meet(live), self._link.agent.clock.monotonic()
+        found = active.mark_in(live)
+        decided = active.report(standing, found, now)
+        decision = Decision.merge((self._decided(seen, live), decided))
         for note in decision.notes:
             self._link.around.notify(note)
         recent = self._views.recent_cluster_bindings
         unnoted = replace(decision, notes=())
         await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
+        self._guardian.meet(self._views.cluster_binding or live)
         if self._guardian.stranger():
             return decision.again
         await self._executor.execute(decide.mirror(await self._still_wanted(seen)))

@@ -86,7 +86,7 @@ def set_condition(conditions: Iterable[Condition], new: Condition, *, now: datet
     """
     present = tuple(conditions)
     if new.status == TRUE:
-        new = true(new.type)
+        new = Condition(new.type, TRUE, message=new.message)
     old = find(present, new.type)
     if old is not None and old.last_transition_time and old.says_the_same(new):
         new = old
@@ -224,6 +224,7 @@ VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
 # InstancesInSync tells of the orphans of all kinds.
 DELETES_ALLOWED: Final = "DeletesAllowed"
 RECREATION_ALLOWED: Final = "RecreationAllowed"
+KONNECTOR_ACTIVE: Final = "KonnectorActive"  # ours, too: its message names the process
 
 # ClusterBinding
 FIRST_HEARTBEAT_PENDING: Final = Cause(HEALTHY, INFO, "FirstHeartbeatPending")
@@ -247,6 +248,7 @@ NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "Namespac
 APP_CLUSTER_CHANGED: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterChanged")
 APP_CLUSTER_UNKNOWN: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterUnknown")
 MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
+TWO_KONNECTORS: Final = Cause(KONNECTOR_ACTIVE, ERROR, "TwoKonnectors")
 SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
 SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")
 RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "RecreationHeld")

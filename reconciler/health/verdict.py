@@ -25,6 +25,7 @@ PROGRESSING_FOR: Final = timedelta(minutes=2)
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
 _RESTLESS: Final = frozenset({conditions.EXPORT_NOT_FOUND.reason, conditions.CRD_FOREIGN.reason})
 _HELD: Final = (
+    conditions.KONNECTOR_ACTIVE,
     conditions.RECREATION_ALLOWED,
     conditions.DELETES_ALLOWED,
     conditions.INSTANCES_IN_SYNC,

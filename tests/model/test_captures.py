@@ -57,6 +57,7 @@ _MASKED: Final = {
     re.compile(r"(?<=an invalid kubeconfig: )[^'\n]*"): "<why>",  # it is made up anew
     re.compile(r"(?<= plan )[0-9a-f]{7}$", re.MULTILINE): "<id>",
     re.compile(r"(?<=konnectorVersion: )\S+"): "<version>",
+    re.compile(r"(?<=KonnectorActive: True test )\S+"): "<process>",
 }
 _NOT_SHOWN: Final = ("resourceVersion", "managedFields", "uid", "creationTimestamp")
 

@@ -100,6 +100,7 @@ async def all_is_well(scene: Scene, binding: Awaitable[Any]) -> bool:
     assert shown(await scene.on_plane(CLUSTER_BINDING, "cluster")) == [
         ("Ready", "True"),
         ("Healthy", "True"),
+        ("KonnectorActive", "True"),
         ("SecretValid", "True"),
         ("ValidVersion", "True"),
     ]

@@ -5,7 +5,7 @@ from reconciler.controller.tracing import TraceId
 from reconciler.controller.tracing.trips import trace_of
 from reconciler.core.manifest import name_of, uid_of
 from reconciler.core.refs import SECRET
-from tests.support.bound_scenes import Scene, remove, until
+from tests.support.bound_scenes import Scene, gone, remove, until
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data
 from tests.support.provider_news import READY, WAITS, says
@@ -68,6 +68,7 @@ async def test_claims_syncs_spaces_and_heartbeats_are_counted(scene: Scene) -> N
         assert spaces("klutch_spaces", {"state": "pending"}) == 0
 
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+        await until(lambda: gone(scene.instance()))
         await settled(made)
         assert value("claims", resource=resource, state="synced") == 0
         assert value("claims", resource=resource, state="deleting") == 0

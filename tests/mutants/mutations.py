@@ -264,6 +264,22 @@ NAMESPACES: Final = (
         "a mapping goes unconfirmed with a namespace that nobody saw go",
         (f"{_UNIT}/test_namespace.py",),
     ),
+    _guard(
+        "two-konnectors",
+        "konnector",
+        r"not before\.answered",
+        "the konnector of a clone deletes the data of the original",
+        f"{_UNIT}/test_active.py",
+        f"{_MODEL}clones.py",
+    ),
+    Mutation(
+        "hesitation",
+        "konnector",
+        r"left if left > timedelta\(\) else None",
+        "None",
+        "a new konnector deletes before another one can answer",
+        (f"{_UNIT}/test_active.py",),
+    ),
     Mutation(
         "another-namespace",
         "konnector",

@@ -76,10 +76,15 @@ SETS = {
         [yes("A")],
     ),
     "a held one without a time gets now": ([yes("A", "")], yes("A"), [yes("A", STAMP)]),
-    "True carries no reason, severity or message": (
+    "True carries no reason or severity": (
         [],
-        Condition("A", TRUE, ERROR, "R", "m"),
+        Condition("A", TRUE, ERROR, "R"),
         [yes("A", STAMP)],
+    ),
+    "it may carry a message": (
+        [],
+        Condition("A", TRUE, message="m"),
+        [Condition("A", TRUE, message="m", last_transition_time=STAMP)],
     ),
     "a True that carried a reason changes": (
         [Condition("A", TRUE, "", "R", "m", BEFORE)],
@@ -264,6 +269,8 @@ OWN_CAUSES = """
     PermissionClaimsInSync Warning PermissionClaimsDegraded
     InstancesInSync        Warning InstancesRefused
     InstancesInSync        Warning Orphaned
+    InstancesInSync        Warning AnotherNamespace
+    KonnectorActive        Error   TwoKonnectors
     Connected              Error   AppClusterChanged
     SpaceBounded           Warning BoundsUpdateFailed
     ExportsReady           Error   TooManyResources

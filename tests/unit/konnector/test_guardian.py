@@ -66,7 +66,7 @@ class World:
         self.metrics = Metrics()
         clock = SimpleNamespace(now=lambda: self.now)
         agent: Any = SimpleNamespace(
-            app=self.app, clock=clock, metrics=self.metrics, orphan_grace=None
+            app=self.app, clock=clock, metrics=self.metrics, orphan_grace=None, mark="a 1"
         )
         views: Any = SimpleNamespace(
             space=SPACE,
