@@ -124,6 +124,9 @@ class Informers:
             served=served and self.deployments_served,
         )
         connector = names.CONTROL_PLANE_CONNECTOR
+        enclosed = served and self.deployments_served
+        self.network_policies = self._named(refs.NETWORK_POLICY, names.KONNECTOR, served=enclosed)
+        self.limit_ranges = self._named(refs.LIMIT_RANGE, names.KONNECTOR, served=enclosed)
         self.roles = self._named(refs.ROLE, connector, served=served)
         self.connector_bindings = self._named(refs.ROLE_BINDING, connector, served=served)
 

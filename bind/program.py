@@ -238,6 +238,7 @@ def _reconcilers(
         terms = facts.Terms(
             control_plane=informers.cluster.name,
             konnector_image=settings.konnector_image,
+            konnector_image_prefixes=settings.konnector_image_prefixes,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,
             all_overrides=settings.all_overrides,
             networks=settings.networks,

@@ -15,7 +15,6 @@ from bind.door.settings import DoorSettings
 from reconciler.blueprints.export import Isolation, Scope
 from reconciler.controller import flags
 from reconciler.controller.flags import Operation
-from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
@@ -28,8 +27,6 @@ _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 _OVERRIDES: Final = {"restricted": "Restricted", "all": "All"}
 _NAMES: Final = {"plain": "Plain", "hashed": "Hashed"}
 _ISOLATIONS: Final = {"prefixed": "Prefixed", "namespaced": "Namespaced", "none": "None"}
-# What the original deploys where nothing is said (F48).
-DEFAULT_IMAGE: Final = names.konnector_image("v1.4.0")
 # Of the original's tests.
 _IDLE: Final = ("testing-auto-select",)
 
@@ -45,7 +42,8 @@ class Settings(Operation):
     template_namespace: str = ""
     hashed_names: bool = False
     control_plane_mode: bool = False
-    konnector_image: str = DEFAULT_IMAGE
+    konnector_image: str = ""
+    konnector_image_prefixes: tuple[str, ...] = ()
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
     networks: Networks = ANYWHERE  # where kubeconfigs of app clusters may lead
@@ -92,7 +90,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         hashed_names=_one_of(given.service_namespace_names, _NAMES, "--service-namespace-names")
         == "Hashed",
         control_plane_mode=given.control_plane_mode,
-        konnector_image=DEFAULT_IMAGE if given.konnector_image is None else given.konnector_image,
+        konnector_image=given.konnector_image,
+        konnector_image_prefixes=tuple(filter(None, given.konnector_image_prefix)),
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
         all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
         == "All",
@@ -123,7 +122,8 @@ def _parser() -> flags.Parser:
     text("--template-namespace", default="", help="templates elsewhere do not count; else all do")
     text("--service-namespace-names", default="Plain", help=_NEW_NAMES)
     parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
-    text("--konnector-image", default=None, help="of konnectors that this backend deploys")
+    text("--konnector-image", default="", help="of konnectors that this backend deploys")
+    text("--konnector-image-prefix", action="append", default=[], metavar="PLACE", help=_PREFIX)
     parser.switch(
         "--allow-cross-namespace-secrets",
         default=False,
@@ -150,6 +150,7 @@ def _parser() -> flags.Parser:
 _NEW_NAMES: Final = (
     "of new ones: Plain, as the original's, or Hashed, which no other app cluster can take first"
 )
+_PREFIX: Final = "an AppClusterBinding may name images below it: REGISTRY/PATH; else none"
 _NETWORKS: Final = {
     "--deny-networks": "kubeconfigs of AppClusterBindings may not lead there",
     "--allow-networks": "and there they may all the same",

@@ -52,6 +52,8 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             informers.accounts,
             informers.roles,
             informers.connector_bindings,
+            informers.network_policies,
+            informers.limit_ranges,
             informers.deployments,
         ):
             view.subscribe(SPACE, in_space)
@@ -118,6 +120,8 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             cluster_binding=informers.cluster_bindings.get(space, names.CLUSTER_BINDING),
             role=informers.roles.get(space, names.CONTROL_PLANE_CONNECTOR),
             role_binding=informers.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
+            network_policy=informers.network_policies.get(space, names.KONNECTOR),
+            limit_range=informers.limit_ranges.get(space, names.KONNECTOR),
             # Read anew, because views hold no managedFields.
             deployment=known
             and await informers.cluster.get(self._ref(refs.DEPLOYMENT, space, deployment)),

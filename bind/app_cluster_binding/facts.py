@@ -75,6 +75,8 @@ class Space:
     cluster_binding: Manifest | None = None
     role: Manifest | None = None
     role_binding: Manifest | None = None
+    network_policy: Manifest | None = None
+    limit_range: Manifest | None = None
     deployment: Manifest | None = None
     secrets: Sequence[Manifest] = ()
     bindings: Sequence[Manifest] = ()
@@ -158,13 +160,15 @@ class Terms:
     """What the operator of the backend decided.
 
     `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
-    without an image of their own; "" for none. `all_overrides` lets spec.konnector.overrides say
+    without an image of their own; "" for none. An AppClusterBinding names images below
+    `konnector_image_prefixes` only. `all_overrides` lets spec.konnector.overrides say
     anything, as the original does. `networks` bounds where kubeconfigs of app clusters lead. After
     `drain_deadline` a deletion that does not get on is an error in the conditions, and still waits.
     """
 
     control_plane: str
     konnector_image: str
+    konnector_image_prefixes: tuple[str, ...] = ()
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
     networks: Networks = ANYWHERE

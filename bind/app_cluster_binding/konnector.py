@@ -32,13 +32,14 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
     if not seen.deploys:
         return removed(space, terms)
     overrides = manifest.get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
-    obstacle = _obstacle(seen, terms, overrides)
+    live = space.deployment
+    image = konnector.image_of(overrides, terms.konnector_image or konnector.image_in(live or {}))
+    obstacle = _obstacle(seen, terms, overrides, image)
     if obstacle is not None:
         return Decision(conditions=(obstacle,))
-    live = space.deployment
     if live is not None and manifest.is_deleting(live):
         return facts.trouble(_PROGRESSING, "Waiting until the former konnector is gone.")
-    stated = _stated(seen, terms, overrides, live)
+    stated = _stated(seen, terms, overrides, image, live)
     if live is not None and _is_as(live, stated):
         found = availability(live)
         return Decision(conditions=() if found is None else (found,))
@@ -46,7 +47,7 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
     return replace(writes(*_apply(stated, live, terms), failure=_FAILED), conditions=(waiting,))
 
 
-def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None:
+def _obstacle(seen: Seen, terms: Terms, overrides: Manifest, image: str) -> Condition | None:
     """Return why nothing is deployed, or None. What is deployed already stays as it is."""
     if not seen.deployments_served:
         return conditions.false(
@@ -54,20 +55,28 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None
             "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
             " set spec.konnector.deploy to false.",
         )
-    if not konnector.image_of(overrides, terms.konnector_image):
+    if not image:
         return conditions.false(
             _FAILED,
-            "No image is known: set spec.konnector.overrides.image, or start the backend with"
+            "No image is known: have the operator of the control plane start klutch-bind with"
             " --konnector-image.",
         )
-    found = () if terms.all_overrides else konnector.refused_overrides(overrides, seen.secret_name)
+    found = (
+        ()
+        if terms.all_overrides
+        else konnector.refused_overrides(
+            overrides, seen.secret_name, terms.konnector_image_prefixes
+        )
+    )
     refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
     if not refused:
         return None
     message = (
         f"Not allowed: {', '.join(refused)}. Overrides may set {konnector.ALLOWED_OVERRIDES}, and"
-        f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
-        " operator of the control plane start klutch-bind with --konnector-overrides=All."
+        f" variables may come from Secret {seen.secret_name} alone, images from below"
+        f" {', '.join(terms.konnector_image_prefixes) or 'no place'}. Take that out, or have the"
+        " operator of the control plane start klutch-bind with --konnector-image-prefix, or"
+        " --konnector-overrides=All."
     )
     return conditions.false(facts.OVERRIDE_NOT_ALLOWED, message)
 
@@ -105,13 +114,15 @@ def availability(live: Manifest) -> Condition | None:
     return conditions.false(_PROGRESSING, message)
 
 
-def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None) -> Manifest:
+def _stated(
+    seen: Seen, terms: Terms, overrides: Manifest, image: str, live: Manifest | None
+) -> Manifest:
     namespace, name = seen.place
     home = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
     scaled = None if live is None else manifest.get_int(live, "spec", "replicas")
     return konnector.space_deployment(
         home,
-        image=terms.konnector_image,
+        image=image,
         overrides=overrides,
         replicas=konnector.REPLICAS if scaled is None else scaled,
         confined=not terms.all_overrides,

@@ -10,12 +10,20 @@ from bind import bounds, rbac_changes
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api import CLUSTER_BINDING, kubeconfig_content
-from reconciler.blueprints import objects, rbac
+from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Create, Decision, Step, Task, writes
-from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from reconciler.core.refs import (
+    LIMIT_RANGE,
+    NAMESPACE,
+    NETWORK_POLICY,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
 from reconciler.kube import kubeconfig
 
 
@@ -79,6 +87,7 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
     changes = (
         *_marks(seen, space, terms),
         _account(seen, space),
+        _bounds(seen, space, terms),
         _kubeconfig(seen, space, terms),
         rbac_changes.role(
             terms.control_plane, ROLE, space.role, rbac.control_plane_role(seen.space_name)
@@ -115,6 +124,17 @@ def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
         return ()
     made = objects.service_account(seen.space_name, names.BINDER, marks=UNMARKED)
     return (Create(SERVICE_ACCOUNT, made),)
+
+
+def _bounds(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
+    """Bound the Pods of a space, once: an administrator may say something else."""
+    if terms.all_overrides or not seen.deployments_served:
+        return ()
+    made = (
+        (NETWORK_POLICY, space.network_policy, konnector.network_policy(seen.space_name)),
+        (LIMIT_RANGE, space.limit_range, konnector.limit_range(seen.space_name)),
+    )
+    return tuple(Create(kind, stated) for kind, live, stated in made if live is None)
 
 
 def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:

@@ -164,7 +164,7 @@ def of(given: argparse.Namespace) -> DoorSettings | None:
         prefix=given.oidc_prefix,
         cli_client_id=_public_client(given),
         accept_cli_audience=given.accept_cli_audience,
-        konnector_image=given.konnector_image or "",
+        konnector_image=given.konnector_image,
         authorization=_authorization(given),
         access_file=Path(given.access_file) if given.access_file else None,
         allowed_redirects=tuple(_redirect(one) for one in given.allowed_redirect),

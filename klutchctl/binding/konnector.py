@@ -72,16 +72,11 @@ def decide(live: Manifest | None, *, chosen: str, offered: str, skip: bool) -> D
             return Decision(offered, note, fresh=True)
         hint = "Name one with --konnector-image, or install a konnector, and use --skip-konnector"
         raise ConfigError("no konnector is there, and the provider names no image", hint=hint)
-    image = _image(live)
+    image = blueprint.image_in(live)
     if not offered or not image or image == offered:
         return Decision()
     taken = f"--konnector-image {offered} takes that of the provider"
     return Decision(note=f"The konnector {image} is left; {taken}")
-
-
-def _image(deployment: Manifest) -> str:
-    containers = manifest.get_maps(deployment, "spec", "template", "spec", "containers")
-    return manifest.get_text(containers[0], "image") if containers else ""
 
 
 def usual_rights(image: str) -> Rights:

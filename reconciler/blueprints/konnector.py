@@ -5,7 +5,7 @@ that either can take over the other's, and which overrides of its container coun
 Refuses to know which rights are needed and what is live.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import JSON, Manifest, drop, get_map, get_maps, get_text
-from reconciler.core.refs import DEPLOYMENT
+from reconciler.core.refs import DEPLOYMENT, LIMIT_RANGE, NETWORK_POLICY
 
 REPLICAS: Final = 2
 _POD_LABELS: Final = {keys.APP: keys.APP_KONNECTOR}
@@ -47,6 +47,13 @@ _CONFINED: Final[Manifest] = {
     },
 }
 _PROBES: Final = frozenset({"startupProbe", "livenessProbe", "readinessProbe"})
+# Of a container in a binding space; a konnector has a limit of its own, of memory.
+_USUAL: Final[Manifest] = {"cpu": "1", "memory": "512Mi"}
+_MOST: Final[Manifest] = {"cpu": "2", "memory": "1Gi"}
+_NO_METADATA: Final[tuple[Manifest, ...]] = (
+    {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]},
+    {"cidr": "::/0", "except": ["fe80::/10", "fd00:ec2::/32"]},
+)
 _GRACE: Final[Manifest] = {"terminationGracePeriodSeconds": 60}
 
 
@@ -133,9 +140,32 @@ def space_deployment(
     )
 
 
+def network_policy(space: str) -> Manifest:
+    """Return what Pods of a binding space reach: no metadata service; nobody reaches them."""
+    beyond: list[JSON] = [{"ipBlock": block} for block in _NO_METADATA]
+    spec: Manifest = {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "egress": [{"to": beyond}],
+    }
+    return build(NETWORK_POLICY, names.KONNECTOR, namespace=space, spec=spec)
+
+
+def limit_range(space: str) -> Manifest:
+    """Return how much a container of a binding space takes, whatever overrides say."""
+    most: Manifest = {"type": "Container", "default": _USUAL, "max": _MOST}
+    return build(LIMIT_RANGE, names.KONNECTOR, namespace=space, spec={"limits": [most]})
+
+
 def _with_variables(container: Manifest, forced: Mapping[str, str]) -> Manifest:
     others = [each for each in get_maps(container, "env") if get_text(each, "name") not in forced]
     return {**container, "env": [*others, *({"name": k, "value": v} for k, v in forced.items())]}
+
+
+def image_in(deployment: Manifest) -> str:
+    """Return the image that a live Deployment runs, "" for none."""
+    containers = get_maps(deployment, "spec", "template", "spec", "containers")
+    return get_text(containers[0], "image") if containers else ""
 
 
 def image_of(overrides: Manifest, default: str) -> str:
@@ -244,7 +274,7 @@ _EXCLUSIVE: Final = (
 # goes.
 ALLOWED_OVERRIDES: Final = "image, imagePullPolicy, args, env, resources and probes"
 
-_PLAIN: Final = frozenset({"image", "imagePullPolicy", "args"})
+_PLAIN: Final = frozenset({"imagePullPolicy", "args"})
 _RESOURCES: Final = frozenset({"limits", "requests"})
 _VARIABLE: Final = frozenset({"name", "value", "valueFrom"})
 # Nothing of these is beyond the Pod and its namespace; a Secret is looked at by name.
@@ -303,15 +333,21 @@ def _key(item: JSON, key: str) -> JSON:
     return item.get(key) if isinstance(item, Mapping) else None
 
 
-def refused_overrides(overrides: Manifest, secret: str) -> Iterator[str]:
+def refused_overrides(
+    overrides: Manifest, secret: str, prefixes: Collection[str] = ()
+) -> Iterator[str]:
     """Yield the path of each field that is not allowed.
 
-    `secret` is the one Secret that variables may read: the konnector's own kubeconfig.
+    `secret` is the one Secret that variables may read: the konnector's own kubeconfig. Images are
+    below one of `prefixes`.
     """
     for field, value in sorted(overrides.items()):
         if value is None or field in _PLAIN:
             continue
-        if field == "name":
+        if field == "image":
+            if value and not any(_is_below(str(value), prefix) for prefix in prefixes):
+                yield field
+        elif field == "name":
             if value != names.KONNECTOR:
                 yield field
         elif field == "env":
@@ -322,6 +358,13 @@ def refused_overrides(overrides: Manifest, secret: str) -> Iterator[str]:
             yield from _aimed(get_map(overrides, field), field)
         else:
             yield field
+
+
+def _is_below(image: str, prefix: str) -> bool:
+    """Tell whether an image is in a repository, or below; the colon of a host begins a port."""
+    whole = prefix.rstrip("/")
+    ends = ("/", ":", "@") if "/" in whole else ("/",)
+    return image.startswith(tuple(f"{whole}{end}" for end in ends))
 
 
 def _variables(overrides: Manifest, secret: str) -> Iterator[str]:

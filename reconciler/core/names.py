@@ -203,8 +203,3 @@ def shard_of(fleet: str, shard: Collection[str]) -> str:
         return fleet
     digest = hashlib.sha256(",".join(sorted(shard)).encode()).hexdigest()
     return f"{fleet}-{digest[:8]}"
-
-
-def konnector_image(tag: str) -> str:
-    """Return the official konnector image."""
-    return f"{KONNECTOR_IMAGE_REPOSITORY}:{tag}"

@@ -27,7 +27,7 @@ from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from tests.support import deployed, door_spaces, removal
-from tests.support.backend import backend
+from tests.support.backend import REGISTRY, backend
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import (
     CLUSTER_SCOPE,
@@ -403,7 +403,7 @@ async def an_app_cluster(stage: Stage) -> AppCluster:
 
 
 async def test_control_plane_mode(control_plane, namespace):
-    settings = Settings(control_plane_mode=True)
+    settings = Settings(control_plane_mode=True, konnector_image_prefixes=(REGISTRY,))
     async with staged(control_plane, namespace, CONTROL_PLANE_MODE, settings) as stage:
         app = await an_app_cluster(stage)
         await app.bind()

@@ -20,8 +20,11 @@ from tests.support.managed import working
 from tests.support.settled import settled
 
 AGENT: Final = "klutch-bind"
+REGISTRY: Final = "registry.example.com"
 USUAL: Final = Settings(
-    control_plane_mode=True, konnector_image="registry.example.com/konnector:test"
+    control_plane_mode=True,
+    konnector_image=f"{REGISTRY}/konnector:test",
+    konnector_image_prefixes=(REGISTRY,),
 )
 
 

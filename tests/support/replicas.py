@@ -17,7 +17,7 @@ from reconciler.core.manifest import get_text
 from reconciler.core.refs import Ref
 from tests.support import removal
 from tests.support.accounts import administrator, may_read, token_of, with_token
-from tests.support.backend import USUAL
+from tests.support.backend import REGISTRY, USUAL
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
 from tests.support.observing import context
@@ -30,6 +30,7 @@ BACKEND: Final = (
     "bind",
     "--control-plane-mode",
     f"--konnector-image={USUAL.konnector_image}",
+    f"--konnector-image-prefix={REGISTRY}",
 )
 _PROBES: Final = "probes are served"
 _METRICS: Final = "metrics are served"

@@ -11,15 +11,16 @@ from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import konnector
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import get_map, get_text, labels_of
-from reconciler.core.refs import DEPLOYMENT, NAMESPACE, Kind, Ref
-from tests.support.backend import USUAL, idle
+from reconciler.core.manifest import get_map, get_text, get_texts, labels_of
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE, NETWORK_POLICY, Kind, Ref
+from tests.support.backend import REGISTRY, USUAL, idle
 from tests.support.bound_scenes import MANAGER, Managed, conditions, says, until
 
 POD = Kind("", "v1", "Pod", "pods")
 NAME = "konnector-shop"
+IMAGE = f"{REGISTRY}/konnector:1"
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "root": ({"securityContext": {"runAsUser": 0}}, "securityContext"),
     "privileged": ({"securityContext": {"privileged": True}}, "securityContext"),
@@ -40,6 +41,8 @@ ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
         "env[0].valueFrom.secretKeyRef",
     ),
     "a whole Secret": ({"envFrom": [{"secretRef": {"name": "klutch-binder"}}]}, "envFrom"),
+    "an image of another registry": ({"image": f"{REGISTRY}.evil/x:1"}, "image"),
+    "an image of another port": ({"image": f"{REGISTRY}:5000/x:1"}, "image"),
     "another program": ({"command": ["/bin/sh"]}, "command"),
     "a probe of others": (
         {"livenessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}},
@@ -82,7 +85,7 @@ async def test_what_is_not_allowed_is_refused_by_name(managed: Managed) -> None:
 async def test_a_refused_change_leaves_what_runs_as_it_is(managed: Managed) -> None:
     async with managed.backend() as backend:
         await managed.make_secret()
-        await deploy(managed, {"image": "x:1", "args": ["-v=4"]})
+        await deploy(managed, {"image": IMAGE, "args": ["-v=4"]})
         await until(lambda: managed.read(DEPLOYMENT, NAME))
         await idle(backend)
         before = (await managed.read(DEPLOYMENT, NAME))["metadata"]["generation"]
@@ -130,6 +133,14 @@ async def test_a_konnector_is_confined_and_its_space_restricted(managed: Managed
     }
     with pytest.raises(Forbidden, match="restricted"):
         await create({**pod, "spec": root}, POD, manager="tests", dry_run=True)
+    for one, much in (("memory", "2Gi"), ("cpu", "4")):  # S18
+        greedy = {**spec, "containers": [{**made, "resources": {"limits": {one: much}}}]}
+        with pytest.raises(Forbidden, match=f"maximum {one} usage per Container"):
+            await create({**pod, "spec": greedy}, POD, manager="tests", dry_run=True)
+    policy = await managed.read(NETWORK_POLICY, names.KONNECTOR, managed.space)
+    assert get_texts(policy, "spec", "policyTypes") == ["Ingress", "Egress"]
+    assert get_map(policy, "spec", "podSelector") == {}
+    assert not policy["spec"].get("ingress")
 
 
 async def test_what_the_original_left_is_confined_too(managed: Managed) -> None:
@@ -146,10 +157,10 @@ async def test_what_the_original_left_is_confined_too(managed: Managed) -> None:
     )
     await create(bound, CLUSTER_BINDING, manager="example-backend")
     home = konnector.SpaceKonnector(managed.namespace, "shop", managed.space, "shop-kubeconfig")
-    old = konnector.space_deployment(home, image="x:1", overrides={}, confined=False)
+    old = konnector.space_deployment(home, image=IMAGE, overrides={}, confined=False)
     await create(old, DEPLOYMENT, manager="example-backend")
     async with managed.backend():
-        await deploy(managed, {"image": "x:1"})
+        await deploy(managed, {"image": IMAGE})
 
         async def confined():
             labels = labels_of(await managed.read(NAMESPACE, managed.space))

@@ -20,7 +20,8 @@ from tests.support import kubeconfigs
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 IMAGE = "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"
-TERMS = Terms(control_plane="cp", konnector_image=IMAGE)
+IMAGES = "registry.example/klutch"
+TERMS = Terms(control_plane="cp", konnector_image=IMAGE, konnector_image_prefixes=(IMAGES,))
 SPACE = "klutch-bind-team-a-shop"
 LABELS = keys.app_cluster_binding_labels("team-a", "shop")
 DATABASES = {"group": "shop.example", "resource": "databases"}
@@ -162,6 +163,8 @@ class World:
             cluster_binding=self.get(api.CLUSTER_BINDING, names.CLUSTER_BINDING, place),
             role=self.get(refs.ROLE, names.CONTROL_PLANE_CONNECTOR, place),
             role_binding=self.get(refs.ROLE_BINDING, names.CONTROL_PLANE_CONNECTOR, place),
+            network_policy=self.get(refs.NETWORK_POLICY, names.KONNECTOR, place),
+            limit_range=self.get(refs.LIMIT_RANGE, names.KONNECTOR, place),
             deployment=self.get(refs.DEPLOYMENT, names.konnector_deployment(name), place),
             secrets=self._all(refs.SECRET, place),
             bindings=self._all(api.API_SERVICE_BINDING, place),

@@ -103,7 +103,7 @@ def test_every_write_tells_which_condition_says_that_it_failed():
     world.put(api.CLUSTER_BINDING, inside("cluster"))
     tasks.extend(world.look().tasks)
     told = [task.failure.type for task in tasks if task.failure is not None]
-    assert len(told) == len(tasks) == 9
+    assert len(told) == len(tasks) == 10
     assert set(told) == {
         "APIServiceBindingsReady",
         "BindingSpaceReady",

@@ -8,18 +8,18 @@ import pytest
 import yaml
 
 from bind.app_cluster_binding.decide import decide
-from bind.app_cluster_binding.facts import Terms
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.core.decision import Apply, Patch
 from reconciler.core.manifest import get, get_map, get_maps, get_text
-from reconciler.core.refs import DEPLOYMENT, SECRET
+from reconciler.core.refs import DEPLOYMENT, LIMIT_RANGE, NETWORK_POLICY, SECRET
 from reconciler.kube.networks import of_environment, of_flags
 from tests.support import kubeconfigs
-from tests.unit.bind.app_cluster_world import IMAGE, NOW, World, b64
+from tests.unit.bind.app_cluster_world import IMAGE, IMAGES, NOW, World, b64
 
 RECORDED = Path(__file__).parents[1].joinpath("blueprints/data/space_konnector.yaml").read_text()
 ORIGINAL, OVERRIDDEN = yaml.safe_load_all(RECORDED)
 NAME = "konnector-shop"
+OWN = f"{IMAGES}/konnector:1"
 AVAILABLE = {"type": "Available", "status": "True"}
 STATUS = {
     "observedGeneration": 1,
@@ -90,7 +90,7 @@ TAKEN_OVER = {
         },
         0,
     ),
-    "with another image": (ORIGINAL, {"image": "ours:1"}, 1),
+    "with another image": (ORIGINAL, {"image": OWN}, 1),
 }
 
 
@@ -117,7 +117,7 @@ def test_the_originals_is_confined(live):
 def test_overrides_that_are_not_allowed_change_nothing():
     world = deployed()
     before = world.get(DEPLOYMENT, NAME)
-    refused = {"workingDir": "/", "securityContext": {"privileged": True}, "image": "x:1"}
+    refused = {"workingDir": "/", "securityContext": {"privileged": True}, "image": OWN}
     overrides(world, refused)
     world.serve()
     assert world.get(DEPLOYMENT, NAME) == before
@@ -159,7 +159,7 @@ def test_of_many_that_are_not_allowed_some_are_named():
 
 
 def test_its_fields_become_ours_before_they_are_changed():
-    world = deployed(image="ours:1")
+    world = deployed(image=OWN)
     entry = {
         "manager": "example-backend",
         "operation": "Update",
@@ -195,11 +195,11 @@ def test_what_others_set_is_left_alone(change):
 def test_a_change_of_ours_does_not_scale():
     world = deployed()
     world.change(DEPLOYMENT, NAME, {"spec": {"replicas": 5}})
-    overrides(world, {"image": "ours:1"})
+    overrides(world, {"image": OWN})
     world.serve()
     live = world.get(DEPLOYMENT, NAME)
     assert get(live, "spec", "replicas") == 5
-    assert get(live, "spec", "template", "spec", "containers", 0, "image") == "ours:1"
+    assert get(live, "spec", "template", "spec", "containers", 0, "image") == OWN
 
 
 def test_an_override_that_is_dropped_goes():
@@ -214,7 +214,7 @@ def test_an_override_that_is_dropped_goes():
 
 def test_a_change_is_applied_to_what_was_looked_at():
     world = deployed()
-    overrides(world, {"image": "ours:1"})
+    overrides(world, {"image": OWN})
     (task,) = world.look().tasks
     (step,) = task.steps
     assert isinstance(step, Apply)
@@ -246,19 +246,51 @@ def test_a_control_plane_without_deployments(deploy, want):
     assert not decision.tasks
 
 
-IMAGES = {
+WHICH = {
     "none": ("", {}, "Error KonnectorDeploymentFailed", None),
     "the backend's": (IMAGE, {}, "Info KonnectorProgressing", IMAGE),
-    "its own": ("", {"image": "x:1"}, "Info KonnectorProgressing", "x:1"),
-    "its own first": (IMAGE, {"image": "x:1"}, "Info KonnectorProgressing", "x:1"),
+    "its own": ("", {"image": OWN}, "Info KonnectorProgressing", OWN),
+    "its own first": (IMAGE, {"image": OWN}, "Info KonnectorProgressing", OWN),
+    "another's": (IMAGE, {"image": "evil.example/x:1"}, "Error OverrideNotAllowed", None),
+    "one that begins alike": (
+        IMAGE,
+        {"image": f"{IMAGES}-evil/konnector:1"},
+        "Error OverrideNotAllowed",
+        None,
+    ),
 }
 
 
-@pytest.mark.parametrize(("default", "laid_over", "want", "image"), IMAGES.values(), ids=IMAGES)
+@pytest.mark.parametrize(("default", "laid_over", "want", "image"), WHICH.values(), ids=WHICH)
 def test_which_image_it_runs(default, laid_over, want, image):
     world = World(spec={"konnector": {"deploy": True, "overrides": laid_over}})
-    world.terms = Terms(control_plane="cp", konnector_image=default)
+    world.terms = replace(world.terms, konnector_image=default)
     world.serve()
     assert world.conditions()["KonnectorDeployed"] == want
     container = ("spec", "template", "spec", "containers", 0)
     assert get(world.get(DEPLOYMENT, NAME), *container, "image") == image
+
+
+def test_what_runs_keeps_its_image_where_nobody_names_another():
+    """S25: an upgrade brings no image of its own, and stops nothing."""
+    world = deployed()
+    world.terms = replace(world.terms, konnector_image="")
+    assert world.serve() == 0
+    overrides(world, {"image": "evil.example/x:1"})
+    assert world.serve() == 1  # the condition
+    container = ("spec", "template", "spec", "containers", 0)
+    assert get(world.get(DEPLOYMENT, NAME), *container, "image") == IMAGE
+
+
+def test_a_space_bounds_its_pods_and_leaves_what_an_administrator_said():
+    """S18."""
+    world = deployed()
+    for kind in (NETWORK_POLICY, LIMIT_RANGE):
+        world.change(kind, "konnector", {"spec": {"theirs": True}})
+        assert world.serve() == 0
+        world.remove(kind, "konnector")
+        assert world.serve() == 1
+    world.remove(LIMIT_RANGE, "konnector")
+    world.terms = replace(world.terms, all_overrides=True)
+    world.serve()
+    assert world.get(LIMIT_RANGE, "konnector") is None

@@ -11,7 +11,7 @@ import pytest
 from bind import settings
 from bind.__main__ import run
 from bind.door.settings import DoorSettings
-from bind.settings import DEFAULT_IMAGE, Settings
+from bind.settings import Settings
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.networks import of_flags
@@ -279,7 +279,3 @@ def test_without_a_kubeconfig_it_says_where_it_looked(monkeypatch, tmp_path, cap
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert run([]) == 1
     assert f"no kubeconfig found; looked for {tmp_path}/nowhere" in capsys.readouterr().err
-
-
-def test_the_image_is_the_originals_unless_told():
-    assert DEFAULT_IMAGE == "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"

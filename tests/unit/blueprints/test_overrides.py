@@ -101,7 +101,7 @@ def key_of(name):
 
 ALLOWED = {
     "nothing": {},
-    "an image": {"image": "x:1", "imagePullPolicy": "Always"},
+    "an image": {"image": "r.example/k/x:1", "imagePullPolicy": "Always"},
     "arguments": {"args": ["-v=4"]},
     "a value": {"env": [{"name": "A", "value": "1"}, {"name": "B"}]},
     "a field of the Pod": variable(fieldRef={"fieldPath": "metadata.name"}),
@@ -137,16 +137,37 @@ REFUSED = {
     ),
     "many": (
         {"tty": False, "image": "x:1", "command": ["a"], "lifecycle": {}},
-        ["command", "lifecycle", "tty"],
+        ["command", "image", "lifecycle", "tty"],
     ),
 }
 
 
 @pytest.mark.parametrize("overrides", ALLOWED.values(), ids=ALLOWED)
 def test_allowed(overrides):
-    assert list(refused_overrides(overrides, OWN)) == []
+    assert list(refused_overrides(overrides, OWN, ["r.example/k"])) == []
 
 
 @pytest.mark.parametrize(("overrides", "fields"), REFUSED.values(), ids=REFUSED)
 def test_refused(overrides, fields):
-    assert list(refused_overrides(overrides, OWN)) == fields
+    assert list(refused_overrides(overrides, OWN, ["r.example/k"])) == fields
+
+
+@pytest.mark.parametrize(
+    ("image", "prefix", "allowed"),
+    [
+        ("r.example/k:1", "r.example/k", True),
+        ("r.example/k@sha256:aa", "r.example/k/", True),
+        ("r.example/k/x/y:1", "r.example/k", True),
+        ("r.example:5000/k/x", "r.example:5000", True),
+        # A name that begins alike, and another registry on the same host.
+        ("r.example/k-evil/x:1", "r.example/k", False),
+        ("r.example:5000/k/x", "r.example", False),
+        ("r.example.evil/k/x", "r.example", False),
+        ("k/x:1", "r.example/k", False),
+        ("", "r.example/k", True),  # none
+    ],
+)
+def test_an_image_is_below_a_place(image, prefix, allowed):
+    assert list(refused_overrides({"image": image}, OWN, ["none.example", prefix])) == (
+        [] if allowed else ["image"]
+    )

@@ -70,7 +70,6 @@ VECTORS = {
         "appclusterbinding-my-binding-a-b-8681d1ae",
     ),
     "lock": (names.lock_lease("prod"), "klutchctl-prod"),
-    "image": (names.konnector_image("v1.4.0"), "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"),
     "labels of an AppClusterBinding": (
         keys.app_cluster_binding_labels("team-a", "shop-app"),
         {
