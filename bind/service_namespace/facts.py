@@ -130,13 +130,19 @@ def marked(seen: Seen) -> Sequence[Manifest]:
 
     A copy under another name, as backups make it, is none, whatever its annotations say.
     """
-    said = named(seen)
+    said, lives = named(seen), identity.lives(seen.space or {})
+
+    def is_at_place(live: Manifest) -> bool:
+        # One that a person gave away has the name that its former space gave to it.
+        recorded = identity.recorded(live, keys.SPACE_UID)
+        hashed = map(seen.home.hashed, lives if recorded in lives else [recorded])
+        return manifest.name_of(live) in {said, seen.home.target, *hashed}
+
     found = (
         one
         for one in seen.namespaces
         if manifest.annotations_of(one).get(keys.API_SERVICE_NAMESPACE) == seen.home.mark
-        and manifest.name_of(one)
-        in (said, seen.home.target, seen.home.hashed(identity.recorded(one, keys.SPACE_UID)))
+        and is_at_place(one)
     )
     return sorted(found, key=lambda one: (name := manifest.name_of(one)) != said or name)
 

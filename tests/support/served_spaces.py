@@ -114,9 +114,18 @@ class Space:
 @contextlib.asynccontextmanager
 async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
     """Make what klutchctl makes in Direct mode, and take it away with all that followed."""
-    app_cluster = uuid.uuid4().hex[:8]
-    space = Space(cluster, names.direct_space(FLEET, app_cluster), offer)
-    marks = Marks(annotations={keys.IDENTITY: names.direct_identity(FLEET, app_cluster)})
+    space = Space(cluster, names.direct_space(FLEET, uuid.uuid4().hex[:8]), offer)
+    try:
+        await filled(space)
+        yield space
+    finally:
+        for name in (space.home, space.name):
+            await removal.remove(cluster, space.everywhere(refs.NAMESPACE, name))
+
+
+async def filled(space: Space) -> None:
+    """Make the space with what klutchctl makes in it: once more, after it was deleted."""
+    marks = Marks(annotations={keys.IDENTITY: f"klutchctl:{FLEET}/{space.name}"})
     made = (
         spaces_of.namespace(space.name, marks=marks),
         spaces_of.service_account(space.name, names.BINDER, marks=UNMARKED),
@@ -127,16 +136,23 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
             spec={"providerPrettyName": "Shop Inc"},
             marks=UNMARKED,
         ),
-        objects.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
+        objects.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED),
         build(api.API_SERVICE_NAMESPACE, APP, namespace=space.name),
     )
-    try:
-        for one in made:
-            await cluster.create(one, _KINDS[manifest.get_text(one, "kind")], manager=MANAGER)
-        yield space
-    finally:
-        for name in (space.home, space.name):
-            await removal.remove(cluster, space.everywhere(refs.NAMESPACE, name))
+    for one in made:
+        await space.cluster.create(one, _KINDS[manifest.get_text(one, "kind")], manager=MANAGER)
+
+
+async def place_of(space: Space, app_namespace: str) -> str:
+    """Return the service namespace of an app namespace, once its konnector may use it."""
+    mapping = space.ref(api.API_SERVICE_NAMESPACE, app_namespace)
+
+    async def told() -> str:
+        place = manifest.get_text(await space.at(mapping) or {}, "status", "namespace")
+        rights = Ref(space.cluster.name, refs.ROLE_BINDING, place, names.BINDER)
+        return place if place and await space.at(rights) else ""
+
+    return await eventually(told)
 
 
 _KINDS: Final = {

@@ -4,29 +4,14 @@ from dataclasses import replace
 
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
-from reconciler.core import names
-from reconciler.core.manifest import get_text
-from reconciler.core.refs import NAMESPACE, ROLE_BINDING, Ref
+from reconciler.core.refs import NAMESPACE
 from tests.support import removal
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
 from tests.support.offers import offered
-from tests.support.served_spaces import APP, Space, a_space, gone
+from tests.support.served_spaces import APP, a_space, gone, place_of
 
 HASHED = replace(USUAL, hashed_names=True)
-
-
-async def place_of(space: Space, app_namespace: str) -> str:
-    """Return the service namespace of an app namespace, once its konnector may use it."""
-    mapping = space.ref(API_SERVICE_NAMESPACE, app_namespace)
-
-    async def told() -> str:
-        place = get_text(await space.at(mapping) or {}, "status", "namespace")
-        rights = Ref(space.cluster.name, ROLE_BINDING, place, names.BINDER)
-        return place if place and await space.at(rights) else ""
-
-    return await eventually(told)
 
 
 async def test_names_that_an_attacker_chooses_take_nothing(

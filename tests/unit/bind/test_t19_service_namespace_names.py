@@ -44,6 +44,13 @@ CHOSEN = {
         ),
         HOME.hashed("earlier"),
     ),
+    "which has the present uid from then on": (
+        seen(
+            namespace(HOME.hashed("earlier")),
+            space=space(annotations={keys.CONFIRM_SPACE: "earlier"}),
+        ),
+        HOME.hashed("earlier"),
+    ),
     "a space that is gone": (seen(space=None), HOME.target),
 }  # fmt: skip
 
