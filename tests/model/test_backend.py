@@ -7,6 +7,7 @@ from the original, but for what protocol-bind.md F mends.
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ from tests.support.bound_scenes import (
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
-from tests.support.offers import CREDENTIALS, define_again, offered, publish_template
+from tests.support.offers import CREDENTIALS, Offer, define_again, offered, publish_template
 
 GRACE = Settings().export_grace
 CONFIG: Manifest = {"resource": "configmaps", "version": "v1"}
@@ -445,3 +446,40 @@ async def test_copies_go_with_a_space_that_is_deleted(scene: Scene, *, kept: boo
         if not kept:
             await unmap_namespace(scene)
         await until(lambda: goes(scene))
+
+
+async def test_app_namespaces_that_end_at_once_cost_no_search_of_each_kind(scene: Scene) -> None:
+    """S5: what no export ever had is searched once, and one namespace of a space after another."""
+    plane, faults, clock = scene.plane.cluster, Faults(), ForwardClock()
+    others = [Offer(f"x{number}.{scene.offer.group}", "Namespaced") for number in range(6)]
+    mappings = [f"{scene.app_namespace}-{number}" for number in range(5)]
+    homes = [names.service_namespace(scene.space, one) for one in mappings]
+    async with backend(scene.plane.connection, faults=faults, clock=clock):
+        await scene.make_space()
+        for offer in others:
+            await define_again(plane, offer)
+        for one in mappings:
+            made = build(api.API_SERVICE_NAMESPACE, one, namespace=scene.space)
+            await plane.create(made, api.API_SERVICE_NAMESPACE, manager="konnector")
+
+        async def served() -> bool:
+            listing = await plane.list(api.API_SERVICE_NAMESPACE, namespace=scene.space)
+            return all(manifest.get_text(one, "status", "namespace") for one in listing.items)
+
+        await until(served)
+        before = len(faults.calls)
+        for one in mappings:
+            await remove(scene.plane, api.API_SERVICE_NAMESPACE, scene.space, one)
+
+        async def ended() -> bool:
+            found = [await scene.on_plane(refs.NAMESPACE, one) for one in homes]
+            return all(one is None or manifest.is_deleting(one) for one in found)
+
+        await until(ended)
+    lists = [call.ref for call in faults.calls[before:] if call.verb == "list"]
+    groups = {one.group for one in others}
+    assert sorted(ref.kind.group for ref in lists if ref.kind.group in groups) == sorted(groups)
+    searched = [ref.namespace for ref in lists if ref.namespace in homes]
+    assert len([one for one, _ in groupby(searched)]) == len(homes)
+    for offer in others:
+        await remove(scene.plane, refs.CRD, "", offer.name)
