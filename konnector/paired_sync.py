@@ -23,7 +23,7 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
-from reconciler.core.manifest import Manifest, name_of, ref_of
+from reconciler.core.manifest import Manifest, name_of, namespace_of, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
@@ -159,7 +159,13 @@ class PairedSync(TaskSupervisor):
             workers=link.agent.workers,
             depends_on=(link.agent.app.connectivity, link.plane.connectivity),
         )
-        self.view = Informer(link.agent.app, here.kind, indexes=here.indexes, trim=here.trim)
+        self.view = Informer(
+            link.agent.app,
+            here.kind,
+            indexes=here.indexes,
+            trim=here.trim,
+            deleted=lambda live: here.on_deleted(namespace_of(live), live),
+        )
         self._here = InformerSet[str](link.agent.metrics)
         self.here = self._here.add("here", self.view, on_synced=self.enqueue_everything)
         self._there = ServiceInformers(

@@ -72,13 +72,15 @@ def is_orphan(copy: Manifest | None) -> bool:
     return copy is not None and keys.ORPHANED in annotations_of(copy)
 
 
-def mark(kind: Kind, copy: Manifest, terms: Terms, now: datetime) -> Patch:
+def mark(
+    kind: Kind, copy: Manifest, terms: Terms, now: datetime, *, cluster: str = CONTROL_PLANE
+) -> Patch:
     """Return the patch that marks a copy as an orphan."""
     stands = terms.confirmation.names(terms.resource)
     marks: dict[str, JSON] = {keys.ORPHANED: format_time(now)}
     if stands:
         marks[keys.ORPHANED_UNDER] = terms.confirmation.value
-    return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": marks})
+    return modification(cluster, kind, copy, metadata={"annotations": marks})
 
 
 def unmarks(copy: Manifest) -> dict[str, JSON]:
@@ -120,9 +122,8 @@ def sentence(resource: str, places: Collection[ObjectKey], space: str) -> str:
     some = listed("/".join(filter(None, one)) for one in sorted(places))
     subject = "1 copy of" if len(places) == 1 else f"{len(places)} copies of"
     return (
-        f"{subject} {resource} on the control plane lack their origin in the app cluster, and are"
-        f" kept: {some}. Bring the origin back, or have exactly these deleted, on the control"
-        f" plane: {command(space, resource)}"
+        f"{subject} {resource} lack their origin, and are kept: {some}. Bring the origin back, or"
+        f" have exactly these deleted, on the control plane: {command(space, resource)}"
     )
 
 

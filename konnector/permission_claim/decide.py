@@ -18,6 +18,7 @@ from reconciler.core.decision import (
     Step,
     deletion,
     merge_diff,
+    modification,
     preconditions_of,
     writes,
 )
@@ -38,54 +39,50 @@ def needs_content(seen: Seen) -> bool:
 
     Of a partial object, a `type` that would keep it from going up counts as another one.
     """
-    return _lacks_content(seen, ways.way_of(seen))
+    return _lacks_content(seen, ways.way_of(seen)[0])
 
 
 def decide(seen: Seen) -> Decision:
     """Return the writes that make both sides agree, or that nothing is to be done.
 
-    Where `needs_content` says so, nothing. The origin is annotated before its copy is made, so
-    that no copy is without an owner. What is in an API server's way (an immutable object, another
-    type of a Secret) is deleted and made anew, once its finalizers let it go.
+    Where `needs_content` says so, nothing. The copy comes first, since its create proves that the
+    place is free; then its origin is annotated. What is in an API server's way (an immutable
+    object, another type of a Secret) is deleted and made anew, once its finalizers let it go.
     """
-    way = ways.way_of(seen)
+    way, owner = ways.way_of(seen)
     if way is Way.LEAVE or _lacks_content(seen, way):
         return NOTHING
     if way is Way.CONFLICT:
         return _conflict(seen)
-    return writes(*_steps(seen, way))
+    return writes(*_steps(seen, way, owner))
 
 
 def _lacks_content(seen: Seen, way: Way) -> bool:
     if not seen.consumer_partial or seen.consumer is None:
         return False
-    return way in (Way.DOWN, Way.UP, Way.CONFLICT)
+    return way in (Way.BRING, Way.CONFLICT)
 
 
-def _steps(seen: Seen, way: Way) -> tuple[Step, ...]:
-    consumer, provider = seen.consumer, seen.provider
-    if way is Way.COLLECT_CONSUMER and consumer is not None:
-        return (deletion(APP_CLUSTER, seen.kind, consumer),)
-    if way is Way.ORPHAN and provider is not None:
-        return (orphans.mark(seen.kind, provider, seen.terms, seen.now),)
-    if way is Way.COLLECT_ORPHAN and provider is not None:
-        return (deletion(CONTROL_PLANE, seen.kind, provider),)
-    here = Ref(APP_CLUSTER, seen.kind, *seen.claim_place)
-    there = Ref(CONTROL_PLANE, seen.kind, *seen.copy_place)
-    if way is Way.DOWN and provider is not None:
-        travel = _Travel(_marks_of_copy(seen, _PROVIDER), carried_by(seen.rules, down=True))
-        return (*_marked(there, provider, _PROVIDER), *_brought(here, provider, consumer, travel))
-    if way is Way.UP and consumer is not None:
-        travel = _Travel(_marks_of_copy(seen, _CONSUMER), carried_by(seen.rules, down=False))
-        return (*_marked(here, consumer, _CONSUMER), *_brought(there, consumer, provider, travel))
-    return ()
+def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
+    (origin, copy), down = seen.pair(owner), owner == _PROVIDER
+    from_, to = (CONTROL_PLANE, APP_CLUSTER) if down else (APP_CLUSTER, CONTROL_PLANE)
+    if way is Way.BRING and origin is not None:
+        marks = _marks_of_copy(seen, origin, owner)
+        travel = _Travel(marks, carried_by(seen.rules, down=down))
+        ref = Ref(to, seen.kind, *(seen.claim_place if down else seen.copy_place))
+        return (*_brought(ref, origin, copy, travel), *_marked(from_, seen.kind, origin, owner))
+    if copy is None:
+        return ()
+    if way is Way.COLLECT:
+        return (deletion(to, seen.kind, copy),)
+    return (orphans.mark(seen.kind, copy, seen.terms, seen.now, cluster=to),)
 
 
-def _marked(ref: Ref, origin: Manifest, owner: str) -> tuple[Step, ...]:
+def _marked(cluster: str, kind: Kind, origin: Manifest, owner: str) -> tuple[Step, ...]:
     if copies.owner_of(origin) == owner:
         return ()
-    metadata = {**preconditions_of(origin), "annotations": {keys.RESOURCE_OWNER: owner}}
-    return (Patch(ref, {"metadata": metadata}),)
+    notes: Manifest = {keys.RESOURCE_OWNER: owner}
+    return (modification(cluster, kind, origin, metadata={"annotations": notes}),)
 
 
 class _Travel(NamedTuple):
@@ -95,12 +92,12 @@ class _Travel(NamedTuple):
     more: Set[str]
 
 
-def _marks_of_copy(seen: Seen, owner: str) -> dict[str, str]:
-    """Return what a copy says of its origin. On the control plane, its namespace says the rest."""
-    marks = {keys.RESOURCE_OWNER: owner}
-    if owner == _PROVIDER and seen.space_uid and seen.rival != "alone":
-        marks[keys.ORIGIN_SPACE_UID] = seen.space_uid
-    return marks
+def _marks_of_copy(seen: Seen, origin: Manifest, owner: str) -> dict[str, str]:
+    return {
+        keys.RESOURCE_OWNER: owner,
+        keys.ORIGIN_UID: manifest.uid_of(origin),
+        keys.ORIGIN_SPACE_UID: seen.space_uid,
+    }
 
 
 def _brought(
@@ -155,20 +152,18 @@ def _conflict(seen: Seen) -> Decision:
     ):
         return NOTHING
     subject = f"{seen.kind} {seen.claim_place.name}"
-    if ways.is_a_rivals(seen, consumer):
-        message = (
-            f"Two providers have a {subject} for this namespace, so the one here stays as it is. "
-            "Wait while an APIServiceBinding is not Ready; else one of them has to rename its own"
-        )
-        return Decision(notes=(Note(CONFLICT, message, "Warning"),))
-    is_open = {
-        _PROVIDER: bool(ways.taking_down(seen, provider)),
-        _CONSUMER: ways.may_go_up(seen, consumer),
-    }
-    owners = " or ".join(owner for owner, let in is_open.items() if let)
     message = (
-        f"The provider has another {subject}, and neither says whose it is, so both stay as they "
-        f"are. Rename this one, or annotate it {keys.RESOURCE_OWNER}: {owners}, whose content "
-        "then replaces the other's"
+        f"The provider has another {subject}, so both stay as they are. Rename this one"
+        + _given_away("annotate this one", _PROVIDER, bool(ways.taking_down(seen, provider)))
+        + _given_away("have the provider's annotated", _CONSUMER, ways.may_go_up(seen, consumer))
     )
+    if ways.is_of_another_space(seen, consumer):
+        message = (
+            f"Another space has brought the {subject} here, so it stays as it is. Have one renamed,"
+            f" or annotate this one {keys.ORIGIN_SPACE_UID}: {seen.space_uid} to have it overwritten"
+        )
     return Decision(notes=(Note(CONFLICT, message, "Warning"),))
+
+
+def _given_away(how: str, owner: str, is_open: bool) -> str:
+    return f", or {how} {keys.RESOURCE_OWNER}: {owner} to have it overwritten" if is_open else ""

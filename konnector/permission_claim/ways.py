@@ -5,19 +5,22 @@ where an accepted claim lets it go, whatever annotations say. So what the claims
 never sent to the control plane (H1), and what they do not let down is not brought (H2). What comes
 down has to be asked for, too: by a developer's claim in that app namespace.
 
-A copy in the app cluster is deleted if its origin is gone or on its way out, and a permission claim
-of that direction still reaches its name. It was made under one that its labels may no longer meet,
-and nobody else would ever collect it; but no permission claim at all means that they were
-withdrawn, which leaves copies where they are (E.3). On the control plane, such a copy becomes an
-orphan: its origin has no finalizer of ours, so nobody knows whether it was deleted or lost. Refuses
-to know where objects come from, and how many there are.
+A place is free, or the copy there is ours by its marks: our side's word, and no other space's uid.
+All else is an obstacle, on either side, until it is given away there by such a mark.
+
+A copy ends with its origin, where a permission claim of that direction still reaches its name: it
+was made under one that its labels may no longer meet. The deletion of the very uid that the copy
+names was seen in a watch, or the origin is on its way out. One that is only absent makes an orphan
+of the copy: it may have been deleted, or lost. No permission claim at all means that they were
+withdrawn, which leaves copies where they are (E.3). Refuses to know where objects come from, and
+how many there are.
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from konnector.claim import orphans
 from konnector.claim.copies import is_managed, owner_of
@@ -26,11 +29,6 @@ from konnector.permission_claim.rules import Rule
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, SERVICE_ACCOUNT, Kind, ObjectKey
-
-# Whether another provider of the app cluster has an object that would be in the same place there.
-# `alone`: there is no other. `unasked`: there may be other konnectors, of which nothing is known
-# but what their copies say.
-Rival: TypeAlias = Literal["alone", "none", "perhaps", "there", "unasked"]
 
 _PROVIDER: Final = keys.OWNER_PROVIDER
 _CONSUMER: Final = keys.OWNER_CONSUMER
@@ -61,10 +59,8 @@ class Seen:
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
     is only metadata, because it is in a view that does not hold the content of what no konnector
     made (H28).
-    `rival`: `perhaps` where the view of another provider is not complete. `space_uid` is that of
-    this provider's space, with which it marks what it brings where it may not be alone; what is
-    not marked may be of any provider. `unread`: `consumer` may be of a space of which a binding is
-    not followed yet, and no `rival` speaks for that.
+    `space_uid` is that of this provider's space. `ended` is the uid of the last origin here that a
+    watch saw deleted, "" for none.
     `terms`: on which an orphan goes at the time `now`.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
@@ -82,9 +78,8 @@ class Seen:
     consumer: Manifest | None = field(default=None, repr=False)
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
-    rival: Rival = "alone"
     space_uid: str = ""
-    unread: bool = False
+    ended: str = ""
     deleted_at: str = ""
     living: Set[str] = frozenset()
     wide: Set[str] = frozenset()
@@ -92,35 +87,43 @@ class Seen:
     is_kubeconfig: bool = False
 
 
+    def pair(self, owner: str) -> tuple[Manifest | None, Manifest | None]:
+        """Return origin and copy of an object that this side owns."""
+        if owner == _PROVIDER:
+            return self.provider, self.consumer
+        return self.consumer, self.provider
+
+
 class Way(Enum):
-    """What is to happen, as far as metadata tell."""
+    """What is to happen with a copy, as far as metadata tell."""
 
     LEAVE = auto()
-    DOWN = auto()
-    UP = auto()
-    COLLECT_CONSUMER = auto()
+    BRING = auto()
+    COLLECT = auto()
     ORPHAN = auto()
-    COLLECT_ORPHAN = auto()
     CONFLICT = auto()
 
 
-def way_of(seen: Seen) -> Way:
-    """Return what is to happen with an object and its copy."""
+def way_of(seen: Seen) -> tuple[Way, str]:
+    """Return what is to happen with a copy, and which side owns it."""
     sides = [live for live in (seen.provider, seen.consumer) if live is not None]
+    owner = _owner(seen)
     # An instance that is synced as such has one keeper already.
     if not sides or any(map(is_managed, sides)):
-        return Way.LEAVE
-    owner = _owner(seen)
-    if owner == _PROVIDER:
-        return _down(seen)
-    if owner == _CONSUMER:
-        return _up(seen)
-    return _undecided(seen) if len(sides) == 2 else Way.LEAVE
+        return Way.LEAVE, owner
+    if not owner:
+        return _undecided(seen)
+    origin, copy = seen.pair(owner)
+    if origin is None or manifest.is_deleting(origin):
+        return _ending(seen, owner), owner
+    if copy is not None and manifest.is_deleting(copy):
+        return Way.LEAVE, owner
+    return (_down(seen, origin) if owner == _PROVIDER else _up(seen, origin)), owner
 
 
 def _owner(seen: Seen) -> str:
     """Return whose object it is by the table of E.2, "" where that is undecidable."""
-    provider, consumer = owner_of(seen.provider), owner_of(seen.consumer)
+    provider, consumer = _word(seen.provider, _CONSUMER), _word(seen.consumer, _PROVIDER)
     for owner in (provider, consumer):
         if owner in (_PROVIDER, _CONSUMER):
             return owner
@@ -131,66 +134,73 @@ def _owner(seen: Seen) -> str:
     return ""
 
 
-def _down(seen: Seen) -> Way:
-    origin, copy = seen.provider, seen.consumer
-    if origin is None or manifest.is_deleting(origin):
-        if copy is None or not _is_copy(copy, _PROVIDER) or not _reached(seen, down=True):
-            return Way.LEAVE
-        if _is_of_another_space(seen, copy):
-            return Way.LEAVE  # applications run on it, also where that one was let go
-        # An origin that is here and on its way out says more than a view that may be incomplete.
-        spared = seen.rival == "there" or (origin is None and seen.rival == "perhaps")
-        return Way.LEAVE if spared else Way.COLLECT_CONSUMER
-    rules = taking_down(seen, origin)
-    if not rules or (copy is not None and manifest.is_deleting(copy)):
-        return Way.LEAVE
-    if copy is None:
-        known = seen.deleted_at == manifest.resource_version_of(origin)
-        again = any(rule.recreate_when_consumer_side_deleted for rule in rules)
-        return Way.DOWN if again or not known else Way.LEAVE
-    return Way.CONFLICT if is_a_rivals(seen, copy) else Way.DOWN
+def _word(live: Manifest | None, brought: str) -> str:
+    """Return the owner of an object: a copy that lost that annotation still names its origin."""
+    word = owner_of(live)
+    return brought if live is not None and not word and _origin_uid(live) else word
 
 
-def _is_of_another_space(seen: Seen, copy: Manifest) -> bool:
+def _origin_uid(copy: Manifest) -> str:
+    return manifest.annotations_of(copy).get(keys.ORIGIN_UID, "")
+
+
+def is_of_another_space(seen: Seen, copy: Manifest) -> bool:
+    """Tell whether a copy in the app cluster came from another space."""
     mark = manifest.annotations_of(copy).get(keys.ORIGIN_SPACE_UID, "")
     return bool(mark) and mark != seen.space_uid
 
 
-def is_a_rivals(seen: Seen, copy: Manifest) -> bool:
-    """Tell whether another provider goes on to write a copy; one that has gone leaves it to us."""
-    unknown = seen.unread or seen.rival in ("unasked", "perhaps")
-    return seen.rival == "there" or (unknown and _is_of_another_space(seen, copy))
-
-
-def _up(seen: Seen) -> Way:
-    origin, copy = seen.consumer, seen.provider
-    if origin is None:
-        if copy is None or not _is_copy(copy, _CONSUMER) or not _reached(seen, down=False):
-            return Way.LEAVE
-        if not orphans.is_orphan(copy):
-            return Way.ORPHAN
-        return Way.COLLECT_ORPHAN if orphans.may_go(copy, seen.terms, seen.now) else Way.LEAVE
-    if manifest.is_deleting(origin) or (copy is not None and manifest.is_deleting(copy)):
+def _ending(seen: Seen, owner: str) -> Way:
+    """Judge the copy of an origin that is absent, or on its way out."""
+    origin, copy = seen.pair(owner)
+    if copy is None or manifest.is_deleting(copy) or owner_of(copy) != owner:
         return Way.LEAVE
-    return Way.UP if may_go_up(seen, origin) else Way.LEAVE
+    down = owner == _PROVIDER
+    # Applications run on what another space brought, also where that one was let go.
+    if not _reached(seen, down=down) or (down and is_of_another_space(seen, copy)):
+        return Way.LEAVE
+    named, ended = _origin_uid(copy), seen.ended if origin is None else manifest.uid_of(origin)
+    if (named == ended) if named else (origin is not None):
+        return Way.COLLECT
+    if not orphans.is_orphan(copy):
+        return Way.ORPHAN
+    return Way.COLLECT if orphans.may_go(copy, seen.terms, seen.now) else Way.LEAVE
 
 
-def _undecided(seen: Seen) -> Way:
+def _down(seen: Seen, origin: Manifest) -> Way:
+    rules, copy = taking_down(seen, origin), seen.consumer
+    if not rules:
+        return Way.LEAVE
+    if copy is None:
+        known = seen.deleted_at == manifest.resource_version_of(origin)
+        again = any(rule.recreate_when_consumer_side_deleted for rule in rules)
+        return Way.BRING if again or not known else Way.LEAVE
+    if is_of_another_space(seen, copy):
+        return Way.CONFLICT
+    word = _word(copy, _PROVIDER)
+    replaced = not word and any(rule.replace_existing for rule in rules)
+    return Way.BRING if word == _PROVIDER or replaced else Way.CONFLICT
+
+
+def _up(seen: Seen, origin: Manifest) -> Way:
+    if not may_go_up(seen, origin):
+        return Way.LEAVE
+    free = seen.provider is None or _word(seen.provider, _CONSUMER) == _CONSUMER
+    return Way.BRING if free else Way.CONFLICT
+
+
+def _undecided(seen: Seen) -> tuple[Way, str]:
     """Judge two objects of one name where neither says whose it is, or in words not known."""
     consumer, provider = seen.consumer, seen.provider
     if consumer is None or provider is None:
-        return Way.LEAVE
+        return Way.LEAVE, ""
     if manifest.is_deleting(consumer) or manifest.is_deleting(provider):
-        return Way.LEAVE
-    down = taking_down(seen, provider)
-    unmarked = not owner_of(consumer) and not owner_of(provider)
-    if unmarked and seen.rival != "there" and any(rule.replace_existing for rule in down):
-        return Way.DOWN
-    return Way.CONFLICT if down or may_go_up(seen, consumer) else Way.LEAVE
-
-
-def _is_copy(live: Manifest, owner: str) -> bool:
-    return owner_of(live) == owner and not manifest.is_deleting(live)
+        return Way.LEAVE, ""
+    down = _down(seen, provider)
+    if down is Way.BRING and not owner_of(provider):
+        return down, _PROVIDER
+    hindered = down is not Way.LEAVE or may_go_up(seen, consumer)
+    return (Way.CONFLICT if hindered else Way.LEAVE), ""
 
 
 def _reached(seen: Seen, *, down: bool) -> bool:

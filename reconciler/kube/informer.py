@@ -67,7 +67,8 @@ class Informer:
     `namespace`, `labels` and `fields` select as in a list; with `metadata_only` the objects are
     PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
     watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
-    each object that a watch saw deleted, and not for one that a list lacks.
+    each object that a watch saw deleted, and not for one that a list lacks, nor for one that a
+    selection lost.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -254,8 +255,9 @@ class Informer:
             raise Expired("the server's history went back", ref=self.ref, verb="watch")
         try:
             if event.type == "DELETED":
-                self._deleted(manifest)
                 self.store.remove(manifest)
+                if not (self._query.labels or self._query.fields):
+                    self._deleted(manifest)
             elif event.type != "BOOKMARK":
                 self.store.put(manifest)
                 self._changed = time.monotonic()
