@@ -8,7 +8,6 @@ from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.metrics import SyncMetrics
-from konnector.permission_claim.ways import Rival
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
@@ -16,7 +15,7 @@ from reconciler.controller.tasks import Clock
 from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies
 from reconciler.kube.store import Store
@@ -67,8 +66,7 @@ class ProviderCallbacks:
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `bound`
     are the names of all of them, `unfollowed` those of all bindings that are not followed yet and
-    may be of the space with this uid, and `is_unread` tells whether there are any. `rival` is what
-    other providers have for a place, `is_kubeconfig` tells whether a binding refers to a Secret of
+    may be of the space with this uid. `is_kubeconfig` tells whether a binding refers to a Secret of
     the app cluster. `changed(name)` is called when there is news for a binding, with "" for all;
     `notify` tells developers what concerns all bindings, `notify_one` what is about none of them.
     `is_double`: whether another serves the space already; then all bindings go to that one.
@@ -79,8 +77,6 @@ class ProviderCallbacks:
     binding: Callable[[str], Manifest | None]
     bound: Callable[[], Iterable[str]]
     unfollowed: Callable[[str], Iterable[str]]
-    rival: Callable[[Kind, ObjectKey], Rival]
-    is_unread: Callable[[str], bool]
     is_kubeconfig: Callable[[ObjectKey], bool]
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]

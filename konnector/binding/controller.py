@@ -111,16 +111,6 @@ class Bindings:
             if provider is None or provider.may_bring(space_uid, key.name):
                 yield key.name
 
-    def is_unread(self, space_uid: str) -> bool:
-        """Tell whether a binding that is not followed yet may be of this space."""
-        return any(self._may_bring(key, space_uid) for key in self.all_keys())
-
-    def _may_bring(self, key: ObjectKey, space_uid: str) -> bool:
-        if (provider := self._providers.of(key)) is not None and provider.guardian.space_uid:
-            return provider.may_bring(space_uid, key.name)
-        secret = self.secrets.object(judge.place(self._recent.get(*key) or {})) or {}
-        return (manifest.annotations_of(secret).get(keys.SPACE_UID) or space_uid) == space_uid
-
     def names_secret(self, place: ObjectKey) -> bool:
         """Tell whether a binding refers to a Secret."""
         return self._view.has(_SECRET, place)

@@ -77,19 +77,18 @@ class Claims(PairedSync):
         return bool(self.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
-        """Tell whether a claim in an app namespace lost its copy; also where that is not known."""
-        if not self.view.synced:
-            return True
-        claims = self.view.store.names(app_namespace)
-        there = self.there(app_namespace)
-        if there is None:
-            return bool(claims)
-        return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
+        """Tell whether a claim in an app namespace lost its copy, or is about to."""
+        there, claims = self.there(app_namespace), self.view.store.names(app_namespace)
+        return there is not None and any(
+            self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims
+        )
 
     def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
         claim = self.here.get(*place)
-        held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
-        return held and there.get(*self._copy_place(place)) is None
+        if claim is None or is_deleting(claim) or not copies.is_managed(claim):
+            return False
+        copy = there.get(*self._copy_place(place))
+        return copy is None or is_deleting(copy)
 
     def live_in(self, app_namespace: str) -> bool:
         """Tell whether a developer has an instance in an app namespace that is to stay."""

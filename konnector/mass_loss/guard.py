@@ -173,15 +173,6 @@ class Guardian:
         places = (place for guard in self._kind_guards.values() for place in guard.orphans)
         return any(place.namespace == app_namespace for place in places)
 
-    async def space_doubted(self) -> bool:
-        """Tell whether the space may have lost what it had, so that what it lacks says nothing.
-
-        Looks afresh at which space it is. Raises ClusterErrors.
-        """
-        await self.look_at_space()
-        other = decide.other_space(self.identity) is not None and not self.recreates(decide.ALL)
-        return other or any(guard.lost for guard in self._kind_guards.values())
-
     def report(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
         held = [guard.held for guard in self._kind_guards.values()]

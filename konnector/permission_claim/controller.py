@@ -9,22 +9,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
 from konnector.context import SyncContext
 from konnector.metrics import DOWN, directions
-from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
-from konnector.permission_claim import decide
+from konnector.paired_sync import HELD, NAME, InformerSpec, PairedSync, name
+from konnector.permission_claim import decide, ways
 from konnector.permission_claim.rules import Rule
-from konnector.permission_claim.ways import Rival, Seen
+from konnector.permission_claim.ways import Seen, Way
 from reconciler.controller import tracing
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write, secret_down
-from reconciler.core import keys
-from reconciler.core.decision import Decision, Delete
-from reconciler.core.errors import ClusterError, NotServed
-from reconciler.core.manifest import Manifest, get_text, name_of, resource_version_of
+from reconciler.core import keys, manifest
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Rejected
+from reconciler.core.manifest import Manifest, name_of, resource_version_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
 from reconciler.kube.store import without_managed_fields
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 # What is kept of an object in the app cluster that no konnector made: not what is in it.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
+_TERMINATING: Final = "is being terminated"  # of a namespace, to who creates objects in it
 
 
 class PermissionClaims(PairedSync):
@@ -46,14 +46,15 @@ class PermissionClaims(PairedSync):
         super().__init__(
             "claims",
             link,
-            InformerSpec(kind, _trimmed, {}),
-            InformerSpec(kind, without_managed_fields, {NAME: name}),
+            InformerSpec(kind, _trimmed, {}, on_deleted=self._note_end),
+            InformerSpec(kind, without_managed_fields, {NAME: name}, on_deleted=self._note_end),
             unmapped=False,
         )
         self._services = services
         self._rules: tuple[Rule, ...] = ()
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
+        self._ended: dict[ObjectKey, str] = {}  # the uid of what a watch saw deleted last
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
 
     def follow(self, rules: Sequence[Rule]) -> None:
@@ -69,19 +70,7 @@ class PermissionClaims(PairedSync):
             f"{self.kind} {place.namespace}/{place.name}: {why}"
             for place, why in sorted(self._refused.items())
         ]
-        return [*super().troubles, *refused]
-
-    def has(self, place: ObjectKey) -> Rival:
-        """Tell another provider whether an object comes down to this place from here."""
-        service = self.link.homes.service(place.namespace)
-        reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
-        if not service or not reached:
-            return "none"
-        recent = self.there(place.namespace)
-        if recent is None:
-            return "perhaps"
-        held = recent.get(service, place.name)
-        return "there" if held is not None and owner_of(held) != keys.OWNER_CONSUMER else "none"
+        return [*super().troubles, *refused, *filter(None, [self.guard.sentence])]
 
     def vouches(self, app_namespace: str) -> bool:
         """Tell whether an object in an app namespace has its counterpart behind the mapping."""
@@ -108,24 +97,19 @@ class PermissionClaims(PairedSync):
             self.guard.note(place)
             return None
         seen = await self._looked(place, there)
-        decision = decide.decide(seen)
-        orphan = seen.consumer is None and _is_orphan(seen.provider)
-        self.guard.note(place, orphan=orphan)
+        kept = False
+        if _ends(seen):
+            seen = await self._afresh(seen)
+            kept = _ends(seen) and await self._is_kept(seen)
+        decision = NOTHING if kept else decide.decide(seen)
+        if self.guard.note(place, orphan=_orphan(seen) is not None):
+            self.link.around.changed("")
         for note in decision.notes:
             self.record(seen.consumer, note)
         if not decision.tasks:
             self.drop_event(place)
             self.say(place, "")
-            # No event tells that another provider has come, changed its object or gone.
-            contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
-            return HELD if contested or seen.unread else self._again(seen)
-        if seen.consumer is None and seen.provider is not None:
-            seen = await self._with_fresh_terms(seen)
-            decision = decide.decide(seen)
-        first = next(iter(decision.steps), None)
-        collects = isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER
-        if collects and seen.provider is None and (held := await self._stays_here(seen)):
-            return held
+            return HELD if kept else self._again(seen)
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         write = await self.write(place, seen.consumer, decision, there)
@@ -142,8 +126,8 @@ class PermissionClaims(PairedSync):
         kind = self.kind
         copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
-        mark = get_text(consumer, "metadata", "annotations", keys.ORIGIN_SPACE_UID)
-        foreign = provider is not None and mark not in ("", self.link.space_uid)
+        if consumer is None and provider is None:
+            self._ended.pop(place, None)
         seen = Seen(
             kind,
             self._rules,
@@ -154,9 +138,8 @@ class PermissionClaims(PairedSync):
             consumer,
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
-            rival=self.link.around.rival(kind, place),
             space_uid=self.link.space_uid,
-            unread=foreign and self.link.around.is_unread(mark),
+            ended=self._ended.get(place, ""),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
             wide=self._services.living(""),
@@ -185,38 +168,54 @@ class PermissionClaims(PairedSync):
             self._deleted[place] = resource_version_of(provider)
         return self._deleted.get(place, "")
 
-    async def _with_fresh_terms(self, seen: Seen) -> Seen:
-        """Ask once more about an origin that the app cluster lacks, and about confirmations.
+    def _note_end(self, app_namespace: str, live: Manifest) -> None:
+        """Note that a watch saw the deletion of an object, perhaps of an origin."""
+        if self.link.homes.service(app_namespace):
+            self._ended[ObjectKey(app_namespace, manifest.name_of(live))] = manifest.uid_of(live)
 
-        What comes down is not there yet either.
+    async def _afresh(self, seen: Seen) -> Seen:
+        """Ask once more about the origin of a copy that may end, and about confirmations.
+
+        A view may be behind, also of what was made there meanwhile.
         """
-        if owner_of(seen.provider) != keys.OWNER_CONSUMER:
-            return seen
-        app = self.link.agent.app
-        consumer = await app.get(Ref(app.name, self.kind, *seen.claim_place))
-        terms = await self.fresh_terms()
-        return replace(seen, consumer=consumer, consumer_partial=False, terms=terms)
+        app, plane = self.link.agent.app, self.link.plane
+        if owner_of(seen.consumer) == keys.OWNER_PROVIDER:
+            live = await plane.get(Ref(plane.name, self.kind, *seen.copy_place))
+            seen = replace(seen, provider=live)
+        else:
+            live = await app.get(Ref(app.name, self.kind, *seen.claim_place))
+            seen = replace(seen, consumer=live, consumer_partial=False)
+        return replace(seen, terms=await self.fresh_terms())
 
-    async def _stays_here(self, seen: Seen) -> timedelta | None:
-        """Judge a copy in the app cluster whose origin is gone, also for the API server.
+    async def _is_kept(self, seen: Seen) -> bool:
+        """Tell whether a copy in the app cluster stays, because its origin may have been lost.
 
-        In a space that lost its services, or of which a binding is not synced, that says nothing,
-        and applications run on the copy.
+        Of a service namespace that is being deleted, all goes. Raises ClusterErrors.
         """
-        origin = Ref(self.link.plane.name, self.kind, *seen.copy_place)
-        if await self.link.plane.get(origin) is not None:
-            return SOON  # a view may be behind
-        if await self.link.guards.space_doubted():
-            return HELD
-        around, services, uid = self.link.around, self._services, self.link.space_uid
-        whole = all(map(services.runs, around.bound())) and not around.is_unread(uid)
-        return None if whole and not services.lacks_copies(seen.claim_place.namespace) else HELD
+        if owner_of(seen.consumer) != keys.OWNER_PROVIDER:
+            return False
+        if self._services.is_losing(self.kind, seen.claim_place):
+            return True
+        named = {"namespace": seen.copy_place.namespace, "name": seen.copy_place.name}
+        probe: Manifest = {
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "metadata": named,
+        }
+        try:
+            await self.link.plane.create(
+                probe, self.kind, manager=keys.MANAGER_KONNECTOR, dry_run=True
+            )
+        except Missing:
+            return True
+        except (Conflict, Forbidden, Rejected) as error:
+            return _TERMINATING in str(error)
+        return False
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when the grace of an orphan is over."""
-        if seen.consumer is not None or seen.provider is None:
-            return None
-        return orphans.changes_in(seen.provider, seen.terms, seen.now)
+        copy = _orphan(seen)
+        return None if copy is None else orphans.changes_in(copy, seen.terms, seen.now)
 
     def say(self, place: ObjectKey, what: str) -> None:
         """Have the bindings report what is wrong with an object; "" for nothing any more."""
@@ -229,8 +228,18 @@ class PermissionClaims(PairedSync):
         self.link.around.changed("")
 
 
-def _is_orphan(copy: Manifest | None) -> bool:
-    return owner_of(copy) == keys.OWNER_CONSUMER and orphans.is_orphan(copy)
+def _ends(seen: Seen) -> bool:
+    return ways.way_of(seen)[0] in (Way.COLLECT, Way.ORPHAN)
+
+
+def _orphan(seen: Seen) -> Manifest | None:
+    """Return the copy, where it is an orphan of this space."""
+    owner = keys.OWNER_PROVIDER if seen.provider is None else keys.OWNER_CONSUMER
+    origin, copy = seen.pair(owner)
+    if origin is not None or copy is None or owner_of(copy) != owner:
+        return None
+    is_ours = not ways.is_of_another_space(seen, copy)
+    return copy if is_ours and orphans.is_orphan(copy) else None
 
 
 def _trimmed(live: Manifest) -> Manifest:
@@ -250,7 +259,7 @@ class ClaimedResource(TaskSupervisor):
         self._resource, self._link, self._services = resource, link, services
         self._rules: tuple[Rule, ...] = ()
         self.sync: PermissionClaims | None = None
-        self._problem, self._unserved = "", False
+        self._problem = ""
         self.start("kind", self._find)
 
     @property
@@ -271,12 +280,6 @@ class ClaimedResource(TaskSupervisor):
         if self.sync is not None:
             self.sync.follow(rules)
 
-    def has(self, place: ObjectKey) -> Rival:
-        """Tell another provider whether an object comes down to this place from here."""
-        if self.sync is None:
-            return "none" if self._unserved else "perhaps"
-        return self.sync.has(place)
-
     async def _find(self) -> None:
         """Ask both clusters until they serve the kind, and then sync it."""
         failures = 0
@@ -295,7 +298,7 @@ class ClaimedResource(TaskSupervisor):
                 kind = await self._link.agent.app.kind(*asked)
                 await self._link.plane.kind(*asked)
         except ClusterError as error:
-            problem, self._unserved = str(error), isinstance(error, NotServed)
+            problem = str(error)
         if not problem and kind is not None and not kind.namespaced:
             problem = f"{kind.resource} is cluster-scoped, which no claim may be yet"
         if problem != self._problem:

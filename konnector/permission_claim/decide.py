@@ -152,18 +152,22 @@ def _conflict(seen: Seen) -> Decision:
     ):
         return NOTHING
     subject = f"{seen.kind} {seen.claim_place.name}"
+    key, ways_out = keys.RESOURCE_OWNER, list[str]()
+    if ways.taking_down(seen, provider):
+        ways_out.append(_given_away("annotate this one", key, _PROVIDER))
+    if ways.may_go_up(seen, consumer):
+        ways_out.append(_given_away("have the provider's annotated", key, _CONSUMER))
     message = (
         f"The provider has another {subject}, so both stay as they are. Rename this one"
-        + _given_away("annotate this one", _PROVIDER, bool(ways.taking_down(seen, provider)))
-        + _given_away("have the provider's annotated", _CONSUMER, ways.may_go_up(seen, consumer))
+        + "".join(ways_out)
     )
     if ways.is_of_another_space(seen, consumer):
         message = (
-            f"Another space has brought the {subject} here, so it stays as it is. Have one renamed,"
-            f" or annotate this one {keys.ORIGIN_SPACE_UID}: {seen.space_uid} to have it overwritten"
+            f"Another space has brought the {subject} here, so it stays as it is. Have one renamed"
+            + _given_away("annotate this one", keys.ORIGIN_SPACE_UID, seen.space_uid)
         )
     return Decision(notes=(Note(CONFLICT, message, "Warning"),))
 
 
-def _given_away(how: str, owner: str, is_open: bool) -> str:
-    return f", or {how} {keys.RESOURCE_OWNER}: {owner} to have it overwritten" if is_open else ""
+def _given_away(how: str, key: str, value: str) -> str:
+    return f", or {how} {key}: {value} to have it overwritten"

@@ -26,7 +26,8 @@ from konnector.claim import orphans
 from konnector.claim.copies import is_managed, owner_of
 from konnector.claim.orphans import Terms
 from konnector.permission_claim.rules import Rule
-from reconciler.core import keys, manifest
+from reconciler.core import identity, keys, manifest
+from reconciler.core.identity import Life
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, SERVICE_ACCOUNT, Kind, ObjectKey
 
@@ -86,7 +87,6 @@ class Seen:
     reserved: bool = False
     is_kubeconfig: bool = False
 
-
     def pair(self, owner: str) -> tuple[Manifest | None, Manifest | None]:
         """Return origin and copy of an object that this side owns."""
         if owner == _PROVIDER:
@@ -137,17 +137,13 @@ def _owner(seen: Seen) -> str:
 def _word(live: Manifest | None, brought: str) -> str:
     """Return the owner of an object: a copy that lost that annotation still names its origin."""
     word = owner_of(live)
-    return brought if live is not None and not word and _origin_uid(live) else word
-
-
-def _origin_uid(copy: Manifest) -> str:
-    return manifest.annotations_of(copy).get(keys.ORIGIN_UID, "")
+    is_brought = live is not None and keys.ORIGIN_UID in manifest.annotations_of(live)
+    return brought if is_brought and not word else word
 
 
 def is_of_another_space(seen: Seen, copy: Manifest) -> bool:
     """Tell whether a copy in the app cluster came from another space."""
-    mark = manifest.annotations_of(copy).get(keys.ORIGIN_SPACE_UID, "")
-    return bool(mark) and mark != seen.space_uid
+    return identity.of_mark(seen.space_uid, copy, keys.ORIGIN_SPACE_UID) is Life.ANOTHER
 
 
 def _ending(seen: Seen, owner: str) -> Way:
@@ -159,8 +155,8 @@ def _ending(seen: Seen, owner: str) -> Way:
     # Applications run on what another space brought, also where that one was let go.
     if not _reached(seen, down=down) or (down and is_of_another_space(seen, copy)):
         return Way.LEAVE
-    named, ended = _origin_uid(copy), seen.ended if origin is None else manifest.uid_of(origin)
-    if (named == ended) if named else (origin is not None):
+    ended = seen.ended if origin is None else manifest.uid_of(origin)
+    if ended and identity.of_mark(ended, copy, keys.ORIGIN_UID) is not Life.ANOTHER:
         return Way.COLLECT
     if not orphans.is_orphan(copy):
         return Way.ORPHAN

@@ -17,19 +17,17 @@ from konnector.context import AgentContext, ProviderCallbacks
 from konnector.kubeconfig import connections, judge
 from konnector.kubeconfig.connections import Probed, RotatingCluster
 from konnector.kubeconfig.judge import Judged
-from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions
 from reconciler.core.errors import KlutchError
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 
 if TYPE_CHECKING:
     from konnector.binding.controller import Bindings
 
 _REMEMBERED: Final = 15.0  # seconds
-_GRAVEST: Final[tuple[Rival, ...]] = ("there", "perhaps", "none")
 
 
 @dataclass(slots=True)
@@ -222,8 +220,6 @@ class Providers(TaskSupervisor):
             binding=lambda name: self._bindings.find(bindings, name),
             bound=lambda: {key.name for key in bindings},
             unfollowed=self._bindings.unfollowed,
-            rival=lambda kind, place: self._rival(name, kind, place),
-            is_unread=self._bindings.is_unread,
             is_kubeconfig=self._bindings.names_secret,
             probe=lambda content: self._probe(content, judged.namespace),
             changed=lambda name: self._bindings.changed(set(bindings), name),
@@ -236,7 +232,6 @@ class Providers(TaskSupervisor):
         )
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
         self.start_worker(name, provider)
-        self._look_again()
         return served
 
     async def _leave(self, key: ObjectKey) -> None:
@@ -246,13 +241,6 @@ class Providers(TaskSupervisor):
                 if not served.bindings:
                     del self._served[name]
                     await self.end(name)
-                    self._look_again()
-
-    def _look_again(self) -> None:
-        """Have all looked at that others may contest, now that one has come or gone."""
-        for one in self._served.values():
-            if one.provider.serving is not None:
-                one.provider.serving.syncs.look_at_claimed()
 
     def _of(self, key: ObjectKey) -> _Served | None:
         return next((one for one in self._served.values() if key in one.bindings), None)
@@ -264,16 +252,6 @@ class Providers(TaskSupervisor):
             if live is not None and judge.place(live) == place:
                 return True
         return False
-
-    def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
-        """Return what other providers have for a place in the app cluster."""
-        found: set[Rival] = {
-            "perhaps" if serving is None else serving.syncs.has(kind, place)
-            for name, served in self._served.items()
-            for serving in [served.provider.serving]
-            if name != of
-        }
-        return next((one for one in _GRAVEST if one in found), "alone")
 
     async def _probe(self, content: bytes, space: str) -> Probed:
         return await connections.probe(self._context.connect, content, CONTROL_PLANE, space)
@@ -294,8 +272,6 @@ class OneProvider(TaskSupervisor):
             binding=lambda name: bindings.find(keys | bindings.all_keys(), name),
             bound=lambda: {key.name for key in keys | bindings.all_keys()},
             unfollowed=lambda _: (),  # all are of the space
-            rival=lambda _, __: "unasked",
-            is_unread=lambda _: False,  # nobody could be asked
             is_kubeconfig=lambda _: False,  # the Secrets of its bindings are beside them
             probe=_never,
             changed=lambda name: bindings.changed(set(keys), name),

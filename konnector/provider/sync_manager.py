@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from konnector.claim.controller import Claims, Say
 from konnector.claim.copies import Pair
 from konnector.context import SyncContext
 from konnector.permission_claim.controller import ClaimedResource, PermissionClaims
-from konnector.permission_claim.rules import Rule
-from konnector.permission_claim.ways import Rival
+from konnector.permission_claim.rules import Rule, rules_of
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import TraceId, trips
 from reconciler.core import manifest
@@ -83,9 +82,25 @@ class Syncs(TaskSupervisor):
         found = self._instances.items()
         return frozenset(name for name, one in found if one.live_in(app_namespace))
 
-    def lacks_copies(self, app_namespace: str) -> bool:
-        """Tell whether an instance in an app namespace lost its copy, or may have."""
-        return any(one.lacks_copies(app_namespace) for one in self._instances.values())
+    def is_losing(self, kind: Kind, place: ObjectKey) -> bool:
+        """Tell whether a binding that claims an object loses its instances, or has lost one.
+
+        Its export goes, or has gone: then the app cluster has still the CRD.
+        """
+        return any(
+            self._loses(name, place.namespace)
+            for name in self._link.around.bound()
+            for rule in rules_of(self._link.around.binding(name) or {}).rules
+            if rule.goes_down and _kind(rule).resource == kind.resource and rule.reaches(place)
+        )
+
+    def _loses(self, binding: str, app_namespace: str) -> bool:
+        export = self._link.views.export(binding)
+        if export is None:
+            return self._link.agent.crds.get("", binding) is not None
+        running = self._instances.get(binding)
+        lost = running is not None and running.lacks_copies(app_namespace)
+        return lost or manifest.is_deleting(export)
 
     @property
     def settled(self) -> bool:
@@ -108,13 +123,6 @@ class Syncs(TaskSupervisor):
         found = [self._claims.get(_kind(rule)) for rule in wanted.rules] if wanted else []
         said = [sentence for one in found if one is not None for sentence in one.problems]
         return list(dict.fromkeys(said))
-
-    def has(self, kind: Kind, place: ObjectKey) -> Rival:
-        """Tell another provider whether an object comes down to this place from here."""
-        claim = self._claims.get(replace(kind, kind="", namespaced=True))
-        if claim is None:  # without any binding it has just come, or lets go of what it brought
-            return "none" if self._wanted else "perhaps"
-        return claim.has(place)
 
     def trace_of(self, app_namespace: str, origin: Manifest) -> TraceId:
         """Return the trace of the claim whose copy owns an object, else that of the object."""
@@ -142,12 +150,7 @@ class Syncs(TaskSupervisor):
         """Enqueue all that may have been held."""
         for one in self._instances.values():
             one.enqueue_everything()
-        self.look_at_claimed()
-
-    def look_at_claimed(self) -> None:
-        """Have all claimed objects looked at: beside other providers, copies say whose they are."""
-        for sync in self._running():
-            sync.enqueue_everything()
+        self._look_again("")
 
     def _look_again(self, app_namespace: str) -> None:
         """Have all looked at that may come down into an app namespace, or may no more."""

@@ -49,7 +49,7 @@ async def test_what_nobody_uses_the_service_beside_stays(scene: Scene) -> None:
             await settled(made)
             assert await there.holds(SECRET, "canary", "one")
             await here.delete(SECRET, "marked")
-            await until(lambda: there.is_orphan(SECRET, "marked"))
+            await until(lambda: there.lacks(SECRET, "marked"))
 
 
 async def test_what_a_claim_spells_out_goes_up_from_a_namespace_of_the_cluster(

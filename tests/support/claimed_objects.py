@@ -11,6 +11,7 @@ from reconciler.core.refs import SECRET, Kind, ObjectKey
 from tests.support.space_objects import NOW
 
 OWNER = "klutch.anynines.com/resource-owner"
+ORIGIN, ORIGIN_SPACE = "klutchctl.dev/origin-uid", "klutchctl.dev/origin-space-uid"
 ORPHANED, SINCE = "klutchctl.dev/orphaned", "2026-05-01T12:00:00Z"
 APP, PLANE = ObjectKey("team-a", "creds"), ObjectKey("cluster-a1-team-a", "creds")
 ONE, TWO = {"password": "b25l"}, {"password": "dHdv"}
@@ -24,7 +25,7 @@ def on(place, owner="", data=ONE, *, labels=None, annotations=None, hold=False, 
     metadata = {
         "name": place.name,
         "namespace": place.namespace,
-        "uid": f"uid-{place.namespace}",
+        "uid": uid_at(place),
         "resourceVersion": "7",
         **({"labels": labels} if labels else {}),
         **({"annotations": marks} if marks else {}),
@@ -35,12 +36,25 @@ def on(place, owner="", data=ONE, *, labels=None, annotations=None, hold=False, 
             **held, **more}  # fmt: skip
 
 
-def app(*args, **more):
-    return on(APP, *args, **more)
+def app(owner="", *args, annotations=None, **more):
+    """Return an object of the app cluster: with owner Provider a copy, as it was brought."""
+    marks = brought(PLANE) if owner == "Provider" else {}
+    return on(APP, owner, *args, annotations={**marks, **(annotations or {})}, **more)
 
 
-def plane(*args, **more):
-    return on(PLANE, *args, **more)
+def plane(owner="", *args, annotations=None, **more):
+    """Return an object of the control plane: with owner Consumer a copy, as it was brought."""
+    marks = brought(APP) if owner == "Consumer" else {}
+    return on(PLANE, owner, *args, annotations={**marks, **(annotations or {})}, **more)
+
+
+def brought(origin, space="ours"):
+    """Return what the copy of an origin at this place says of it."""
+    return {ORIGIN: uid_at(origin), ORIGIN_SPACE: space}
+
+
+def uid_at(place):
+    return f"uid-{place.namespace}"
 
 
 def rules(*selectors, **more):
@@ -63,6 +77,7 @@ def looked(claims, provider, consumer, **more):
         "terms": Terms("secrets"),
         "now": NOW,
         "living": {"b"},
+        "space_uid": "ours",
         **more,
     }
     return Seen(**facts, provider=provider, consumer=consumer)
@@ -83,7 +98,8 @@ def _words(step: Any) -> str:
             annotations = get_map(body, "metadata", "annotations")
             if annotations.get(ORPHANED):
                 return f"orphan {ref.cluster}"
-            alone = set(body) == {"metadata"} and set(annotations) == {OWNER}
+            marks = {OWNER, ORIGIN, ORIGIN_SPACE}
+            alone = set(body) == {"metadata"} and 0 < len(annotations) and marks >= set(annotations)
             return (
                 f"{'mark' if alone else 'patch'} {ref.cluster} {annotations.get(OWNER, '')}".strip()
             )
@@ -94,8 +110,8 @@ ANY = rules({})
 DOWN = rules({"owner": "Provider"})
 UP = rules({"owner": "Consumer"})
 NAMED = rules({"names": ["creds"]})
-CREATED_DOWN = ["mark control-plane Provider", "create app-cluster Provider"]
-CREATED_UP = ["mark app-cluster Consumer", "create control-plane Consumer"]
+CREATED_DOWN = ["create app-cluster Provider", "mark control-plane Provider"]
+CREATED_UP = ["create control-plane Consumer", "mark app-cluster Consumer"]
 BLUE, RED = {"color": "blue"}, {"color": "red"}
 BLUE_ONLY = rules({"owner": "Provider", "labelSelectors": [BLUE]})
 BLUE_UP = rules({"owner": "Consumer", "labelSelectors": [BLUE]})

@@ -10,6 +10,7 @@ from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from tests.support.claimed_objects import (
     ANY,
+    APP,
     BLUE,
     BLUE_ONLY,
     BLUE_UP,
@@ -27,11 +28,13 @@ from tests.support.claimed_objects import (
     TWO,
     UP,
     app,
+    brought,
     looked,
     on,
     plane,
     rules,
     told,
+    uid_at,
 )
 
 # By the table of E.2: owner unset, so that annotations alone decide. P, C, steps.
@@ -41,14 +44,9 @@ TABLE = {
     "P Provider, C Provider, other data": (
         plane("Provider", TWO), app("Provider"), ["patch app-cluster"],
     ),
-    "P Provider, C none": (plane("Provider"), app(), ["mark app-cluster Provider"]),
-    "P Provider, C none, other data": (
-        plane("Provider", TWO), app(), ["patch app-cluster Provider"],
-    ),
-    "P Provider, C Consumer": (
-        plane("Provider", TWO), app("Consumer"), ["patch app-cluster Provider"],
-    ),
-    "P Provider, C another word": (plane("Provider"), app("Me"), ["mark app-cluster Provider"]),
+    "P Provider, C none: its place is not free (S26)": (plane("Provider", TWO), app(), []),
+    "P Provider, C Consumer (S26)": (plane("Provider", TWO), app("Consumer"), []),
+    "P Provider, C another word (S26)": (plane("Provider", TWO), app("Me"), []),
     "P Consumer, C absent": (plane("Consumer"), None, ["orphan control-plane"]),
     "P Consumer, C Consumer, equal": (plane("Consumer"), app("Consumer"), []),
     "P Consumer, C Consumer, other data": (
@@ -61,15 +59,12 @@ TABLE = {
     "P none, C absent": (plane(), None, CREATED_DOWN),
     "P none, C Provider": (plane(), app("Provider"), ["mark control-plane Provider"]),
     "P none, C Provider, other data": (
-        plane("", TWO), app("Provider"), ["mark control-plane Provider", "patch app-cluster"],
+        plane("", TWO), app("Provider"), ["patch app-cluster", "mark control-plane Provider"],
     ),
-    "P none, C Consumer": (plane(), app("Consumer"), ["mark control-plane Consumer"]),
-    "P none, C Consumer, other data": (
-        plane("", TWO), app("Consumer"), ["patch control-plane Consumer"],
-    ),
+    "P none, C Consumer: its place is not free (S26)": (plane("", TWO), app("Consumer"), []),
     "P none, C none": (plane("", TWO), app(), []),
     "P none, C another word": (plane("", TWO), app("Me"), []),
-    "P absent, C Provider": (None, app("Provider"), ["delete app-cluster"]),
+    "P absent, C Provider": (None, app("Provider"), ["orphan app-cluster"]),
     "P absent, C Consumer": (None, app("Consumer"), ["create control-plane Consumer"]),
     "P absent, C none: annotated by nobody, it does not go up": (None, app(), []),
     "P absent, C another word": (None, app("Me"), []),
@@ -110,7 +105,8 @@ DIRECTIONS = {
         UP, plane("Consumer", TWO), app("Consumer"), ["patch control-plane"],
     ),
     "its copy that lost the annotation there too (G 39)": (
-        UP, plane("", TWO), app("Consumer"), ["patch control-plane Consumer"],
+        UP, plane("", TWO, annotations=brought(APP)), app("Consumer"),
+        ["patch control-plane Consumer"],
     ),
     "a copy deleted by the provider comes back (G 55)": (
         UP, None, app("Consumer"), ["create control-plane Consumer"],
@@ -133,15 +129,15 @@ DIRECTIONS = {
     "a change of the provider's arrives (G 47)": (
         DOWN, plane("Provider", TWO), app("Provider"), ["patch app-cluster"],
     ),
-    "the copy goes with its origin (G 38, 48)": (
-        DOWN, None, app("Provider"), ["delete app-cluster"],
+    "a copy whose origin is absent is an orphan, too": (
+        DOWN, None, app("Provider"), ["orphan app-cluster"],
     ),
     "an edit of the copy is overwritten (G 40, 54)": (
         DOWN, plane("Provider"), app("Provider", TWO), ["patch app-cluster"],
     ),
     "what is equal is left alone (G 41)": (DOWN, plane("Provider"), app("Provider"), []),
     "a removed annotation is repaired (H35)": (
-        DOWN, plane("Provider"), app(), ["mark app-cluster Provider"],
+        DOWN, plane("Provider"), app("", annotations=brought(PLANE)), ["mark app-cluster Provider"],
     ),
     "or nothing is done if the origin is gone by then (H35)": (ANY, None, app(), []),
     "without a claim nothing happens": ((), plane(), None, []),
@@ -180,7 +176,7 @@ SELECTED = {
     "a copy whose labels are claimed no more stays as it is": (
         BLUE_ONLY, plane("Provider", TWO, labels=RED), app("Provider"), [],
     ),
-    "and goes with its origin": (BLUE_ONLY, None, app("Provider"), ["delete app-cluster"]),
+    "and ends with its origin": (BLUE_ONLY, None, app("Provider"), ["orphan app-cluster"]),
     "not if its name is claimed no more": (OTHER_NAME, None, app("Provider"), []),
     "so does a copy on the control plane": (
         BLUE_UP, plane("Consumer"), None, ["orphan control-plane"],
@@ -252,7 +248,7 @@ def test_what_was_not_asked_for_does_not_come_down(claims, facts, comes):
     # What came before stays as it is, until its origin goes.
     changed = plane("Provider", TWO)
     assert bool(told(decide(looked(claims, changed, app("Provider"), **facts)))) is comes
-    gone = decide(looked(claims, None, app("Provider"), **facts))
+    gone = decide(looked(claims, None, app("Provider"), ended=uid_at(PLANE), **facts))
     assert told(gone) == ["delete app-cluster"]
 
 
@@ -283,9 +279,8 @@ def test_what_nobody_uses_the_service_beside_does_not_go_up(claims, facts, goes)
     for owner in ("", "Consumer"):
         assert bool(decide(looked(claims, None, app(owner), **facts)).tasks) is goes
     # What went up before stays as it is: neither written nor deleted.
-    for copy in (plane("Consumer"), plane()):
-        decision = decide(looked(claims, copy, app("Consumer", TWO), **facts))
-        assert bool(decision.tasks) is goes
+    decision = decide(looked(claims, plane("Consumer"), app("Consumer", TWO), **facts))
+    assert bool(decision.tasks) is goes
     gone = decide(looked(claims, plane("Consumer"), None, **facts))
     assert told(gone) == ["orphan control-plane"]
 
@@ -321,7 +316,7 @@ ENDINGS = {
     ),
     "also where it is gone": (DOWN, None, app("Provider", hold=True), []),
     "a terminating origin in the app cluster too": (
-        UP, plane("Consumer"), app("Consumer", hold=True), [],
+        UP, plane("Consumer"), app("Consumer", hold=True), ["delete control-plane"],
     ),
     "it is not brought up": (UP, None, app("Consumer", hold=True), []),
     "it takes nothing along that is not marked as its copy": (

@@ -4,30 +4,39 @@ from typing import Any
 
 import pytest
 
+from konnector.claim.orphans import Confirmation, Terms
 from konnector.permission_claim.decide import CONFLICT, decide, needs_content
-from reconciler.core.decision import NOTHING, Create, Patch
-from reconciler.core.manifest import annotations_of, drop, get_map, put
+from reconciler.core.decision import NOTHING, Patch
+from reconciler.core.manifest import drop, get_map, put
 from tests.support.claimed_objects import (
     ANY,
+    APP,
     BLUE,
     BLUE_UP,
     DOWN,
     NAMED,
     ONE,
+    ORIGIN,
+    ORIGIN_SPACE,
+    ORPHANED,
     OTHER_NAME,
     OTHER_PLACE,
     OWNER,
     PLANE,
     RED,
+    SINCE,
     TLS_UP,
     TWO,
     UP,
     VOUCHER,
     app,
+    brought,
     looked,
+    on,
     plane,
     rules,
     told,
+    uid_at,
 )
 
 OWNERS = [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}]
@@ -41,7 +50,7 @@ def test_credentials_come_down_in_two_writes():
     origin["metadata"] |= {"ownerReferences": OWNERS, "finalizers": ["x.example/y"]}
     (task,) = decide(looked(DOWN, origin, None)).tasks
     steps: Any = task.steps
-    mark, made = steps
+    made, mark = steps
     assert mark == Patch(
         mark.ref,
         {"metadata": {"uid": f"uid-{PLANE.namespace}", "resourceVersion": "7",
@@ -57,7 +66,7 @@ def test_credentials_come_down_in_two_writes():
                 "name": "creds",
                 "namespace": "team-a",
                 "labels": {"team": "a"},
-                "annotations": {"note": "n", OWNER: "Provider"},
+                "annotations": {"note": "n", OWNER: "Provider", **brought(PLANE)},
             },
             "type": "Opaque",
             "data": ONE,
@@ -103,7 +112,8 @@ UPDATES = {
         [{"metadata": {"annotations": {"a": "1", "b": None}}}],
     ),
     "all in one write": (
-        plane("Provider", TWO, labels=BLUE), app("", ONE, labels=RED),
+        plane("Provider", TWO, labels=BLUE),
+        app("", ONE, labels=RED, annotations=brought(PLANE)),
         [{"metadata": {"labels": BLUE, "annotations": {OWNER: "Provider"}}, "data": TWO}],
     ),
     "it becomes immutable": (
@@ -177,7 +187,7 @@ REPLACED = {
     "with an origin that is not yet marked": (
         plane("", TWO),
         app("Provider", immutable=True),
-        ["mark control-plane Provider", *ANEW],
+        [*ANEW, "mark control-plane Provider"],
     ),
 }
 
@@ -200,15 +210,17 @@ def test_only_kinds_that_know_immutability_are_made_anew():
     assert told(decide(looked(DOWN, origin, copy, kind=VOUCHER))) == ["patch app-cluster"]
 
 
-ANNOTATE = (
-    "The provider has another Secret creds, and neither says whose it is, so both stay as they "
-    "are. Rename this one, or annotate it klutch.anynines.com/resource-owner: {}, whose content "
-    "then replaces the other's"
-)
+ANOTHER = "The provider has another Secret creds, so both stay as they are. Rename this one"
+DOWNWARD, UPWARD = (
+    f", or {how} klutch.anynines.com/resource-owner: {owner} to have it overwritten"
+    for how, owner in (
+        ("annotate this one", "Provider"), ("have the provider's annotated", "Consumer"),
+    )
+)  # fmt: skip
 CONFLICTS = {
-    "nobody's, under a claim of the provider's": (DOWN, ANNOTATE.format("Provider")),
-    "under a claim of the consumer's": (UP, ANNOTATE.format("Consumer")),
-    "under one that names it": (NAMED, ANNOTATE.format("Provider or Consumer")),
+    "nobody's, under a claim of the provider's": (DOWN, ANOTHER + DOWNWARD),
+    "under a claim of the consumer's": (UP, ANOTHER + UPWARD),
+    "under one that names it": (NAMED, ANOTHER + DOWNWARD + UPWARD),
 }
 
 
@@ -228,7 +240,7 @@ def test_what_no_claim_concerns_is_no_conflict():
 
 def test_a_claim_may_replace_what_is_nobodys():
     claims = rules({"owner": "Provider"}, create={"replaceExisting": True})
-    steps = ["mark control-plane Provider", "patch app-cluster Provider"]
+    steps = ["patch app-cluster Provider", "mark control-plane Provider"]
     assert told(decide(looked(claims, plane("", TWO), app()))) == steps
     assert told(decide(looked(claims, plane("", TWO), app("Me")))) == []
     upward = rules({"owner": "Consumer"}, create={"replaceExisting": True})
@@ -244,122 +256,94 @@ def test_a_copy_that_was_deleted_may_stay_deleted_until_its_origin_changes():
     assert told(decide(looked((*once, *DOWN), plane("Provider"), None, deleted_at="7"))) == create
 
 
-# P, C, steps where another provider perhaps has such an object, and where it has.
-RIVALS = {
-    "a copy without an origin is perhaps the other's": (None, app("Provider"), [], []),
-    "one whose origin goes is most likely ours": (
-        plane("Provider", hold=True), app("Provider"), ["delete app-cluster"], [],
+def legacy(owner):
+    """Return a copy as konnectors without uids left it."""
+    return on(APP if owner == "Provider" else PLANE, owner)
+
+
+THEIRS, OTHER = brought(PLANE, "theirs"), {**brought(PLANE), ORIGIN: "another"}
+ORPHAN = {ORPHANED: SINCE}
+SEEN, CONFIRMED = uid_at(PLANE), Terms("secrets", Confirmation("secrets"))
+# P, C, the uid of the last origin that a watch saw deleted, steps.
+LIVES: Any = {
+    "its end was seen": (None, app("Provider"), SEEN, ["delete app-cluster"]),
+    "also after it was an orphan": (
+        None, app("Provider", annotations=ORPHAN), SEEN, ["delete app-cluster"],
     ),
-    "an update": (plane("Provider", TWO), app("Provider"), ["patch app-cluster"], []),
-    "the first one": (
-        plane("Provider"), None, ["create app-cluster Provider"], ["create app-cluster Provider"],
+    "that of another one was seen": (None, app("Provider"), "another", ["orphan app-cluster"]),
+    "none was seen": (None, app("Provider"), "", ["orphan app-cluster"]),
+    "an orphan stays": (None, app("Provider", annotations=ORPHAN), "", []),
+    "it is back": (
+        plane("Provider"), app("Provider", annotations=ORPHAN), "", ["patch app-cluster"],
+    ),
+    "its end was seen, another is there": (plane("Provider"), app("Provider"), SEEN, []),
+    "another is on its way out": (
+        plane("Provider", hold=True), app("Provider", annotations=OTHER), "",
+        ["orphan app-cluster"],
+    ),
+    "another has its place": (
+        plane("", TWO), app("Provider", annotations=OTHER), "another",
+        ["patch app-cluster", "mark control-plane Provider"],
+    ),
+    "it was never named": (plane("Provider"), legacy("Provider"), "", ["mark app-cluster"]),
+    "nor when its end was seen": (None, legacy("Provider"), SEEN, ["delete app-cluster"]),
+    "nor when it was lost": (None, legacy("Provider"), "", ["orphan app-cluster"]),
+    "nor when it is on its way out": (
+        plane("Provider", hold=True), legacy("Provider"), "", ["delete app-cluster"],
+    ),
+    "another space's, gone here": (None, app("Provider", annotations=THEIRS), SEEN, []),
+    "another space's, on its way out here": (
+        plane("Provider", hold=True), app("Provider", annotations=THEIRS), "", [],
+    ),
+    "another space's, here with other content": (
+        plane("Provider", TWO), app("Provider", annotations=THEIRS), "", [],
+    ),
+    "another space's that lost the annotation": (
+        plane("Provider", TWO), app("", annotations=THEIRS), "", [],
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("provider", "consumer", "perhaps", "there"), RIVALS.values(), ids=RIVALS)
-def test_two_providers_do_not_fight_over_a_copy(provider, consumer, perhaps, there):
-    for rival, steps in (("perhaps", perhaps), ("there", there)):
-        assert told(decide(looked(DOWN, provider, consumer, rival=rival))) == steps
+@pytest.mark.parametrize(("provider", "consumer", "ended", "steps"), LIVES.values(), ids=LIVES)
+def test_a_copy_that_came_down_follows_the_origin_that_it_names(provider, consumer, ended, steps):
+    assert told(decide(looked(DOWN, provider, consumer, ended=ended))) == steps
 
 
-def brought_by(space):
-    return {"klutchctl.dev/origin-space-uid": space}
+def test_an_orphan_in_the_app_cluster_goes_on_a_persons_word():
+    seen = looked(DOWN, None, app("Provider", annotations=ORPHAN), terms=CONFIRMED)
+    assert told(decide(seen)) == ["delete app-cluster"]
 
 
-OURS, THEIRS = brought_by("ours"), brought_by("theirs")
-# P, C, steps where no other provider has such an object, and where nobody can be asked.
-MARKED = {
-    "another's without an origin here": (None, app("Provider", annotations=THEIRS), [], []),
-    "ours without an origin": (
-        None, app("Provider", annotations=OURS), ["delete app-cluster"], ["delete app-cluster"],
+# C, P, the uid of the last origin that a watch saw deleted, steps.
+UPWARD_LIVES: Any = {
+    "its end was seen": (None, plane("Consumer"), uid_at(APP), ["delete control-plane"]),
+    "that of another one was seen": (None, plane("Consumer"), "x", ["orphan control-plane"]),
+    "another has its place": (
+        app("Consumer", TWO), plane("Consumer", annotations={ORIGIN: "x"}), "",
+        ["patch control-plane"],
     ),
-    "one of an older konnector": (
-        None, app("Provider"), ["delete app-cluster"], ["delete app-cluster"],
-    ),
-    "another's, where ours has the same name": (
-        plane("Provider", TWO), app("Provider", annotations=THEIRS), ["patch app-cluster"], [],
-    ),
-    "another's, where ours goes": (
-        plane("Provider", hold=True), app("Provider", annotations=THEIRS), [], [],
-    ),
-    "one of an older konnector, with its origin": (
-        plane("Provider"), app("Provider"), ["patch app-cluster"], ["patch app-cluster"],
+    "it was never named": (app("Consumer"), legacy("Consumer"), "", ["mark control-plane"]),
+    "the space has another uid: its service namespace is that of the space": (
+        app("Consumer"), plane("Consumer", annotations={ORIGIN_SPACE: "x"}), "",
+        ["mark control-plane"],
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("provider", "consumer", "alone", "unasked"), MARKED.values(), ids=MARKED)
-def test_a_copy_belongs_to_the_space_that_brought_it(provider, consumer, alone, unasked):
-    for rival, steps in (("none", alone), ("unasked", unasked)):
-        seen = looked(DOWN, provider, consumer, rival=rival, space_uid="ours")
-        assert told(decide(seen)) == steps
+@pytest.mark.parametrize(
+    ("consumer", "provider", "ended", "steps"), UPWARD_LIVES.values(), ids=UPWARD_LIVES
+)
+def test_a_copy_that_went_up_follows_the_origin_that_it_names(consumer, provider, ended, steps):
+    assert told(decide(looked(UP, provider, consumer, ended=ended))) == steps
 
 
-# What is known of the provider that brought a copy, the steps towards that of another one.
-ITS_OWNER: Any = {
-    "its space is not read yet": ({"rival": "perhaps"}, []),
-    "its binding is not followed yet, and there is no other": ({"unread": True}, []),
-    "its binding is not followed yet, others have none": ({"rival": "none", "unread": True}, []),
-    "it has its own": ({"rival": "there", "unread": True}, []),
-    "it is gone, with no other": ({}, ["patch app-cluster"]),
-    "it has none any more": ({"rival": "none"}, ["patch app-cluster"]),
-}
-
-
-@pytest.mark.parametrize(("facts", "steps"), ITS_OWNER.values(), ids=ITS_OWNER)
-def test_a_copy_waits_for_the_space_that_brought_it(facts, steps):
-    provider, consumer = plane("Provider", TWO), app("Provider", annotations=THEIRS)
-    decision = decide(looked(DOWN, provider, consumer, space_uid="ours", **facts))
-    assert told(decision) == steps
-    assert [note.reason for note in decision.notes] == ([] if steps else [CONFLICT])
-
-
-def test_ours_and_what_bears_no_mark_wait_for_nobody():
-    for annotations in (OURS, None):
-        seen = looked(
-            DOWN, plane("Provider", TWO), app("Provider", annotations=annotations),
-            rival="perhaps", unread=True, space_uid="ours",
-        )  # fmt: skip
-        assert decide(seen).tasks
-
-
-BROUGHT = {
-    "a new one": (plane("Provider"), None),
-    "one that is written anyway": (plane("Provider", TWO), app("Provider")),
-    "one that another left": (plane("Provider"), app("Provider", annotations=THEIRS)),
-}
-
-
-@pytest.mark.parametrize(("provider", "consumer"), BROUGHT.values(), ids=BROUGHT)
-def test_what_is_brought_says_from_which_space(provider, consumer):
-    ((step,),) = (
-        task.steps
-        for task in decide(looked(DOWN, provider, consumer, rival="none", space_uid="ours")).tasks
-    )
-    match step:
-        case Create(_, written, _) | Patch(_, written):
-            assert OURS.items() <= annotations_of(written).items()
-        case _:
-            pytest.fail(f"{step}")
-
-
-def test_who_is_alone_marks_nothing():
-    assert decide(looked(DOWN, plane("Provider"), app("Provider"), space_uid="ours")) is NOTHING
-
-
-def test_what_goes_up_is_marked_by_its_namespace():
-    up = decide(looked(UP, None, app("Consumer"), rival="none", space_uid="ours"))
-    (made,) = (one for task in up.tasks for one in task.steps if isinstance(one, Create))
-    assert "klutchctl.dev/origin-space-uid" not in annotations_of(made.manifest)
-
-
-def test_two_origins_for_one_place_are_told():
-    (note,) = decide(looked(DOWN, plane("Provider", TWO), app("Provider"), rival="there")).notes
+def test_a_name_that_another_space_has_is_a_conflict_with_a_way_out():
+    seen = looked(DOWN, plane("Provider", TWO), app("Provider", annotations=THEIRS))
+    (note,) = decide(seen).notes
     assert (note.reason, note.type) == (CONFLICT, "Warning")
     assert note.message == (
-        "Two providers have a Secret creds for this namespace, so the one here stays as it is. "
-        "Wait while an APIServiceBinding is not Ready; else one of them has to rename its own"
+        "Another space has brought the Secret creds here, so it stays as it is. Have one renamed, "
+        "or annotate this one klutchctl.dev/origin-space-uid: ours to have it overwritten"
     )
 
 

@@ -197,16 +197,6 @@ async def test_a_word_of_a_person_has_all_looked_at_that_waits(world):
     assert not world.guardian.mass_delete_confirmed
 
 
-async def test_what_a_space_lacks_says_nothing_where_copies_were_lost(world):
-    assert not await world.guardian.space_doubted()
-    kind_guard = world.guardian.kind_guard(DATABASES)
-    kind_guard.note(place("a"), lost=True)
-    assert await world.guardian.space_doubted()
-    kind_guard.note(place("a"))
-    world.plane.uid = "new"
-    assert await world.guardian.space_doubted()
-
-
 async def test_another_space_is_recorded_once_a_person_allows_it(world):
     assert world.guardian.records().tasks == ()
     world.plane.uid = "new"

@@ -80,7 +80,7 @@ def test_a_confirmation_comes_when_it_is_seen_to_come():
 def test_a_sentence_has_the_number_the_first_names_and_the_command():
     places = [COPY_PLACE._replace(namespace="dev", name=f"db{one}") for one in range(5)]
     said = orphans.sentence(RESOURCE, places, SPACE)
-    assert said.startswith(f"5 copies of {RESOURCE} on the control plane lack their origin")
+    assert said.startswith(f"5 copies of {RESOURCE} lack their origin")
     assert "dev/db0, dev/db1, dev/db2 and 2 more" in said
     assert f"klutchctl.dev/confirm-orphans={RESOURCE}" in said
     assert orphans.sentence(RESOURCE, [], SPACE) == ""
