@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from konnector.claim import orphans
@@ -46,15 +47,20 @@ class PermissionClaims(PairedSync):
         super().__init__(
             "claims",
             link,
-            InformerSpec(kind, _trimmed, {}, on_deleted=self._note_end),
-            InformerSpec(kind, without_managed_fields, {NAME: name}, on_deleted=self._note_end),
+            InformerSpec(kind, _trimmed, {}, partial(self._note_end, keys.OWNER_CONSUMER)),
+            InformerSpec(
+                kind,
+                without_managed_fields,
+                {NAME: name},
+                partial(self._note_end, keys.OWNER_PROVIDER),
+            ),
             unmapped=False,
         )
         self._services = services
         self._rules: tuple[Rule, ...] = ()
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
-        self._ended: dict[ObjectKey, str] = {}  # the uid of what a watch saw deleted last
+        self._ended: dict[tuple[str, ObjectKey], str] = {}  # uids that a watch saw deleted last
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
 
     def follow(self, rules: Sequence[Rule]) -> None:
@@ -127,7 +133,9 @@ class PermissionClaims(PairedSync):
         copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
         consumer, provider = self.here.get(*place), there.get(*copy_place)
         if consumer is None and provider is None:
-            self._ended.pop(place, None)
+            for side in (keys.OWNER_PROVIDER, keys.OWNER_CONSUMER):
+                self._ended.pop((side, place), None)
+        absent = keys.OWNER_PROVIDER if provider is None else keys.OWNER_CONSUMER
         seen = Seen(
             kind,
             self._rules,
@@ -139,7 +147,7 @@ class PermissionClaims(PairedSync):
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             space_uid=self.link.space_uid,
-            ended=self._ended.get(place, ""),
+            ended=self._ended.get((absent, place), ""),
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
             wide=self._services.living(""),
@@ -168,10 +176,11 @@ class PermissionClaims(PairedSync):
             self._deleted[place] = resource_version_of(provider)
         return self._deleted.get(place, "")
 
-    def _note_end(self, app_namespace: str, live: Manifest) -> None:
+    def _note_end(self, side: str, app_namespace: str, live: Manifest) -> None:
         """Note that a watch saw the deletion of an object, perhaps of an origin."""
         if self.link.homes.service(app_namespace):
-            self._ended[ObjectKey(app_namespace, manifest.name_of(live))] = manifest.uid_of(live)
+            place = ObjectKey(app_namespace, manifest.name_of(live))
+            self._ended[side, place] = manifest.uid_of(live)
 
     async def _afresh(self, seen: Seen) -> Seen:
         """Ask once more about the origin of a copy that may end, and about confirmations.
@@ -196,16 +205,11 @@ class PermissionClaims(PairedSync):
             return False
         if self._services.is_losing(self.kind, seen.claim_place):
             return True
-        named = {"namespace": seen.copy_place.namespace, "name": seen.copy_place.name}
-        probe: Manifest = {
-            "apiVersion": self.kind.api_version,
-            "kind": self.kind.kind,
-            "metadata": named,
-        }
+        kind, manager = self.kind, keys.MANAGER_KONNECTOR
+        named: Manifest = {"namespace": seen.copy_place.namespace, "name": seen.copy_place.name}
+        probe: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": named}
         try:
-            await self.link.plane.create(
-                probe, self.kind, manager=keys.MANAGER_KONNECTOR, dry_run=True
-            )
+            await self.link.plane.create(probe, kind, manager=manager, dry_run=True)
         except Missing:
             return True
         except (Conflict, Forbidden, Rejected) as error:
@@ -236,10 +240,9 @@ def _orphan(seen: Seen) -> Manifest | None:
     """Return the copy, where it is an orphan of this space."""
     owner = keys.OWNER_PROVIDER if seen.provider is None else keys.OWNER_CONSUMER
     origin, copy = seen.pair(owner)
-    if origin is not None or copy is None or owner_of(copy) != owner:
+    if origin is not None or copy is None or ways.is_of_another_space(seen, copy):
         return None
-    is_ours = not ways.is_of_another_space(seen, copy)
-    return copy if is_ours and orphans.is_orphan(copy) else None
+    return copy if owner_of(copy) == owner and orphans.is_orphan(copy) else None
 
 
 def _trimmed(live: Manifest) -> Manifest:

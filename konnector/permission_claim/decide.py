@@ -151,23 +151,17 @@ def _conflict(seen: Seen) -> Decision:
         or not merge_diff(copies.content(consumer), copies.content(provider))
     ):
         return NOTHING
-    subject = f"{seen.kind} {seen.claim_place.name}"
-    key, ways_out = keys.RESOURCE_OWNER, list[str]()
-    if ways.taking_down(seen, provider):
-        ways_out.append(_given_away("annotate this one", key, _PROVIDER))
-    if ways.may_go_up(seen, consumer):
-        ways_out.append(_given_away("have the provider's annotated", key, _CONSUMER))
-    message = (
-        f"The provider has another {subject}, so both stay as they are. Rename this one"
-        + "".join(ways_out)
-    )
+    subject, given = f"{seen.kind} {seen.claim_place.name}", list[tuple[str, str, str]]()
     if ways.is_of_another_space(seen, consumer):
-        message = (
+        said = (
             f"Another space has brought the {subject} here, so it stays as it is. Have one renamed"
-            + _given_away("annotate this one", keys.ORIGIN_SPACE_UID, seen.space_uid)
         )
-    return Decision(notes=(Note(CONFLICT, message, "Warning"),))
-
-
-def _given_away(how: str, key: str, value: str) -> str:
-    return f", or {how} {key}: {value} to have it overwritten"
+        given = [("annotate this one", keys.ORIGIN_SPACE_UID, seen.space_uid)]
+    else:
+        said = f"The provider has another {subject}, so both stay as they are. Rename this one"
+        if ways.taking_down(seen, provider):
+            given.append(("annotate this one", keys.RESOURCE_OWNER, _PROVIDER))
+        if ways.may_go_up(seen, consumer):
+            given.append(("have the provider's annotated", keys.RESOURCE_OWNER, _CONSUMER))
+    said += "".join(f", or {how} {key}: {to} to have it overwritten" for how, key, to in given)
+    return Decision(notes=(Note(CONFLICT, said, "Warning"),))

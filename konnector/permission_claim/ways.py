@@ -10,10 +10,9 @@ All else is an obstacle, on either side, until it is given away there by such a 
 
 A copy ends with its origin, where a permission claim of that direction still reaches its name: it
 was made under one that its labels may no longer meet. The deletion of the very uid that the copy
-names was seen in a watch, or the origin is on its way out. One that is only absent makes an orphan
-of the copy: it may have been deleted, or lost. No permission claim at all means that they were
-withdrawn, which leaves copies where they are (E.3). Refuses to know where objects come from, and
-how many there are.
+names was seen in a watch, or the origin is on its way out. One that is only absent, deleted or
+lost, makes an orphan of the copy. No permission claim at all means that they were withdrawn, which
+leaves copies where they are (E.3). Refuses to know where objects come from, and how many.
 """
 
 from collections.abc import Sequence, Set

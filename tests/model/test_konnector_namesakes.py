@@ -49,7 +49,6 @@ from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
 from tests.support.konnector_faults import mortal
-from tests.support.konnector_scenes import equals
 from tests.support.konnector_ways import Kubeconfigs, put
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
@@ -276,41 +275,6 @@ async def test_credentials_stay_when_one_of_two_providers_is_let_go(
             await taken_back(second, scene, name)
         left = await read(scene.app, SECRET, scene.app_namespace, "creds")
         assert uid_of(left) == uid_of(first)
-
-
-@pytest.mark.parametrize("fault", ["unreachable", "broken"])
-async def test_credentials_wait_for_their_space_that_a_new_konnector_did_not_read_yet(
-    scene: Scene, namespace: str, fault: str
-) -> None:
-    """A provider that gives its own the same name gets what applications send to the other's."""
-    async with (
-        another_namespace(scene.plane, namespace) as other,
-        direct_scene(scene.plane, scene.app, other) as second,
-        scene.backend(),
-    ):
-        async with konnector(scene.app.connection):
-            for one in (scene, second):
-                await one.bound(ACCEPTED)
-                await mapped(one, scene.app_namespace)
-            await credentials(second, scene, "creds")
-            await deliver(scene, scene, "creds", "dHdv")
-        there = replace(scene.plane.connection, server=ANOTHER_WAY)
-        good = Kubeconfigs(second).by(there, await second.token())
-        await Kubeconfigs(second).place(good if fault == "unreachable" else "broken")
-        async with konnector(scene.app.connection):
-            await credentials(scene, scene, "later")
-            await note_on_copy(scene, "creds")
-            await credentials(scene, scene, "last")
-            assert await password(scene, "creds") == "b25l"
-            await Kubeconfigs(second).place(await Kubeconfigs(second).renewed())
-            await credentials(second, scene, "renewed")
-            await remove(second.plane, SECRET, f"{second.space}-{scene.app_namespace}", "creds")
-            await until(lambda: equals(password(scene, "creds"), "dHdv"), within=180)
-
-
-async def password(scene: Scene, name: str) -> str:
-    live = await read(scene.app, SECRET, scene.app_namespace, name)
-    return get_text(live, "data", "password")
 
 
 async def taken_back(one: Scene, to: Scene, name: str) -> None:

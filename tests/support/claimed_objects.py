@@ -99,7 +99,7 @@ def _words(step: Any) -> str:
             if annotations.get(ORPHANED):
                 return f"orphan {ref.cluster}"
             marks = {OWNER, ORIGIN, ORIGIN_SPACE}
-            alone = set(body) == {"metadata"} and 0 < len(annotations) and marks >= set(annotations)
+            alone = set(body) == {"metadata"} and marks >= set(annotations) > set()
             return (
                 f"{'mark' if alone else 'patch'} {ref.cluster} {annotations.get(OWNER, '')}".strip()
             )
