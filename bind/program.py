@@ -100,7 +100,8 @@ async def serve(
                 holder=holder_here(),
                 door=door,
             )
-            await program.serve(settings, make, stop=stop)
+            unready = str if door is None else door.unready
+            await program.serve(settings, make, stop=stop, unready=unready)
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from bind.informers import Informers
 from reconciler.blueprints.export import Scope
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
+from reconciler.inbound.addresses import Proxies
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler, Router, Routes
 from reconciler.inbound.server import Listening, served
@@ -73,11 +74,17 @@ class Door:
         self._clock, self._audit = clock, Audit(clock)
         self._views: Views | None = None
         self._access = _access(settings, clock)
+        self._proxies = Proxies(settings.trusted_proxies)
 
     @property
     def counters(self) -> Sequence[Collector]:
         """What the door counts."""
         return self._audit.counters
+
+    def unready(self) -> str:
+        """Return why nobody should be led here, "" if nothing speaks against it."""
+        proxy = self._proxies.unnamed
+        return proxy and f"{proxy} sends X-Forwarded-For, and --trusted-proxies does not name it"
 
     def look(self, informers: Informers) -> None:
         """Read these informers from now on: those of a new term."""
@@ -98,7 +105,7 @@ class Door:
         listening = Listening(
             settings.listen,
             tls=None if settings.tls is None else TlsFiles(*settings.tls),
-            trusted_proxies=settings.trusted_proxies,
+            proxies=self._proxies,
         )
         async with AsyncExitStack() as stack:
             services = await self._services(stack)

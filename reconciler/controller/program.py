@@ -76,8 +76,8 @@ class Term:
 class Elections:
     """One term after another, each made anew by `make`."""
 
-    def __init__(self, make: Callable[[], Term]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[], Term], unready: Callable[[], str] = str) -> None:
+        self._make, self._unready = make, unready
         self._now = make()
         self._lost = ""
 
@@ -87,7 +87,7 @@ class Elections:
 
     def unready(self) -> str:
         """Return why it cannot do its work, "" if it can. May be asked from any thread."""
-        why = self._now.manager.unready()
+        why = self._now.manager.unready() or self._unready()
         return f"{self._lost}; {why}" if self._lost and why else why
 
     async def settled(self, written: Written, within: float) -> str:
@@ -152,12 +152,14 @@ async def serve(
     *,
     stop: asyncio.Event,
     healthz: Callable[[str], Answer] = plain,
+    unready: Callable[[], str] = str,
 ) -> None:
     """Work until `stop` is set, one term after another, and serve probes and metrics.
 
+    `unready` tells what else speaks against readiness, "" for nothing.
     Raises HostError, and LeaseLost where a write could not be waited for.
     """
-    elections = Elections(make)
+    elections = Elections(make, unready)
     with elections.served(probes=settings.probes, metrics=settings.metrics, healthz=healthz):
         await elections.run(stop)
 

@@ -1,7 +1,8 @@
-"""Which address a client has, beyond the proxies that are trusted. Pure."""
+"""Which address a client has, beyond the proxies that are trusted, and which proxy is not."""
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, TypeAlias
 
@@ -20,6 +21,27 @@ def address_of(text: str) -> Address | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
+
+
+@dataclass(slots=True)
+class Proxies:
+    """The networks of trusted proxies; `unnamed` is a proxy outside of them, "" for none."""
+
+    trusted: tuple[Network, ...] = ()
+    unnamed: str = ""
+    _is_met: bool = False
+
+    def client(self, peer: Address, forwarded: str) -> Address:
+        """Return the address of a client, as `client_address`.
+
+        Anybody can send `X-Forwarded-For`, so it reveals a proxy only if it comes from a private
+        address, and before a trusted proxy was met.
+        """
+        if forwarded and any(peer in network for network in self.trusted):
+            self._is_met, self.unnamed = True, ""
+        elif forwarded and peer.is_private and not self._is_met:
+            self.unnamed = str(peer)
+        return client_address(peer, forwarded, self.trusted)
 
 
 def client_address(peer: Address, forwarded: str, trusted: Iterable[Network]) -> Address:

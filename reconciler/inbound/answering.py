@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from reconciler.core.errors import origin
 from reconciler.inbound import parsing
-from reconciler.inbound.addresses import Network, address_of, client_address
+from reconciler.inbound.addresses import Proxies, address_of
 from reconciler.inbound.answers import Answer, StreamedAnswer, answer_of
 from reconciler.inbound.bodies import body_of
 from reconciler.inbound.buckets import Buckets, address_key
@@ -43,11 +43,11 @@ class Answering:
         refusal_page: RefusalPage,
         *,
         limits: Limits,
-        trusted: Iterable[Network],
+        proxies: Proxies,
         clock: Callable[[], float],
     ) -> None:
         self._handler, self._page = handler, refusal_page
-        self._limits, self._trusted, self._clock = limits, tuple(trusted), clock
+        self._limits, self._proxies, self._clock = limits, proxies, clock
         self._buckets = Buckets(limits.rate, limits.burst)
         self._running: set[asyncio.Task[object]] = set()
         self._stopping = False
@@ -96,7 +96,7 @@ class Answering:
         """Return the request without its body. Raises RequestRefused."""
         fields = parsing.headers(raw.headers.items())
         peer = address_of(raw.remote or "") or _NOWHERE
-        client = client_address(peer, fields.get("x-forwarded-for", ""), self._trusted)
+        client = self._proxies.client(peer, fields.get("x-forwarded-for", ""))
         seconds = self._buckets.take(address_key(client), self._clock())
         if seconds:
             later = (("Retry-After", str(math.ceil(seconds))),)

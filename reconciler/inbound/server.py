@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from aiohttp import web
 
-from reconciler.inbound.addresses import Network
+from reconciler.inbound.addresses import Proxies
 from reconciler.inbound.answering import Answering
 from reconciler.inbound.connections import Connections
 from reconciler.inbound.limits import Limits
@@ -29,7 +29,7 @@ class Listening:
 
     address: tuple[str, int]
     tls: TlsFiles | None = None
-    trusted_proxies: tuple[Network, ...] = ()
+    proxies: Proxies = field(default_factory=Proxies)
     limits: Limits = field(default_factory=Limits)
 
 
@@ -51,7 +51,7 @@ async def served(
     limits = listening.limits
     certificates = Certificates(listening.tls, clock) if listening.tls else None
     answering = Answering(
-        handler, refusal_page, limits=limits, trusted=listening.trusted_proxies, clock=clock
+        handler, refusal_page, limits=limits, proxies=listening.proxies, clock=clock
     )
     connections = Connections(limits)
     server = web.Server(answering.answer)

@@ -117,6 +117,7 @@ def test_the_front_door_is_where_the_service_and_the_network_policy_lead(tmp_pat
     door = flags.parse(with_files(container, tmp_path)).door
     assert door is not None
     assert door.authorization == "SubjectAccessReview"
+    assert len(door.trusted_proxies) == 1
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert door.listen == ("0.0.0.0", ports["door"])
     network = deployed.only(deployed.NETWORK_POLICY, made)["spec"]["ingress"]

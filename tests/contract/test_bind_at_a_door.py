@@ -283,3 +283,15 @@ async def test_the_doctor_finds_the_door_well(door):
     assert [one.kind for one in found] == ["front door", "identity provider"]
     lacks = [fact.check for one in found for fact in one.facts if fact.level is not Level.OK]
     assert lacks == ["konnector"]
+
+
+async def test_a_proxy_that_nobody_named_makes_the_door_not_ready(door):
+    """S17; the last one here, since that lasts."""
+    assert (await door.replica.ask("/readyz"))[0] == 200
+    async with aiohttp.ClientSession() as other:
+        headers = {"X-Forwarded-For": "198.51.100.1"}
+        async with other.get(f"{door.url}/healthz", headers=headers) as answer:
+            assert answer.status == 200
+    status, text = await door.replica.ask("/readyz")
+    assert status == 503
+    assert "127.0.0.1 sends X-Forwarded-For, and --trusted-proxies does not name it" in text

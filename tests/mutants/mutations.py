@@ -1217,6 +1217,14 @@ RIGHTS: Final = (
         ("tests/unit/bind/test_app_cluster_binding_konnector.py",),
     ),
     Mutation(
+        "proxy-unnoticed",
+        "reconciler/inbound",
+        r"self\.unnamed = str\(peer\)",
+        "pass",
+        "all who come through a proxy share one limit, and nobody learns why",
+        ("tests/unit/inbound/test_addresses.py",),
+    ),
+    Mutation(
         "rights-unbounded",
         "klutchctl/binding",
         r"if decision\.policy:",

@@ -110,6 +110,7 @@ class Doors:
             "--oidc-callback-url": CALLBACK,
             "--namespace-prefix": self.prefix,
             "--listen-address": f"127.0.0.1:{port}",
+            "--trusted-proxies": "127.0.0.1/32",
             **flags,
         }
         replica = await self.processes.start(*(f"{name}={value}" for name, value in own.items()))

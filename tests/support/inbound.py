@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import uvloop
 
+from reconciler.inbound.addresses import Proxies
 from reconciler.inbound.limits import Limits
 from reconciler.inbound.messages import Response
 from reconciler.inbound.routes import Router
@@ -34,7 +35,7 @@ async def hello(request, parts):
 @asynccontextmanager
 async def serving(handler=None, *, tls=None, trusted=(), **limits):
     """Serve, with short limits; each client may ask as often as it wants."""
-    listening = Listening(HERE, tls, trusted, Limits(**{**BOUNDLESS, **limits}))
+    listening = Listening(HERE, tls, Proxies(trusted), Limits(**{**BOUNDLESS, **limits}))
     handler = handler or Router({"/": {"GET": hello, "POST": hello}})
     async with served(listening, handler) as where:
         yield where

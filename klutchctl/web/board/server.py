@@ -27,7 +27,7 @@ from klutchctl.web.board.pages.refusal import refusal
 from klutchctl.web.board.pages.unit import Explain, unit
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
-from reconciler.inbound.addresses import Network
+from reconciler.inbound.addresses import Network, Proxies
 from reconciler.inbound.limits import Limits
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.refusals import RequestRefused, plain
@@ -81,7 +81,7 @@ async def serving(
         _check_host(request, own)
         return await router(request)
 
-    listening = Listening(address, None, tuple(trusted_proxies), _LIMITS)
+    listening = Listening(address, None, Proxies(tuple(trusted_proxies)), _LIMITS)
     async with served(listening, answer, refusal_page=site.refusal) as where:
         following = asyncio.create_task(newest.follow())
         try:

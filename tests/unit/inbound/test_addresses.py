@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from reconciler.inbound.addresses import address_of, client_address
+from reconciler.inbound.addresses import Proxies, address_of, client_address
 
 PROXY = "10.0.0.7"
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
@@ -58,3 +58,24 @@ def test_a_clients_address(peer, forwarded, client):
 )
 def test_what_is_an_address(text, address):
     assert str(address_of(text)) == address
+
+
+@pytest.mark.parametrize(
+    ("calls", "unnamed"),
+    [
+        ([(PROXY, "198.51.100.1")], ""),
+        ([("192.168.0.9", "")], ""),
+        ([("192.168.0.9", "198.51.100.1")], "192.168.0.9"),
+        ([("fe80::9", "198.51.100.1"), (PROXY, "")], "fe80::9"),
+        # A client that forges the header, from elsewhere or after the proxy was met.
+        ([("8.8.8.8", "198.51.100.1")], ""),
+        ([(PROXY, "198.51.100.1"), ("192.168.0.9", "198.51.100.1")], ""),
+        ([("192.168.0.9", "198.51.100.1"), (PROXY, "198.51.100.1")], ""),
+    ],
+)
+def test_a_proxy_that_nobody_named_is_noticed(calls, unnamed):
+    """S17."""
+    proxies = Proxies(TRUSTED)
+    for peer, forwarded in calls:
+        proxies.client(ip_address(peer), forwarded)
+    assert proxies.unnamed == unnamed
