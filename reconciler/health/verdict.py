@@ -29,6 +29,7 @@ _HELD: Final = (
     conditions.RECREATION_ALLOWED,
     conditions.DELETES_ALLOWED,
     conditions.INSTANCES_IN_SYNC,
+    conditions.SERVICE_NAMESPACES_READY,
 )
 _TOKEN_REVOKED: Final = "TokenRevoked"
 _OLD_ADDRESS: Final = "OldAddress"

@@ -187,6 +187,12 @@ CASES: dict[str, tuple[UnitFacts, State, str]] = {
 
 ORPHANED = condition("InstancesInSync", "False", reason="Orphaned", message="3 copies")
 LOST = condition("RecreationAllowed", "False", reason="RecreationHeld", message="1 copy")
+FORMER = condition(
+    "ServiceNamespacesReady",
+    "False",
+    reason="NamespaceOfFormerSpace",
+    message="kubectl annotate namespace x klutchctl.dev/confirm-space=uid --overwrite",
+)
 REFUSED = condition(
     "InstancesInSync", "False", reason="InstancesRefused", message="quota", severity="Warning"
 )
@@ -216,6 +222,9 @@ HELD: dict[str, tuple[Any, tuple[str, str]]] = {
     ),
     "copies of its kind, among others": (
         of_kinds(LOST_TOO, OTHER, UNIT.name), ("RecreationHeld", LOST_TOO["message"]),
+    ),
+    "app namespaces whose data an earlier space left": (
+        of_kinds(FORMER, OTHER, UNIT.name), ("NamespaceOfFormerSpace", FORMER["message"]),
     ),
     "copies of another kind": (of_kinds(LOST_OTHERS, OTHER, UNIT.name), ("", "")),
     "copies of a kind that ends alike": (of_kinds(LOST_OTHERS, OTHER, "x"), ("", "")),
