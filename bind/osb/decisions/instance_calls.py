@@ -26,8 +26,6 @@ WHEN_UNBOUND: Final = "WhenUnbound"
 IMMEDIATE: Final = "Immediate"
 RETAIN: Final = "Retain"
 
-_CLOSED: Final = timedelta(seconds=30)  # until it is asked again whether a broker takes calls
-
 
 def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> Next:
     """Send what an intent says, again where its outcome is not known."""

@@ -13,7 +13,6 @@ from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
-from bind.osb.decisions.record import identifier
 from reconciler.blueprints.offering.catalogue import Offering, Plan
 from reconciler.blueprints.offering.messages import (
     Call,
@@ -154,10 +153,6 @@ def _failed(seen: Seen) -> Step:
         return NOTHING
     anew: dict[str, JSON] = {"state": "", "instanceId": seen.next_id}
     return replace(managed.held(seen, anew, CREATING), again=rules.SOON)
-
-
-def _next_id(seen: Seen) -> str:
-    return identifier(seen.uid, seen.number + 1)
 
 
 def _missing(seen: Seen) -> Step:
