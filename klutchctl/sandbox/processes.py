@@ -110,45 +110,38 @@ def observe(layout: Layout) -> tuple[Observed, ...]:
 
     What a marked process started belongs to it as long as it runs; later it is shown as left.
     """
-    processes: list[Observed] = []
-    children: list[tuple[int, Observed]] = []
     owner = unprivileged_owner()
-    users = {os.getuid(), owner.uid} if owner else {os.getuid()}
-    for process in psutil.process_iter():
-        try:
-            if process.uids().real not in users:
-                continue
-            parent, seen = _seen(process, layout)
-        except psutil.Error:
-            continue  # gone meanwhile, or not ours to look at
-        if seen is not None and parent:
-            children.append((parent, replace(seen, identity=f"{LEFT}{seen.identity}")))
-        elif seen is not None:
-            processes.append(seen)
-    pids = {one.pid for one in processes}
-    return (*processes, *(child for parent, child in children if parent not in pids))
+    users = {os.getuid(), *([owner.uid] if owner else [])}
+    found = [seen for one in psutil.process_iter() if (seen := _seen(one, layout, users))]
+    alive = {process.pid for _, process in found}
+    return tuple(
+        process if head == process.pid else replace(process, identity=f"{LEFT}{process.identity}")
+        for head, process in found
+        if head == process.pid or head not in alive
+    )
 
 
-def _seen(process: psutil.Process, layout: Layout) -> tuple[int, Observed | None]:
-    """Return the process if it is one of the sandbox, and the pid of the one that it belongs to.
-
-    That is 0 for those that belong to none.
-    """
-    command = process.cmdline()  # empty for a zombie
-    if not command:
-        return 0, None
-    arguments = tuple(command[1:])
-    if Path(command[0]).name in _PROGRAMS:
-        mark = f"={layout.root}{os.sep}"
-        if process.uids().real == os.getuid() and any(mark in word for word in arguments):
-            return 0, Observed(process.pid, arguments, process.create_time())
-    environment = process.environ()
-    digest, _, marked = environment.get(_MARK, "").partition(" ")
-    if marked.partition(" ")[2] != str(layout.root):
-        return 0, None
-    head = environment.get(_HEAD, "")
-    parent = int(head) if head.isdecimal() and head != str(process.pid) else 0
-    return parent, Observed(process.pid, arguments, process.create_time(), marked, digest)
+def _seen(
+    process: psutil.Process, layout: Layout, users: Collection[int]
+) -> tuple[int, Observed] | None:
+    """Return the process if it is one of the sandbox, and the pid of the one that it belongs to."""
+    try:
+        user, command = process.uids().real, process.cmdline()  # empty for a zombie
+        if user not in users or not command:
+            return None
+        arguments, own = tuple(command[1:]), process.pid
+        named = any(f"={layout.root}{os.sep}" in word for word in arguments)
+        if named and Path(command[0]).name in _PROGRAMS and user == os.getuid():
+            return own, Observed(own, arguments, process.create_time())
+        environment = process.environ()
+        digest, _, identity = environment.get(_MARK, "").partition(" ")
+        if identity.partition(" ")[2] != str(layout.root):
+            return None
+        head = environment.get(_HEAD, "")
+        seen = Observed(own, arguments, process.create_time(), identity, digest)
+        return int(head) if head.isdecimal() else own, seen
+    except psutil.Error:
+        return None  # gone meanwhile, or not ours to look at
 
 
 def start(server: Server, program: Path) -> None:

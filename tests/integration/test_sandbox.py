@@ -239,20 +239,6 @@ async def test_servers_that_somebody_paused_end_by_themselves(another):
 
 
 @pytest.mark.soak
-async def test_a_lost_certificate_is_named_with_a_way_out(another):
-    lost = another.layout("other").pki("control-plane") / "admin.crt"
-    content = lost.read_bytes()
-    await another.sandbox("down", "--name", "other")
-    lost.unlink()
-    answer = await another.sandbox("up", "--name", "other")
-    assert answer.code == 1
-    assert f"{lost} is lost" in answer.err
-    assert "`klutchctl sandbox down --delete --name other`" in answer.err
-    assert another.pids("other") == {}
-    lost.write_bytes(content)
-
-
-@pytest.mark.soak
 async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(another):
     etcd, peer, api_server = another.ports("other")
     await another.sandbox("down", "--name", "other")

@@ -365,26 +365,6 @@ async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(running):
     assert "scribe" in running.pids()
 
 
-@pytest.mark.soak
-async def test_a_service_whose_files_name_another_address_is_started_again(running):
-    """Here the API server dies, and something else takes its port."""
-    state = lifecycle.load(running.layout())
-    assert state is not None
-    [plane] = state.members
-    before = running.pids()
-    os.kill(before["kube-apiserver of control-plane"], signal.SIGKILL)
-    await eventually(lambda: "kube-apiserver of control-plane" not in running.pids())
-    await eventually(lambda: processes.is_port_free(plane.port))
-    with socket.socket() as thief:
-        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        thief.bind(("127.0.0.1", plane.port))
-        thief.listen()
-        await running.up("--reassign-ports")
-    after = running.pids()
-    assert all(after[service] != before[service] for service in OURS)
-    await claims(running, "fourth", "came to another port")
-
-
 async def test_without_services_they_end_and_their_data_stays(running):
     await running.up("--no-services")
     assert not set(OURS) & set(running.pids())

@@ -87,11 +87,6 @@ def flag(ports: MonitoringPorts, program: str) -> str:
     return f"{name}={_LOOPBACK}:{ports.programs[program]}"
 
 
-def flag_file(layout: Layout, program: str) -> Path:
-    """Return the file with the flag, for a shell: `konnector $(cat konnector-app-1.flags)`."""
-    return layout.monitoring / f"{program}.flags"
-
-
 def contents(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> dict[Path, bytes]:
     """Return what Prometheus reads, by files whose names change with what is in them."""
     rules = json.dumps({"groups": kit.groups}, indent=1).encode()
@@ -158,7 +153,8 @@ def ensure_files(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> 
         if old not in folders:
             shutil.rmtree(old)
     for name in ports.programs:
-        files.write(flag_file(layout, name), f"{flag(ports, name)}\n".encode())
+        # For a shell: `konnector $(cat konnector-app-1.flags)`.
+        files.write(layout.monitoring / f"{name}.flags", f"{flag(ports, name)}\n".encode())
 
 
 def details(_layout: Layout, state: State) -> Sequence[str]:

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from klutchctl import main
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.addons import monitoring
 from klutchctl.sandbox.addons.addon import Request
@@ -60,11 +59,3 @@ def test_prometheus_runs_until_it_is_sent_away(layout, up):
     assert bring(monitoring=kit) is not None
     lifecycle.down(layout, delete=False, progress=Quiet())
     assert pid(layout) is None
-
-
-def test_without_a_prometheus_nothing_is_started(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("PROMETHEUS", str(tmp_path / "none"))
-    assert main.run(["sandbox", "up", "--monitoring"]) != 0
-    assert "apt-get install --no-install-recommends prometheus" in capsys.readouterr().err
-    assert not [*tmp_path.iterdir()]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import yaml
 
 from klutchctl.sandbox import credentials, processes
@@ -146,10 +145,3 @@ def test_the_account_of_a_program_is_made_once(tmp_path):
     before = (tmp_path / "own" / "client.crt").read_bytes()
     credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
     assert (tmp_path / "own" / "client.crt").read_bytes() == before
-
-
-@pytest.mark.parametrize("member", [EU, MILL])
-def test_the_files_of_a_program_are_in_its_package(member):
-    found = [*agents.of(member).manifests()]
-    assert len(found) >= 4
-    assert {path.parts[-4] for path in found} == {agents.of(member).package}

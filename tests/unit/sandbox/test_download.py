@@ -94,14 +94,6 @@ def test_what_nodes_run_is_fetched_too(workshop, origins):
         assert (folder / program).stat().st_mode & 0o111
 
 
-@pytest.mark.parametrize("program", OF_NODES)
-def test_what_nodes_run_is_refused_where_it_does_not_match(workshop, site, origins, program):
-    (site / KUBERNETES / program).write_bytes(b"evil")
-    with pytest.raises(HostError, match=f"{program} does not match its sha512 checksum"):
-        nodes(workshop, origins)
-    assert workshop.entries() == set()
-
-
 def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origins, capsys):
     for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))

@@ -7,8 +7,6 @@ import json
 import os
 import platform
 import signal
-import socket
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,12 +22,10 @@ import yaml
 from klutchctl import main
 from klutchctl.sandbox import (
     lifecycle,
-    processes,
     servers,
     startup,
     state,
 )
-from klutchctl.sandbox.addons import nodes
 from klutchctl.sandbox.nodes import (
     addresses,
     cgroups,
@@ -203,34 +199,26 @@ async def test_the_program_of_that_image_waits_until_it_is_killed_and_leaves_no_
         assert await shell.wait() == -signal.SIGKILL
 
 
-def archived(path, annotations):
-    """Write an archive that says no more than its index."""
-    index = {"manifests": [{"digest": "sha256:0", "annotations": annotations}]}
-    content = {"index.json": (json.dumps(index).encode(), 0o644)}
-    path.write_bytes(images._tar(content))
-    return images.read(path).name
+def ours(name):
+    return f"registry.example.com/klutchctl/{name}"
 
 
 NAMES = {
-    "one of ours is named as manifests have it": ("konnector", "konnector:0.1.0"),
-    "with a tag of its own": ("konnector:dev", "konnector:dev"),
+    "one of ours is named as manifests have it": ("konnector", ours("konnector:0.1.0")),
+    "with a tag of its own": ("konnector:dev", ours("konnector:dev")),
+    "by its file": (None, ours("x:0.1.0")),
+    "a whole name stays": ("docker.io/library/a:1", "docker.io/library/a:1"),
+    "and gets a tag": ("r.example:5000/a", "r.example:5000/a:latest"),
 }
 
 
 @pytest.mark.parametrize(("said", "name"), NAMES.values(), ids=NAMES.keys())
-def test_a_plain_word_is_an_image_of_ours(tmp_path, said, name):
-    found = archived(tmp_path / "x.tar", {"org.opencontainers.image.ref.name": said})
-    assert found == f"registry.example.com/klutchctl/{name}"
-    unnamed = archived(tmp_path / "konnector.oci.tar", {})
-    assert unnamed == "registry.example.com/klutchctl/konnector:0.1.0"
-
-
-@pytest.mark.parametrize("name", ["docker.io/library/a:1", "localhost/a:1", "r.example:5000/a:b"])
-def test_a_whole_name_stays(tmp_path, name):
-    assert archived(tmp_path / "x.tar", {"io.containerd.image.name": name}) == name
-    untagged = name.rpartition(":")[0]
-    found = archived(tmp_path / "x.tar", {"org.opencontainers.image.ref.name": untagged})
-    assert found == f"{untagged}:latest"
+def test_the_name_of_an_image(tmp_path, said, name):
+    annotations = {"org.opencontainers.image.ref.name": said} if said else {}
+    index = {"manifests": [{"digest": "sha256:0", "annotations": annotations}]}
+    content = {"index.json": (json.dumps(index).encode(), 0o644)}
+    (tmp_path / "x.tar").write_bytes(images._tar(content))
+    assert images.read(tmp_path / "x.tar").name == name
 
 
 NAMELESS = images._tar({"index.json": (b'{"manifests": [{}]}', 0o644)})
@@ -278,26 +266,10 @@ def test_cgroups_are_made_in_each_hierarchy_and_removed_with_all_below(tmp_path,
     assert (tmp_path / names[0] / "klutchctl-2-1").is_dir()
 
 
-def test_a_cgroup_in_use_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(cgroups, "_DEADLINE", 0.0)
-    hierarchy(tmp_path)
-    cgroups.make("klutchctl-1-1", tmp_path)
-    (tmp_path / "klutchctl-1-1" / "busy").touch()
-    with pytest.raises(HostError, match="klutchctl-1-1 cannot be removed: something runs in it"):
-        cgroups.remove("klutchctl-1-*", tmp_path)
-
-
 def test_cgroups_of_version_2_give_a_kubelet_the_controllers_that_it_asks_for(tmp_path):
     hierarchy(tmp_path, has="cpuset cpu io memory hugetlb misc", gives="cpu memory")
     cgroups.make("klutchctl-1-1", tmp_path)
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpuset +hugetlb"
-
-
-def test_where_no_cgroup_can_be_made_the_reason_is_said(tmp_path):
-    hierarchy(tmp_path)
-    (tmp_path / "klutchctl-1-1").touch()
-    with pytest.raises(HostError, match=r"klutchctl-1-1 of a node cannot be made.*writable"):
-        cgroups.make("klutchctl-1-1", tmp_path)
 
 
 def flag(arguments, name):
@@ -374,47 +346,6 @@ def test_a_node_is_ready_when_it_has_said_so_since_it_started(live, ready):
 
 
 @pytest.fixture
-def bring(tmp_path, monkeypatch):
-    """Bring no image into a node whose `nsenter` does this, and whose outer process is `pid`."""
-    layout = Layout(tmp_path)
-    (_, node) = server.servers(layout, sandbox(app_clusters=0), KIT)
-    monkeypatch.setattr(server, "PATH", str(tmp_path))
-
-    def run(does, pid):
-        (tmp_path / "nsenter").write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / "nsenter").chmod(0o755)
-        seen = [processes.Observed(pid, (), 0.0, node.identity)] if pid else []
-        monkeypatch.setattr(processes, "observe", lambda layout: seen)
-        nodes._import(layout, [node], [], lambda said: None)
-
-    return run
-
-
-REFUSALS = {
-    "a full disk": ("echo no space left on device >&2; exit 1", "no space left for"),
-    "another reason": ("echo no >&2; exit 1", "node of control-plane does not take .*images list"),
-}
-
-
-@pytest.mark.parametrize(("does", "says"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_why_a_node_takes_no_image(bring, does, says):
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        with pytest.raises(HostError, match=says) as caught:
-            bring(does, os.getpid())
-        assert caught.value.hint
-    finally:
-        child.kill()
-        child.wait()
-
-
-@pytest.mark.parametrize("pid", [None, 2**22 + 1])
-def test_a_node_that_ends_while_it_gets_images(bring, pid):
-    with pytest.raises(HostError, match="node of control-plane has ended"):
-        bring("", pid)
-
-
-@pytest.fixture
 def ip(tmp_path, monkeypatch):
     """A machine without networks, as far as `ip` goes, which takes its time."""
     routes: list[dict[str, str]] = []
@@ -451,12 +382,3 @@ def test_a_network_that_another_interface_has_meanwhile_is_refused(tmp_path, ip)
     ip.append({"dst": "10.96.7.0/24", "type": "blackhole"})
     with pytest.raises(HostError, match=r"reaches 10\.96\.7\.0/24 by a route of type blackhole"):
         network.ensure(Layout(tmp_path / "x"), STATE)
-
-
-def test_a_program_that_has_the_port_of_api_servers_everywhere_is_named(tmp_path, ip, monkeypatch):
-    here = sandbox(nodes=Nodes("127.96.0.0/16"))
-    with socket.create_server(("0.0.0.0", 0)) as listener:
-        monkeypatch.setattr(addresses, "PORT", listener.getsockname()[1])
-        with pytest.raises(HostError, match=rf"is held by \S+ \(pid {os.getpid()}\)"):
-            network.ensure(Layout(tmp_path / "x"), here)
-    network.ensure(Layout(tmp_path / "x"), here)

@@ -128,19 +128,6 @@ async def test_what_ignores_the_request_is_killed(layouts, etcd):
     assert processes.observe(ours) == ()
 
 
-async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts, etcd):
-    ours, _ = layouts
-    server = stand_in(ours, "a", SLEEPS)
-    processes.start(server, etcd)
-    await says_up(server)
-    (paused,) = processes.observe(ours)
-    handle = psutil.Process(paused.pid)
-    handle.suspend()
-    await eventually(lambda: handle.status() == psutil.STATUS_STOPPED)
-    processes.resume([Observed(2**22, (), started=1.0), paused])
-    await eventually(lambda: handle.status() != psutil.STATUS_STOPPED)
-
-
 async def test_the_log_of_the_run_before_is_kept(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", SLEEPS)
@@ -214,18 +201,6 @@ async def test_a_marked_process_is_found_by_its_sandbox_and_knows_its_folder(lay
     assert server.log.read_text().splitlines()[0] == str(ours.root)
     assert psutil.Process(found.pid).environ()["A"] == "b"
     assert processes.observe(other) == ()
-
-
-async def test_marked_processes_of_one_command_are_reported_apart(layouts):
-    ours, _ = layouts
-    pair = [marked(ours, name, SLEEPS) for name in ("a", "b")]
-    for server in pair:
-        await started(server)
-    observed = processes.observe(ours)
-    assert len(observed) == 2
-    assert processes.decide(pair, observed) == Decision((), ())
-    decision = processes.decide(pair[:1], observed)
-    assert [one.identity for one in decision.stop] == [pair[1].identity]
 
 
 async def test_what_a_process_started_is_its_own_until_it_is_left_alone(layouts):
