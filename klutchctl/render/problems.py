@@ -85,10 +85,10 @@ def _excerpt(findings: Findings, problem: Problem) -> list[str]:
     if excerpt is None:
         return []
     number = f"{problem.origin.line:>5}"
-    return [
-        f"{number} | {visible(excerpt.line)}",
-        f"{'':>{len(number)}} | {'':>{excerpt.column}}^",
-    ]
+    # Tabs stay, in both lines: the caret is below its character at any width of theirs.
+    shown = "\t".join(map(visible, excerpt.line.split("\t")))
+    before = "".join(one if one == "\t" else " " for one in excerpt.line[: excerpt.column])
+    return [f"{number} | {shown}", f"{'':>{len(number)}} | {before:<{excerpt.column}}^"]
 
 
 def as_json(findings: Findings) -> str:

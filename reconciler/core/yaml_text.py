@@ -30,6 +30,8 @@ _FLAGS: Final = {
     for spelling in (word, word.capitalize(), word.upper())
 }
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+# YAML 1.1, libyaml's, ends a line at them, and 1.2 does not; editors agree with neither.
+_OTHER_BREAK: Final = re.compile("[\x85\u2028\u2029]|\r(?!\n)")
 _INTEGER: Final = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"\.(nan|NaN|NAN)|[-+]?\.(inf|Inf|INF)")
@@ -277,9 +279,16 @@ def _decode(content: bytes, path: str) -> str:
         message = f"larger than {MAX_BYTES} bytes"
         raise UnreadableText(message, origin=Origin(path), code="file-too-large")
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         origin = _byte_origin(content, path, error.start)
+    else:
+        if (found := _OTHER_BREAK.search(text)) is None:
+            return text
+        origin = _byte_origin(text.encode(), path, len(text[: found.start()].encode()))
+        message = f"a line break that versions of YAML read differently (U+{ord(found[0]):04X})"
+        hint = "End lines with a line feed; in text, write an escape in double quotes"
+        raise UnreadableText(message, origin=origin, code="not-yaml", hint=hint)
     raise UnreadableText("not UTF-8 text", origin=origin, code="not-utf-8")
 
 

@@ -165,7 +165,7 @@ _WORD: Final = re.compile(r"[-A-Za-z0-9._/*?\[\]${}]{1,80}")
 _NAME: Final = re.compile(r"([-A-Za-z0-9._/*?]|\$\{[-A-Za-z0-9._]{1,40}\}){1,80}")
 _KEY: Final = re.compile(r"[-A-Za-z0-9._/]{1,60}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}|true|false")
-_MARKS: Final = frozenset(" {}[],:-")
+_MARKS: Final = frozenset(" \t{}[],:-?")
 _HIDDEN: Final = "..."
 
 
@@ -227,13 +227,13 @@ def _shown(line: str, scalars: Sequence[_Scalar], column: int) -> Excerpt | None
 
 
 def _between(text: str) -> str:
-    """Return what stands between values: marks only, and no comment."""
-    kept = []
-    for character in text:
-        if character not in _MARKS:
-            break
-        kept.append(character)
-    return "".join(kept)
+    """Return what stands between values: marks, no comment, and a sign of all else."""
+    bare = next((at for at, one in enumerate(text) if one not in _MARKS), len(text))
+    rest = text[bare:]
+    if not rest or rest.startswith("#"):
+        return text[:bare]
+    end = rest[len(rest.rstrip("".join(_MARKS))) :]
+    return f"{text[:bare]}{_HIDDEN}{end}"
 
 
 def _on_line(text: str, line: int) -> Iterator[_Scalar]:

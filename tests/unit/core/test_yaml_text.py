@@ -74,6 +74,9 @@ def test_documents(content, want):
 REFUSED = {
     "a syntax error": (b"a: 1\nb: [canary, 2\n", "f:3:1: not YAML"),
     "a tab": (b"a:\n\tcanary: 1\n", "f:2:1: not YAML"),
+    "a carriage return alone": (b"a: 1\rb: canary\n", "f:1:5: a line break that versions"),
+    "a line separator": ("\ufeffa: 1\nb: 'ä\u2028canary'\n".encode(), "f:2:6: a line break"),
+    "a next line": ("# ä\x85canary\n".encode(), "f:1:4: a line break that versions"),
     "a control character": (b"x: \xc3\xa4\na: canary\x01\n", "f:2:10: not YAML"),
     "what is not UTF-8": (b"a: 1\nb: canary\xff\n", "f:2:10: not UTF-8"),
     "an alias": (b"a: &x canary\nb: *x\n", "f:2:4: aliases"),

@@ -4,7 +4,7 @@ import pytest
 
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
-from reconciler.core.errors import Origin
+from reconciler.core.errors import Origin, Problem
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import Excerpt, excerpt
 from tests.support.bad_fleets import CANARY, INVALID
@@ -22,12 +22,21 @@ SHOWN = {
     "below what is free": ("parameters: {name: hunter}", 14, "parameters: {...: ...}", 13),
     "a comment": ("name: x # hunter", 7, "name: x", 6),
     "a list item": ("- name: x", 3, "- name: x", 2),
+    "tabs": ("mode:\tOn\t# hunter", 7, "mode:\tOn", 6),
+    "a key behind a mark": ("? name\n: x", 3, "? name", 2),
+    "an alias": ("{a: &b c, mode: *b, on: true}", 17, "{a: ..., mode: ..., on: true}", 15),
 }
 
 
 @pytest.mark.parametrize(("text", "column", "line", "caret"), SHOWN.values(), ids=SHOWN.keys())
 def test_a_line(text, column, line, caret):
     assert excerpt(text.encode(), Origin("f", 1, column)) == Excerpt(line, caret)
+
+
+def test_the_caret_is_below_its_character_at_any_width_of_tabs():
+    problem = Problem(Origin("f", 1, 7), "x", "wrong")
+    shown = render.text(Findings((problem,), "", files={"f": b"mode:\tOn\n"}), color=False)
+    assert "    1 | mode:\tOn\n      |      \t^\n" in shown
 
 
 NOTHING = {
