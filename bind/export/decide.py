@@ -152,11 +152,11 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
 
 
 def _annotations(seen: Seen) -> dict[str, JSON]:
-    """Return the annotations that differ: which CRD it is, and what the template lets go up.
+    """Return the annotations that differ: those of the CRD, and what the template lets go up.
 
     They are of no matter to a backend: konnectors read them.
     """
-    wanted: dict[str, JSON] = {keys.CRD_UID: manifest.uid_of(seen.crd or {})}
+    wanted = exports_of.notes_of(seen.crd or {})
     if seen.template is not None:
         wanted[keys.CARRIES] = manifest.annotations_of(seen.template).get(keys.CARRIES)
     held = manifest.annotations_of(seen.export)
@@ -338,7 +338,7 @@ def _new_export(
     if isinstance(spec, Unexportable):
         return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
-    made = exports_of.new_export(space, spec, claims, terms=terms, crd=manifest.uid_of(crd))
+    made = exports_of.new_export(space, spec, claims, terms=terms, crd=crd)
     return Create(api.API_SERVICE_EXPORT, made)
 
 

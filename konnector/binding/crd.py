@@ -5,14 +5,14 @@ spec, taken over from a binding of the same name that is gone (H15), and left al
 anybody else's. Refuses to know what is synced, and what conditions say of all this.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from konnector import APP_CLUSTER
 from konnector.binding import crd_form
 from reconciler import api
-from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.decision import Create, Patch, merge_diff, preconditions_of
 from reconciler.core.manifest import JSON, Manifest
@@ -94,7 +94,7 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner, *, unclaimed: bo
         return Plan(standing)
     held = "" if unclaimed or _is_confirmed(export, owner) else replaced_version(export, live)
     change = {} if held else _spec_change(manifest.get_map(live, "spec"), spec(export, live))
-    marks = _marks_change(live, owner)
+    marks = _marks_change(live, owner, _notes(export, owner))
     same = not (change or held)
     if manifest.is_deleting(live) or not (change or marks):
         return Plan(standing, same_spec=same, held=held)
@@ -137,11 +137,18 @@ def _is_confirmed(export: Manifest, owner: Owner) -> bool:
 
 def wanted(export: Manifest, owner: Owner) -> Manifest:
     """Return the CRD as it is made (C.3)."""
-    marks = Marks(annotations={keys.SPACE_UID: owner.space_uid}) if owner.marks else UNMARKED
+    marks = Marks(annotations=_notes(export, owner))
     made = build(CRD, manifest.name_of(export), marks=marks, spec=spec(export))
     if not owner.referenced:
         return made
     return manifest.put(made, [owner.reference], "metadata", "ownerReferences")
+
+
+def _notes(export: Manifest, owner: Owner) -> dict[str, str]:
+    """Return the annotations of the CRD: an API server asks for the approval of some groups."""
+    approval = manifest.annotations_of(export).get(keys.API_APPROVED)
+    notes = {} if approval is None else {keys.API_APPROVED: approval}
+    return {**notes, keys.SPACE_UID: owner.space_uid} if owner.marks else notes
 
 
 def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
@@ -307,15 +314,16 @@ def _references(live: Manifest, owner: Owner) -> list[Manifest]:
     ]
 
 
-def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:
-    """Return the metadata by which the CRD tells whose it is, where it does not; others stay."""
+def _marks_change(live: Manifest, owner: Owner, notes: Mapping[str, str]) -> dict[str, JSON]:
+    """Return the metadata that the CRD lacks: its owner, and these annotations; others stay."""
     of_name = _references(live, owner)
     others = [
         one for one in manifest.get_list(live, "metadata", "ownerReferences") if one not in of_name
     ]
     change: dict[str, JSON] = {}
-    if owner.marks and not _is_of_space(live, owner):
-        change["annotations"] = {keys.SPACE_UID: owner.space_uid}
+    held = manifest.annotations_of(live)
+    if missing := {key: value for key, value in notes.items() if held.get(key) != value}:
+        change["annotations"] = missing
     if owner.referenced and owners(live, owner) != {manifest.uid_of(owner.binding)}:
         change["ownerReferences"] = [*others, owner.reference]
     elif of_name and not owner.referenced:

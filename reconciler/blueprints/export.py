@@ -16,11 +16,13 @@ from reconciler.core import keys
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    annotations_of,
     canonical,
     get_bool,
     get_map,
     get_text,
     name_of,
+    uid_of,
 )
 
 Scope: TypeAlias = Literal["Namespaced", "Cluster"]
@@ -97,25 +99,33 @@ def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
 
 
 def new_export(
-    space: str, spec: Manifest, claims: Sequence[Manifest], *, terms: Terms, crd: str = ""
+    space: str,
+    spec: Manifest,
+    claims: Sequence[Manifest],
+    *,
+    terms: Terms,
+    crd: Manifest | None = None,
 ) -> Manifest:
-    """Return the export in a space; `spec` is what `exported` returned, `claims` are offered.
-
-    `crd` is the uid of the CRD.
-    """
+    """Return the export in a space; `spec` is what `exported` returned, `claims` are offered."""
     more: dict[str, JSON] = {"informerScope": terms.informer_scope}
     if claims:
         more["permissionClaims"] = claims
     if spec.get("scope") == "Cluster":
         more["clusterScopedIsolation"] = terms.isolation
-    notes = {keys.SOURCE_SPEC_HASH: source_hash(spec)} | ({keys.CRD_UID: crd} if crd else {})
+    notes = {key: value for key, value in notes_of(crd or {}).items() if value}
     return build(
         API_SERVICE_EXPORT,
         f"{get_text(spec, 'names', 'plural')}.{get_text(spec, 'group')}",
         namespace=space,
-        marks=Marks(annotations=notes),
+        marks=Marks(annotations={keys.SOURCE_SPEC_HASH: source_hash(spec), **notes}),
         spec={**spec, **more},
     )
+
+
+def notes_of(crd: Manifest) -> dict[str, str | None]:
+    """Return the annotations that an export takes from its CRD; None where it has none."""
+    approval = annotations_of(crd).get(keys.API_APPROVED)
+    return {keys.CRD_UID: uid_of(crd), keys.API_APPROVED: approval}
 
 
 def _base62(data: bytes) -> str:

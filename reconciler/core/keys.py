@@ -37,6 +37,9 @@ OWNER_CONSUMER: Final = "Consumer"
 CLUSTER_NAMESPACE: Final = f"{KLUTCH_GROUP}/cluster-namespace"
 SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 
+# Kubernetes: on a CRD of a group that ends in k8s.io or kubernetes.io, which needs it.
+API_APPROVED: Final = "api-approved.kubernetes.io"
+
 # Kubernetes: the Pods that a Namespace admits.
 POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 POD_SECURITY_RESTRICTED: Final = "restricted"

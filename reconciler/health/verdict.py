@@ -48,6 +48,7 @@ _NOTES: Final = {
 }
 _RESOURCES: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 ESTABLISHED: Final = "Established"
+_NAMES_ACCEPTED: Final = "NamesAccepted"  # its message names the clash
 
 
 class State(StrEnum):
@@ -339,7 +340,9 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
     established = conditions.said(definition, ESTABLISHED)
     if established is None or established.status != TRUE:
-        why = f": {established.message}" if established is not None and established.message else ""
+        names = conditions.said(definition, _NAMES_ACCEPTED)
+        said = established if names is None or names.status == TRUE else names
+        why = f": {said.message}" if said is not None and said.message else ""
         since = times.created(definition)
         if established is not None:
             since = moment(established.last_transition_time)

@@ -14,9 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from konnector.binding import crd
 from reconciler.api import API_SERVICE_EXPORT
-from reconciler.blueprints.objects import build
-from reconciler.core.errors import Conflict
+from reconciler.blueprints.export import Terms, new_export
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import keys
+from reconciler.core.errors import Conflict, Rejected
 from reconciler.core.manifest import Manifest, resource_version_of
 from reconciler.core.refs import CRD, Kind, Ref
 from tests.support.bound_scenes import (
@@ -30,6 +35,7 @@ from tests.support.bound_scenes import (
     shown,
     until,
 )
+from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
@@ -183,6 +189,26 @@ async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
         await eventually(lambda: all(there.read("/v2/")))
         await goes_up(scene, "after-version")
         assert there.looks() - looks >= MANY
+
+
+async def test_a_crd_of_a_protected_group_is_taken_with_its_approval(
+    app_cluster: LiveCluster,
+) -> None:
+    """An API server refuses one of `*.k8s.io` without."""
+    plain = {"openAPIV3Schema": {"type": "object"}}
+    spec: Manifest = {
+        "group": "demo.k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": plain}],
+    }
+    owner = crd.Owner({"metadata": {"name": "things.demo.k8s.io", "uid": "u"}})
+    for notes in ({keys.API_APPROVED: "unapproved, a test"}, {}):
+        defined = build(CRD, "things.demo.k8s.io", marks=Marks(annotations=notes), spec=spec)
+        export = new_export("space", spec, [], terms=Terms(), crd=defined)
+        made = crd.wanted(export, owner)
+        with pytest.raises(Rejected) if not notes else contextlib.nullcontext():
+            await app_cluster.cluster.create(made, CRD, manager="tests", dry_run=True)
 
 
 class Converter(LoopbackServer):

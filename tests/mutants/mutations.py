@@ -142,6 +142,14 @@ CLAIMS: Final = (
         ("tests/unit/health/test_verdict.py",),
     ),
     Mutation(
+        "approval-left",
+        "konnector",
+        r"if approval is None else \{keys\.API_APPROVED: approval\}",
+        "",
+        "a CRD of a protected group comes without its approval",
+        (f"{_UNIT}/test_crd.py",),
+    ),
+    Mutation(
         "replaced-version",
         "konnector",
         r"replaced_version\(export, live\)\n",

@@ -10,7 +10,7 @@ from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms
 from reconciler.blueprints.objects import build
-from reconciler.core.manifest import JSON, Manifest, uid_of
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.core.times import format_time
 
@@ -94,8 +94,7 @@ def export(
     defined = of or crd()
     followed = exports_of.exported(defined)
     assert not isinstance(followed, exports_of.Unexportable)
-    uid = uid_of(defined)
-    made = exports_of.new_export(SPACE, followed, claims, terms=terms or Terms(), crd=uid)
+    made = exports_of.new_export(SPACE, followed, claims, terms=terms or Terms(), crd=defined)
     return {**served(made), "status": status}
 
 

@@ -83,6 +83,21 @@ def test_an_export_says_of_which_crd_it_is():
         assert "spec" not in step.body
 
 
+APPROVALS = {"new": (None, "url"), "another": ("old", "url"), "gone": ("old", None)}
+
+
+@pytest.mark.parametrize(("held", "said"), APPROVALS.values(), ids=APPROVALS)
+def test_an_export_has_the_approval_of_its_crd(held, said):
+    def approved(made, value):
+        notes = {} if value is None else {keys.API_APPROVED: value}
+        return live_like(made, annotations={**annotations_of(made), **notes})
+
+    defined = approved(crd(), said)
+    (step,) = look(seen(approved(export(), held), crd=defined)).tasks[0].steps
+    assert step.body["metadata"]["annotations"] == {keys.API_APPROVED: said}
+    assert look(seen(export(defined), crd=defined)).tasks == ()
+
+
 NAMES = {"plural": "databases", "kind": "Database"}
 ANYTHING = {"openAPIV3Schema": {"x-kubernetes-preserve-unknown-fields": True}}
 V1, V2 = version("v1", storage=True), version("v2", deprecated=True)

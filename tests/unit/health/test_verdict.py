@@ -203,6 +203,17 @@ DEGRADED_CLAIMS = condition(
     message="no such kind",
     severity="Error",
 )
+CLASH = condition("NamesAccepted", "False", message='"cl" is already in use')
+
+
+@pytest.mark.parametrize("message", ["not all names are accepted", ""])
+def test_a_crd_that_is_not_served_says_which_name_clashes(message):
+    waits = condition("Established", "False", message=message)
+    for told, end in (([CLASH, waits], CLASH["message"]), ([waits], message or "yet")):
+        facts = having(definition={"metadata": metadata(), "status": {"conditions": told}})
+        assert judge(UNIT, facts, now=NOW).message.endswith(end)
+
+
 OTHER = f"t{UNIT.name}"
 LOST_OTHERS = {**LOST, "message": f"of 2 {OTHER} the copies are gone (team/a, team/b)."}
 LOST_TOO = {**LOST, "message": f"2 copies are gone: annotate confirm-recreate={OTHER},{UNIT.name}"}

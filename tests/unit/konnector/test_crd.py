@@ -11,7 +11,7 @@ from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
 from reconciler.api import API_SERVICE_BINDING, is_established
 from reconciler.core.decision import Create, Patch
-from reconciler.core.manifest import get_map
+from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import CRD, Kind, Ref
 from tests.kit.json_patch import merged
 from tests.support.space_objects import deleting, live, live_like
@@ -391,6 +391,17 @@ def test_in_control_plane_mode_a_mark_tells_whose_a_crd_is(owner, uid, mark, sta
         assert [one["uid"] for one in after["metadata"]["ownerReferences"]] == ["new"]
         marked = after["metadata"].get("annotations", {}).get("klutchctl.dev/space-uid", "")
         assert marked == ("uid-of-space" if owner.marks else mark)
+
+
+@pytest.mark.parametrize("held", [{}, {"api-approved.kubernetes.io": "old"}, {"a": "b"}])
+def test_an_approval_comes_along_and_other_annotations_do_not(held):
+    approval = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/1"}
+    offer = live_like(export(), annotations={**approval, "note": "n"})
+    assert annotations_of(wanted(offer, OWNER)) == approval
+    step = plan(offer, live_like(LIVE, annotations=held), OWNER).step
+    assert annotations_of(step.body) == approval
+    assert "spec" not in step.body
+    assert plan(offer, live_like(LIVE, annotations={**held, **approval}), OWNER).step is None
 
 
 def test_an_owner_that_would_be_missed_is_taken_away():
