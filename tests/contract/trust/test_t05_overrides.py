@@ -146,6 +146,7 @@ async def test_a_konnector_is_confined_and_its_space_restricted(managed: Managed
 async def test_what_the_original_left_is_confined_too(managed: Managed) -> None:
     """Its spaces have no label, and its Deployment nothing but a readiness probe."""
     await managed.make_secret()
+    await managed.apply(managed.offer.resource)  # a space is younger than what it is for
     create = managed.plane.cluster.create
     await create(spaces.namespace(managed.space), NAMESPACE, manager="example-backend")
     marks = Marks(keys.app_cluster_binding_labels(managed.namespace, "shop"))
