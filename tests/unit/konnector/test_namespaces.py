@@ -26,7 +26,11 @@ EXPORT, WIDE = export(), export(crd(scope="Cluster"))
 BINDING = {"metadata": {"name": NAME}}
 BOUND = {keys.BOUND: "true", keys.ORPHANED: ago(hours=1)}
 RELEASED = {keys.RELEASED: ago(hours=1)}
-ENDED = {keys.APP_CLUSTER_UID: "app", keys.APP_NAMESPACE_DELETED: ago(hours=1)}
+ENDED = {
+    keys.APP_CLUSTER_UID: "app",
+    keys.APP_NAMESPACE_UID: "dev",
+    keys.APP_NAMESPACE_DELETED: ago(hours=1),
+}
 HELD = timedelta(minutes=1)
 
 
@@ -71,7 +75,7 @@ class World:
             kind_guard=lambda _: SimpleNamespace(note=lambda *_, **__: None),
             stranger=lambda: "", terms=Terms, app_cluster_uid="app", confirmed=False,
             has_orphans=lambda _: False, confirmed_namespace=lambda _: "",
-            note_namespace=lambda *_: None,
+            note_namespace=lambda *_: None, deletes_in=lambda: None,
             look_at_app_cluster=self.nothing, look_at_confirmations=self.nothing,
         )  # fmt: skip
         views = SimpleNamespace(
@@ -225,7 +229,7 @@ async def test_nothing_is_listed_while_what_is_bound_may_still_come_to_be_synced
 
 async def test_exports_are_not_looked_at_for_a_mapping_that_stays():
     world = World(plane := Plane(BOUND), exports=[EXPORT])
-    world.live, world.views.export = live_like(namespace("dev")), None
+    world.live, world.views.export = live_like(namespace("dev"), uid="dev"), None
     await world.namespaces.reconcile("dev")
     assert not plane.listed
     assert not world.deletes
