@@ -5,9 +5,12 @@ Nor does it get what lies where no developer uses its service.
 The provider here maps whichever app namespace it likes, and writes what would direct a cluster.
 """
 
+from random import Random
+
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
+from tests.support.bursts import bursts
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import (
     EVIL,
@@ -65,3 +68,11 @@ async def test_nothing_leaves_where_no_developer_uses_the_service(scene: Scene) 
             for there, here in targets:
                 assert await there.all(SECRET) == []
                 assert annotations_of(await here.read(SECRET, "canary")) == {}
+
+
+async def test_no_burst_on_both_sides_overwrites_anything(scene: Scene) -> None:
+    """S26: a name that both have made stays on both sides as it is."""
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene, DOWN)
+        await bursts(scene, Random(26), 4)
