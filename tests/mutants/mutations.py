@@ -160,8 +160,8 @@ CLAIMS: Final = (
     Mutation(
         "copy-before-finalizer",
         "konnector",
-        r"writes\(\*held, made_there",
-        "writes(made_there",
+        r"steps = \(\*held, made_there",
+        "steps = (made_there",
         "a claim may go while its copy is made",
         (f"{_UNIT}/test_instance.py",),
     ),
@@ -447,8 +447,8 @@ BACKEND: Final = (
     Mutation(
         "export-with-a-mark",
         "reconciler/blueprints",
-        r"marks=Marks\(annotations=notes\),\n        spec=\{\*\*spec",
-        'marks=Marks({"a": "b"}, notes),\n        spec={**spec',
+        r"Marks\(annotations=(\{keys\.SOURCE_SPEC_HASH: source_hash\(spec\), \*\*notes\})\)",
+        r'Marks({"a": "b"}, \1)',
         "an export is made with a label that those of the original have not",
         ("tests/unit/bind/test_captures.py",),
     ),
