@@ -7,7 +7,7 @@ deleted while we hold it, and never because the claim is absent: that makes it a
 to know how objects are read and written; what must be read first is said as a `Read`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -311,18 +311,24 @@ def _resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
 
 
 def _patch_status(pair: Pair, claim: Manifest, status: JSON) -> tuple[Step, ...]:
-    """Return the patch to this status, whole: a merge patch cannot set a null.
+    """Return the patch to this status: a JSON patch, since a merge patch cannot set a null.
 
     A custom resource's status is patched whatever uid the patch states, so only the test of the
     resourceVersion keeps it from a claim that was made again.
     """
-    if decision.are_equal(claim.get("status"), status):
+    changes = _status_changes(claim.get("status"), status)
+    if not changes:
         return ()
-    op = "remove" if status is None else "add"
-    change: Manifest = {"op": op, "path": "/status", "value": status}
     ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
     subresource = "status" if pair.has_status else ""
-    return (decision.JsonPatch(ref, (decision.unchanged(claim), change), subresource),)
+    return (decision.JsonPatch(ref, (decision.unchanged(claim), *changes), subresource),)
+
+
+def _status_changes(before: JSON, after: JSON) -> list[Manifest]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return decision.changes(before, after, "status")
+    there, wanted = ({} if one is None else {"status": one} for one in (before, after))
+    return decision.changes(there, wanted)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:

@@ -239,6 +239,19 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
     return patch
 
 
+def changes(before: Manifest, after: Manifest, *above: str) -> list[Manifest]:
+    """Return the operations of a JSON patch for each field that differs; nulls are values to it.
+
+    `above` leads to both from the top of the object.
+    """
+    gone = [{"op": "remove", "path": pointer(*above, key)} for key in before.keys() - after.keys()]
+    return gone + [
+        {"op": "add", "path": pointer(*above, key), "value": value}
+        for key, value in after.items()
+        if key not in before or not are_equal(before[key], value)
+    ]
+
+
 def are_equal(one: JSON, other: JSON) -> bool:
     """Tell whether two values are the same in JSON, where 1 and true are not."""
     return one == other and not _mixes_bools(one, other)

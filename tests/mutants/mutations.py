@@ -104,9 +104,9 @@ CLAIMS: Final = (
     ),
     Mutation(
         "status-nulls",
-        "konnector",
-        r"decision\.are_equal\(claim\.get\(\"status\"\), status\)",
-        'not decision.merge_diff({"a": claim.get("status")}, {"a": status})',
+        "reconciler/core",
+        r"if key not in before or not are_equal",
+        "if before.get(key) != value and not are_equal",
         "a null that comes alone is not written",
         (f"{_UNIT}/test_instance.py",),
     ),
@@ -1134,14 +1134,6 @@ WEBHOOKS: Final = (
         r"stamp != self\._stamp",
         "a secret that was taken away is good for ever",
         "tests/unit/web/test_hooks.py",
-    ),
-    Mutation(
-        "look-that-is-lost",
-        _HOOKS,
-        r"self\._later = asyncio\.create_task\(self\._do_later\(seconds\)\)",
-        "pass",
-        "the second of two pushes is noticed by the next poll",
-        ("tests/unit/web/test_hooks.py",),
     ),
     Mutation(
         "chat-url-in-the-log",
