@@ -3,12 +3,9 @@
 from typing import Any, Final
 
 from bind.osb.controllers.places import Places
-from bind.osb.dataservices.backup.controller import Jobs
-from bind.osb.dataservices.binding.controller import ServiceBindings
+from bind.osb.dataservices import controllers
 from bind.osb.dataservices.brokers import Brokers, Terms
 from bind.osb.dataservices.informers import Informers
-from bind.osb.dataservices.instance.controller import ServiceInstances
-from bind.osb.dataservices.provider_config.controller import ProviderConfigs
 from bind.osb.dataservices.reconciling import Common
 from reconciler.controller.controller import Controller, ObjectReconciler
 from reconciler.controller.executor import Executor
@@ -26,11 +23,11 @@ def reconcilers(
     common = Common(informers, executor, brokers, places)
     backups, restores = informers.backups, informers.restores
     return {
-        "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
-        "dataservices-serviceinstance": ServiceInstances(common),
-        "dataservices-servicebinding": ServiceBindings(common),
-        "dataservices-backup": Jobs(common, backups, informers.instances),
-        "dataservices-restore": Jobs(common, restores, backups),
+        "dataservices-providerconfig": controllers.ProviderConfigs(informers, executor, brokers),
+        "dataservices-serviceinstance": controllers.ServiceInstances(common),
+        "dataservices-servicebinding": controllers.ServiceBindings(common),
+        "dataservices-backup": controllers.Jobs(common, backups, informers.instances),
+        "dataservices-restore": controllers.Jobs(common, restores, backups),
     }
 
 
@@ -38,7 +35,7 @@ def workers(informers: Informers, places: Places, runtime: Runtime, terms: Terms
     """Return all that works on these views."""
     brokers = Brokers(informers.cluster, clock=runtime.clock, fence=runtime.fence, terms=terms)
     executor = runtime.executor(informers.cluster)
-    controllers = list[Worker]()
+    working = list[Worker]()
     for name, reconciler in reconcilers(informers, executor, brokers, places).items():
         controller: Controller[Any] = Controller(
             name,
@@ -49,5 +46,5 @@ def workers(informers: Informers, places: Places, runtime: Runtime, terms: Terms
             depends_on=(informers.cluster.connectivity,),
         )
         reconciler.subscribe(controller)
-        controllers.append(controller)
-    return [brokers, *controllers]
+        working.append(controller)
+    return [brokers, *working]

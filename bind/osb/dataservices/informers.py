@@ -25,14 +25,23 @@ class Informers:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._recents: dict[Store, ReadYourWrites] = {}
-        common: dict[str, Index] = {UID: _uid, CONFIG: _config, CLAIM: _claim}
-        self.instances = self._view(kinds.SERVICE_INSTANCE, common | {INSTANCE: _itself})
-        related = common | {SOURCE: _source, INSTANCE: _instance}
+        common: dict[str, Index] = {
+            UID: lambda live: [manifest.uid_of(live)],
+            CONFIG: lambda live: [config_name(live)],
+            CLAIM: _claim,
+        }
+        itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
+        self.instances = self._view(kinds.SERVICE_INSTANCE, common | itself)
+        of: dict[str, Index] = {SOURCE: _source, INSTANCE: lambda live: [instance_at(live)]}
+        related = common | of
         self.bindings = self._view(kinds.SERVICE_BINDING, related)
         self.backups = self._view(kinds.BACKUP, related)
         self.restores = self._view(kinds.RESTORE, related)
         self.configs = self._view(kinds.PROVIDER_CONFIG, {})
-        self.usages = self._view(kinds.PROVIDER_CONFIG_USAGE, {CONFIG: _used})
+        used: dict[str, Index] = {
+            CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
+        }
+        self.usages = self._view(kinds.PROVIDER_CONFIG_USAGE, used)
 
     @property
     def informers(self) -> Sequence[Informer]:
@@ -63,18 +72,6 @@ class Informers:
         return informer.store
 
 
-def _uid(live: Manifest) -> Iterable[str]:
-    return [manifest.uid_of(live)]
-
-
-def _config(live: Manifest) -> Iterable[str]:
-    return [config_name(live)]
-
-
-def _used(usage: Manifest) -> Iterable[str]:
-    return [manifest.get_text(usage, "providerConfigRef", "name")]
-
-
 def _claim(live: Manifest) -> Iterable[ObjectKey]:
     labels = manifest.labels_of(live)
     return [ObjectKey(labels.get(keys.CLAIM_NAMESPACE, ""), labels.get(keys.CLAIM_NAME, ""))]
@@ -91,15 +88,11 @@ def _source(live: Manifest) -> Iterable[ObjectKey]:
     return [ObjectKey(space, source_name(live))]
 
 
-def _instance(live: Manifest) -> Iterable[str]:
-    return [manifest.get_text(live, "status", "atProvider", "instanceId")]
+def instance_at(live: Manifest) -> str:
+    """Return the id of an instance that a status states, "" where it states none."""
+    return manifest.get_text(live, "status", "atProvider", "instanceId")
 
 
 def instance_id(live: Manifest) -> str:
     """Return the id that a ServiceInstance has at its broker."""
-    stated = manifest.get_text(live, "status", "atProvider", "instanceId")
-    return stated or manifest.uid_of(live)
-
-
-def _itself(live: Manifest) -> Iterable[str]:
-    return [instance_id(live)]
+    return instance_at(live) or manifest.uid_of(live)

@@ -11,20 +11,8 @@ from typing import Final
 
 from bind.osb.dataservices.kinds import PROVIDER_CONFIG_USAGE
 from bind.osb.decisions.view import Place
-from reconciler.core import keys, manifest
+from reconciler.core import decision, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Note,
-    Patch,
-    Task,
-    merge_diff,
-    modification,
-    unheld,
-    writes,
-)
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time, moment
@@ -91,6 +79,11 @@ class Seen:
         return manifest.uid_of(self.live)
 
     @property
+    def space(self) -> str:
+        """Whose calls share a turn at a broker."""
+        return "" if self.place is None else self.place.space
+
+    @property
     def at_provider(self) -> Manifest:
         """What it says about what stands behind it."""
         return manifest.get_map(self.live, "status", "atProvider")
@@ -117,7 +110,7 @@ class Seen:
 
     def said(
         self, at_provider: Mapping[str, JSON], *conditions: Condition, **others: JSON
-    ) -> Decision:
+    ) -> decision.Decision:
         """Return the decision that its status says this; null takes away, all else stays.
 
         The time of a condition stays where its status and reason do: it is how long that lasts.
@@ -126,7 +119,7 @@ class Seen:
         after = {**status, **others, "conditions": self._conditions(conditions)}
         if at_provider:
             after["atProvider"] = {**self.at_provider, **at_provider}
-        return Decision(fields=merge_diff(status, after), sums_up=False)
+        return decision.Decision(fields=decision.merge_diff(status, after), sums_up=False)
 
     def _conditions(self, conditions: Sequence[Condition]) -> list[JSON]:
         held = manifest.get_maps(self.live, "status", "conditions")
@@ -161,7 +154,9 @@ class Seen:
         lasted = self.now - since if failing and since is not None else timedelta()
         return min(max(lasted, _SOONEST), _LATEST)
 
-    def failed(self, message: str, *conditions: Condition, again: timedelta | None) -> Decision:
+    def failed(
+        self, message: str, *conditions: Condition, again: timedelta | None
+    ) -> decision.Decision:
         """Return the decision to say what is wrong, and to look again."""
         return replace(self.said({}, *conditions, error(message)), again=again)
 
@@ -195,23 +190,23 @@ def is_paused(live: Manifest) -> bool:
     return manifest.annotations_of(live).get(keys.PAUSED) == "true" or not _policies(live)
 
 
-def framed(seen: Seen) -> Decision | None:
+def framed(seen: Seen) -> decision.Decision | None:
     """Return what follows whatever the kind is; None where the kind decides."""
     if is_paused(seen.live):
         return seen.said({}, _PAUSED)
     if seen.is_deleting and not seen.is_held:
-        return NOTHING
+        return decision.NOTHING
     if seen.is_deleting and not deletes(seen.live):
         return released(seen, "Orphaned", "What stands behind this object stays")
     if seen.config is None:
         name = config_name(seen.live)
         return seen.failed(f"ProviderConfig {name} is missing", again=None)
     if not seen.is_deleting and (step := _usage(seen)):
-        return replace(writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
+        return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
     return None
 
 
-def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> Decision:
+def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> decision.Decision:
     """Return the decision to hold an object, and to say what is going to be asked for it."""
     said = seen.said(at_provider, *conditions)
     finalizers = manifest.finalizers_of(seen.live)
@@ -222,23 +217,25 @@ def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) ->
         metadata["annotations"] = {keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
     if not metadata:
         return said
-    step = modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
-    return replace(said, tasks=(Task((step,), WRITE_FAILED),))
+    step = decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
+    return replace(said, tasks=(decision.Task((step,), WRITE_FAILED),))
 
 
-def released(seen: Seen, reason: str, message: str) -> Decision:
+def released(seen: Seen, reason: str, message: str) -> decision.Decision:
     """Return the decision to hold an object no longer, and an Event that says why."""
-    step = unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
-    note = Note(reason, message)
-    return replace(writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
+    step = decision.unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    note = decision.Note(reason, message)
+    return replace(decision.writes(step, failure=WRITE_FAILED), notes=(note,), sums_up=False)
 
 
-def annotated(seen: Seen, changed: Mapping[str, str | None]) -> Patch:
+def annotated(seen: Seen, changed: Mapping[str, str | None]) -> decision.Patch:
     """Return the write of annotations, of which None takes one away."""
-    return modification(seen.cluster, seen.kind, seen.live, metadata={"annotations": changed})
+    return decision.modification(
+        seen.cluster, seen.kind, seen.live, metadata={"annotations": changed}
+    )
 
 
-def _usage(seen: Seen) -> Create | Patch | None:
+def _usage(seen: Seen) -> decision.Create | decision.Patch | None:
     """Return the write that says which ProviderConfig the object uses."""
     name = config_name(seen.live)
     wanted = manifest.get_text(seen.usage, "providerConfigRef", "name")
@@ -246,7 +243,7 @@ def _usage(seen: Seen) -> Create | Patch | None:
         return None
     labels = {keys.PROVIDER_CONFIG: name}
     if seen.usage is not None:
-        return modification(
+        return decision.modification(
             seen.cluster,
             PROVIDER_CONFIG_USAGE,
             seen.usage,
@@ -266,7 +263,7 @@ def _usage(seen: Seen) -> Create | Patch | None:
         "providerConfigRef": {"name": name},
         "resourceRef": {**itself, "uid": seen.uid},
     }
-    return Create(PROVIDER_CONFIG_USAGE, usage)
+    return decision.Create(PROVIDER_CONFIG_USAGE, usage)
 
 
 def owner_of(seen: Seen) -> dict[str, JSON]:

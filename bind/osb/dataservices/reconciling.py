@@ -4,17 +4,15 @@ What an answer is rested on is remembered here alone: a process that starts asks
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from bind.osb.controllers.places import Places
-from bind.osb.dataservices import managed
 from bind.osb.dataservices.brokers import Brokers, Server
 from bind.osb.dataservices.informers import CONFIG, UID, Informers
 from bind.osb.dataservices.managed import Seen, config_name, is_paused
-from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import keys, manifest
@@ -54,14 +52,24 @@ class Reached:
 
 
 class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
-    """The reconciler of one kind. `view` has its objects."""
+    """The reconciler of one kind. `view` has its objects.
 
-    def __init__(self, common: Common, view: Store) -> None:
+    `next_step` and `answered` return the Decision, or what is to be asked next.
+    """
+
+    def __init__(
+        self,
+        common: Common,
+        view: Store,
+        next_step: Callable[[V], Any],
+        answered: Callable[[V, Any, Any], Any],
+    ) -> None:
         informers = common.informers
         self._live = informers.recent(view)
         self._usages = informers.recent(informers.usages)
         super().__init__(common.executor, self._live, self._usages)
         self._common, self._view = common, view
+        self._next_step, self._answered = next_step, answered
         self._rests: dict[ObjectKey, _Rest] = {}
         self._servers: dict[str, Server] = {}  # of those that are looked at, by uid
 
@@ -106,38 +114,31 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         """Return what a decision about an object is made on."""
 
     @abstractmethod
-    def next_step(self, view: V) -> Any:
-        """Return the Decision, or what is to be asked."""
-
-    @abstractmethod
     async def ask(self, server: Server, view: V, step: Any) -> Any:
         """Return the answer."""
 
-    @abstractmethod
-    def answered(self, view: V, step: Any, answer: Any) -> Any:
-        """Return the Decision, or what is to be asked then."""
-
     def decide(self, view: V, now: datetime) -> Decision:
         """Return what follows without asking anybody."""
-        step = self.next_step(replace(view, now=now))
+        step = self._next_step(replace(view, now=now))
         return step if isinstance(step, Decision) else NOTHING
 
     async def decided(self, view: V) -> Decision:
         """Return what follows, from the answers too. Raises Stopped."""
-        step, asked = self.next_step(view), False
+        step, asked = self._next_step(view), False
         server = self._servers.pop(view.uid, None)
         for _ in range(_MOST_CALLS):
             if isinstance(step, Decision) or server is None:
                 break
             answer = await self.ask(server, view, step)
-            view, asked = self._later(view, server), True
-            step = self.answered(view, step, answer)
+            view, asked = self.later(view, server), True
+            step = self._answered(view, step, answer)
         decision = step if isinstance(step, Decision) else Decision(sums_up=False)
         if asked:
             self._rest(view.live, decision.again)
         return decision
 
-    def _later(self, view: V, server: Server) -> V:
+    def later(self, view: V, server: Server) -> V:
+        """Return what is known after a call."""
         return replace(view, now=self.executor.now())
 
     def _rest(self, live: Manifest, again: timedelta | None) -> None:
@@ -181,17 +182,3 @@ def _wishes(live: Manifest) -> Hashable:
         manifest.is_deleting(live),
         *(annotations.get(key) for key in _WISHES),
     )
-
-
-def space_of(view: managed.Seen) -> str:
-    """Return whose calls share a turn at a broker."""
-    return "" if view.place is None else view.place.space
-
-
-async def catalogue_of(reached: Reached) -> Catalogue | None:
-    """Return the catalogue of a broker; while an answer is rested on, the one that was read."""
-    if reached.server is None:
-        return None
-    if reached.facts.get("rest"):
-        return reached.server.latest
-    return await reached.server.catalogue()

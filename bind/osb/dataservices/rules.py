@@ -26,6 +26,18 @@ _LONGEST_OPERATION: Final = timedelta(days=1)
 UNKNOWN: Final = timedelta(minutes=1)
 
 
+@dataclass(frozen=True, slots=True)
+class OfBroker(Seen):
+    """What a broker has. `catalogue` is the broker's, None where it was never read: `unread`.
+
+    `confirmed`: the broker itself answered in the last minute, so that a 404 is its own.
+    """
+
+    catalogue: Catalogue | None = field(default=None, repr=False)
+    confirmed: bool = False
+    unread: str = ""
+
+
 def resolve(
     catalogue: Catalogue, service: str, plan: str, *, service_id: str = ""
 ) -> tuple[Offering, Plan] | str:

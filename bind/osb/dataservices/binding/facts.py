@@ -7,7 +7,7 @@ from typing import Final
 
 from bind.osb.dataservices import connection, managed, rules
 from bind.osb.decisions.record import identifier
-from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
+from reconciler.blueprints.offering.catalogue import Offering, Plan
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Patch
 from reconciler.core.manifest import JSON, Manifest
@@ -77,17 +77,12 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(managed.Seen):
+class Seen(rules.OfBroker):
     """One ServiceBinding. `instance` is its ServiceInstance; `lookup` says why there is not one.
 
-    `catalogue` is the broker's, None where it was never read. `confirmed`: the broker itself
-    answered in the last minute. `secret` is its connection Secret, None where it is absent, or was
-    not read: `has_read`.
+    `secret` is its connection Secret, None where it is absent, or was not read: `has_read`.
     """
 
-    catalogue: Catalogue | None = field(default=None, repr=False)
-    confirmed: bool = False
-    unread: str = ""
     instance: Manifest | None = field(default=None, repr=False)
     lookup: str = ""
     secret: Manifest | None = field(default=None, repr=False)

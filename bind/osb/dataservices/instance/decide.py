@@ -13,16 +13,8 @@ from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
+from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import Offering, Plan
-from reconciler.blueprints.offering.messages import (
-    Call,
-    Deprovision,
-    FetchInstance,
-    LastOperation,
-    Previous,
-    Provision,
-    Update,
-)
 from reconciler.core import manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.secret import Secret
@@ -30,7 +22,7 @@ from reconciler.core.secret import Secret
 if TYPE_CHECKING:
     from reconciler.core.manifest import JSON
 
-Step: TypeAlias = Decision | Call
+Step: TypeAlias = Decision | messages.Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,7 @@ def _staying(seen: Seen) -> Step:
     return _absent(seen)
 
 
-def _paced(seen: Seen, call: Call) -> Step:
+def _paced(seen: Seen, call: messages.Call) -> Step:
     return Decision(again=seen.rest, sums_up=False) if seen.rest else call
 
 
@@ -97,13 +89,13 @@ def _leaving(seen: Seen) -> Step:
     return _paced(seen, _deprovision(seen))
 
 
-def _deprovision(seen: Seen) -> Deprovision:
-    return Deprovision(seen.id, seen.service_id, seen.plan_id)
+def _deprovision(seen: Seen) -> messages.Deprovision:
+    return messages.Deprovision(seen.id, seen.service_id, seen.plan_id)
 
 
-def _last_operation(seen: Seen) -> LastOperation:
+def _last_operation(seen: Seen) -> messages.LastOperation:
     operation = Secret(seen.pending) if seen.pending else None
-    return LastOperation(seen.id, seen.service_id, seen.plan_id, operation)
+    return messages.LastOperation(seen.id, seen.service_id, seen.plan_id, operation)
 
 
 def _absent(seen: Seen) -> Step:
@@ -126,8 +118,8 @@ def _absent(seen: Seen) -> Step:
     return _paced(seen, _provision(seen, wanted))
 
 
-def _provision(seen: Seen, wanted: _Wanted) -> Provision:
-    return Provision(
+def _provision(seen: Seen, wanted: _Wanted) -> messages.Provision:
+    return messages.Provision(
         seen.id,
         wanted.offering.id,
         wanted.plan.id,
@@ -167,8 +159,8 @@ def _missing(seen: Seen) -> Step:
     return NOTHING
 
 
-def _fetch(seen: Seen) -> FetchInstance:
-    return FetchInstance(seen.id, seen.service_id, seen.plan_id)
+def _fetch(seen: Seen) -> messages.FetchInstance:
+    return messages.FetchInstance(seen.id, seen.service_id, seen.plan_id)
 
 
 def _present(seen: Seen) -> Step:
@@ -188,21 +180,21 @@ def _present(seen: Seen) -> Step:
     return replace(seen.said({}, AVAILABLE, managed.SUCCESS), again=rules.RESYNC)
 
 
-def _differs(call: Update) -> bool:
+def _differs(call: messages.Update) -> bool:
     return bool(call.plan or call.parameters)
 
 
-def _update(seen: Seen, wanted: _Wanted) -> Update:
+def _update(seen: Seen, wanted: _Wanted) -> messages.Update:
     held, parameters = seen.plan_id, manifest.get_map(seen.at_provider, "parameters")
     changed = rules.changed_parameters(parameters, wanted.sent.parameters)
     organization = manifest.get_text(seen.wanted, "organizationGuid")
     space = manifest.get_text(seen.wanted, "spaceGuid")
     if seen.asks_again:
         changed = changed or dict(wanted.sent.parameters)
-    return Update(
+    return messages.Update(
         seen.id,
         wanted.offering.id,
-        Previous(held, organization, space),
+        messages.Previous(held, organization, space),
         plan=wanted.plan.id if wanted.plan.id != held else "",
         parameters=changed or None,
         context=rules.context(seen),

@@ -1,12 +1,12 @@
 """What a ServiceInstance says about itself, and what its broker says about names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from bind.osb.dataservices import managed, rules
+from bind.osb.dataservices import rules
 from bind.osb.decisions.record import identifier
-from reconciler.blueprints.offering.catalogue import Catalogue, Plan
+from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
 
@@ -16,16 +16,9 @@ UNDER_WAY: Final = ("created", "deploying")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(managed.Seen):
-    """One ServiceInstance. `catalogue` is the broker's, None where it was never read: `unread`.
+class Seen(rules.OfBroker):
+    """One ServiceInstance. `bound` names the ServiceBindings that hold credentials of it."""
 
-    `confirmed`: the broker itself answered in the last minute, so that a 404 is its own. `bound`
-    names the ServiceBindings that hold credentials of it.
-    """
-
-    catalogue: Catalogue | None = field(default=None, repr=False)
-    confirmed: bool = False
-    unread: str = ""
     bound: Sequence[str] = ()
 
     @property

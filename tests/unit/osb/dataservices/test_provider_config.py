@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bind.osb.dataservices import kinds
-from bind.osb.dataservices.provider_config.decide import Seen, answered, next_step
+from bind.osb.dataservices.provider_config import Seen, answered, next_step
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.core import keys
 from reconciler.core.manifest import finalizers_of

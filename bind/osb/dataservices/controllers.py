@@ -1,0 +1,224 @@
+"""Reconcilers of instances, bindings, backups, restores and ProviderConfigs, by their names."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from bind.osb.dataservices import connection, provider_config, rules
+from bind.osb.dataservices import informers as views
+from bind.osb.dataservices.backup import decide as job_decisions
+from bind.osb.dataservices.backup import facts as jobs
+from bind.osb.dataservices.backup.wire import Ask, Reply
+from bind.osb.dataservices.binding import decide as binding_decisions
+from bind.osb.dataservices.binding import facts as bindings
+from bind.osb.dataservices.binding import results as binding_results
+from bind.osb.dataservices.brokers import Brokers, Server
+from bind.osb.dataservices.informers import source_name
+from bind.osb.dataservices.instance import decide as instance_decisions
+from bind.osb.dataservices.instance import facts as instances
+from bind.osb.dataservices.instance import results as instance_results
+from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
+from reconciler.blueprints.offering.messages import Call
+from reconciler.blueprints.offering.outcomes import Absent, Outcome
+from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.core import keys, manifest
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.kube.store import Store
+
+S = TypeVar("S", bound=rules.OfBroker)
+_MOST_CALLS: Final = 2  # to learn how a server is
+
+
+class _AtBroker(ManagedReconciler[S]):
+    """The reconciler of what a broker has."""
+
+    async def ask(self, server: Server, view: S, step: Call) -> Outcome:
+        """Return what the call came to; a 404 is looked into. Raises Stopped."""
+        place = None if view.place is None else view.place.identity
+        identity = rules.originating_identity(view.live) or place
+        outcome = await server.call(step, space=view.space, identity=identity)
+        if isinstance(outcome, Absent) and not server.confirmed:
+            await server.catalogue(within=0.0)
+        return outcome
+
+    def later(self, view: S, server: Server) -> S:
+        """Return what is known after a call."""
+        return replace(super().later(view, server), confirmed=server.confirmed)
+
+    async def facts(self, reached: Reached) -> dict[str, Any]:
+        """Return what a decision takes of the broker; a catalogue is not read at rest."""
+        server, catalogue = reached.server, None
+        if server is not None:
+            at_rest = reached.facts.get("rest")
+            catalogue = server.latest if at_rest else await server.catalogue()
+        return {
+            "catalogue": catalogue,
+            "confirmed": server is not None and server.confirmed,
+            "unread": "" if server is None else server.problem,
+            **reached.facts,
+        }
+
+
+class ServiceInstances(_AtBroker[instances.Seen]):
+    """Has a broker make, change and delete instances."""
+
+    def __init__(self, common: Common) -> None:
+        decide, answered = instance_decisions.next_step, instance_results.answered
+        super().__init__(common, common.informers.instances, decide, answered)
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        super().subscribe(queue)
+        by_id = enqueue_mapped(queue, self._view, views.INSTANCE)
+        self._common.informers.bindings.subscribe(views.INSTANCE, by_id)
+
+    def instance_of(self, key: ObjectKey) -> str:
+        """Return the id of the instance."""
+        return views.instance_id(self._live.get(*key) or {})
+
+    async def seen(self, live: Manifest, reached: Reached) -> instances.Seen:
+        """Return what a decision about an instance is made on."""
+        bound = [
+            manifest.name_of(one)
+            for one in self._common.informers.bindings.by(views.INSTANCE, views.instance_id(live))
+            if keys.MANAGED_RESOURCE in manifest.finalizers_of(one)
+        ]
+        return instances.Seen(live=live, bound=bound, **await self.facts(reached))
+
+
+class ServiceBindings(_AtBroker[bindings.Seen]):
+    """Has a broker give credentials, and hands them out in Secrets."""
+
+    def __init__(self, common: Common) -> None:
+        decide, answered = binding_decisions.next_step, binding_results.answered
+        super().__init__(common, common.informers.bindings, decide, answered)
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        super().subscribe(queue)
+        by_source = enqueue_mapped(queue, self._view, views.SOURCE)
+        self._common.informers.instances.subscribe(views.CLAIM, by_source)
+
+    def instance_of(self, key: ObjectKey) -> str:
+        """Return the id of the instance that is bound."""
+        live = self._live.get(*key) or {}
+        found, _ = self._instance(live)
+        at = views.instance_at(found or {})
+        return views.instance_at(live) or at or manifest.uid_of(found or live)
+
+    async def seen(self, live: Manifest, reached: Reached) -> bindings.Seen:
+        """Return what a decision about a binding is made on. Raises ClusterErrors."""
+        cluster, where = self._common.informers.cluster, connection.place(live)
+        instance, lookup = self._instance(live)
+        reads = reached.server is not None and not reached.facts.get("rest")
+        secret = None
+        if reads and where is not None:
+            secret = await cluster.get(Ref(cluster.name, SECRET, *where))
+        return bindings.Seen(
+            live=live,
+            instance=instance,
+            lookup=lookup,
+            secret=secret,
+            has_read=reads and where is not None,
+            **await self.facts(reached),
+        )
+
+    def _instance(self, live: Manifest) -> tuple[Manifest | None, str]:
+        informers = self._common.informers
+        return informers.of_claim(informers.instances, live, source_name(live))
+
+
+class Jobs(ManagedReconciler[jobs.Seen]):
+    """Has a backup manager make backups, or bring them back."""
+
+    def __init__(self, common: Common, view: Store, sources: Store) -> None:
+        super().__init__(common, view, job_decisions.next_step, job_decisions.answered)
+        self._sources = sources
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        super().subscribe(queue)
+        self._sources.subscribe(views.CLAIM, enqueue_mapped(queue, self._view, views.SOURCE))
+
+    def instance_of(self, key: ObjectKey) -> str:
+        """Return the id of the instance."""
+        live = self._live.get(*key) or {}
+        found, _ = self._common.informers.of_claim(self._sources, live, source_name(live))
+        return views.instance_at(live) or views.instance_at(found or {}) or manifest.uid_of(live)
+
+    async def seen(self, live: Manifest, reached: Reached) -> jobs.Seen:
+        """Return what a decision about a job is made on."""
+        found, lookup = self._common.informers.of_claim(self._sources, live, source_name(live))
+        facts = {"live": live, "source": found, "lookup": lookup, **reached.facts}
+        return jobs.Seen(named=self._named(live), **facts)
+
+    def _named(self, live: Manifest) -> frozenset[int]:
+        """Return the numbers of others, also of those that were written just now."""
+        is_restore = self._view is self._common.informers.restores
+        places = self._view.keys()
+        others = (self._live.get(*place) for place in places)
+        numbers = (
+            jobs.number_of(one, is_restore=is_restore)
+            for one in others
+            if one is not None
+            and manifest.uid_of(one) != manifest.uid_of(live)
+            and views.instance_at(one) == views.instance_at(live)
+        )
+        return frozenset(number for number in numbers if number is not None)
+
+    async def ask(self, server: Server, view: jobs.Seen, step: Ask) -> job_decisions.Answer:
+        """Return the answer to a request. Raises Stopped."""
+        return await server.ask(step.request, space=view.space)
+
+
+class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
+    """Says whether brokers and backup managers are well, and how many objects need them."""
+
+    def __init__(self, informers: views.Informers, executor: Executor, brokers: Brokers) -> None:
+        self._configs = informers.recent(informers.configs)
+        super().__init__(executor, self._configs)
+        self._informers, self._brokers = informers, brokers
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        self._informers.configs.subscribe_keys(queue.enqueue)
+        self._informers.usages.subscribe(
+            views.CONFIG, lambda name: queue.enqueue(ObjectKey("", name))
+        )
+
+    async def look(self, key: ObjectKey) -> tuple[Observed, provider_config.Seen] | None:
+        """Return one ProviderConfig and how many objects use it."""
+        live = self._configs.get(*key)
+        if live is None:
+            return None
+        users = len(self._informers.usages.keys_by(views.CONFIG, key.name))
+        seen = provider_config.Seen(self._informers.cluster.name, live, self.executor.now(), users)
+        return observed(self._configs, live), seen
+
+    def decide(self, view: provider_config.Seen, now: datetime) -> Decision:
+        """Return what follows without asking anybody."""
+        step = provider_config.next_step(replace(view, now=now))
+        return step if isinstance(step, Decision) else NOTHING
+
+    async def decided(self, view: provider_config.Seen) -> Decision:
+        """Return what follows, from the answers too."""
+        step = provider_config.next_step(view)
+        if isinstance(step, Decision):
+            return step
+        server = await self._brokers.reach(view.live)
+        if isinstance(server, str):
+            step = provider_config.next_step(replace(view, trouble=server))
+            return step if isinstance(step, Decision) else NOTHING
+        for _ in range(_MOST_CALLS):
+            if isinstance(step, Decision):
+                break
+            answer = await server.ask(step, space="", probes=True)
+            status = answer.status if isinstance(answer, Reply) else 0
+            problem = "" if isinstance(answer, Reply) else answer.problem
+            step = provider_config.answered(
+                replace(view, now=self.executor.now()), step, status, problem
+            )
+        return step if isinstance(step, Decision) else NOTHING

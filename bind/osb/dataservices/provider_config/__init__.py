@@ -1,1 +1,0 @@
-"""A ProviderConfig: its health, and how many objects use it."""
