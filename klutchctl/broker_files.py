@@ -13,18 +13,8 @@ from klutchctl.render import manifests
 from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
 from reconciler.blueprints.offering import lock
 from reconciler.blueprints.offering.catalogue import Catalogue
-from reconciler.core import yaml_text
+from reconciler.core import manifest, yaml_text
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    get_texts,
-    indented,
-)
 
 if TYPE_CHECKING:
     from reconciler.blueprints.offering.files import Documents, Output
@@ -45,45 +35,45 @@ def broker_in(file: Path) -> BrokerSpec:
     from reconciler.kube import crds
 
     documents = [node.plain() for node in yaml_text.read_all(files.read(file), str(file))]
-    found = [one for one in documents if get_text(one, "kind") == SERVICE_BROKER.kind]
+    found = [one for one in documents if manifest.get_text(one, "kind") == SERVICE_BROKER.kind]
     if len(found) != 1 or not isinstance(found[0], dict):
         raise ConfigError(f"{len(found)} ServiceBrokers are there, and not one", where=str(file))
     (definition,) = crds.load(SERVICE_BROKER.resource)
-    (version,) = get_maps(definition, "spec", "versions")
+    (version,) = manifest.get_maps(definition, "spec", "versions")
     problems = [*_head_problems(found[0])]
-    schema = get_map(version, "schema", "openAPIV3Schema", "properties", "spec")
+    schema = manifest.get_map(version, "schema", "openAPIV3Schema", "properties", "spec")
     problems += _problems(schema, found[0].get("spec"), "spec")
     if problems:
         raise ConfigError("; ".join(problems), where=str(file))
     return broker_spec(found[0])
 
 
-def _head_problems(live: Manifest) -> Iterator[str]:
-    if get_text(live, "apiVersion") != SERVICE_BROKER.api_version:
+def _head_problems(live: manifest.Manifest) -> Iterator[str]:
+    if manifest.get_text(live, "apiVersion") != SERVICE_BROKER.api_version:
         yield f"apiVersion is not {SERVICE_BROKER.api_version}"
-    if not get_text(live, "metadata", "name"):
+    if not manifest.get_text(live, "metadata", "name"):
         yield "metadata.name is missing"
 
 
-def _problems(schema: Manifest, value: JSON, path: str) -> Iterator[str]:
+def _problems(schema: manifest.Manifest, value: manifest.JSON, path: str) -> Iterator[str]:
     """Return what an API server would refuse or drop, in words."""
-    kind = get_text(schema, "type")
+    kind = manifest.get_text(schema, "type")
     if not isinstance(value, _TYPES.get(kind, object)):
         yield f"{path} is no {kind}" if value is not None else f"{path} is missing"
         return
-    properties = get_map(schema, "properties")
-    for name in get_map(value):
+    properties = manifest.get_map(schema, "properties")
+    for name in manifest.get_map(value):
         if properties and name not in properties:
             yield f"{path}.{name} is no field: there are {', '.join(sorted(properties))}"
-    for name in get_texts(schema, "required"):
-        if name not in get_map(value):
+    for name in manifest.get_texts(schema, "required"):
+        if name not in manifest.get_map(value):
             yield f"{path}.{name} is missing"
     for name, inner in properties.items():
-        if name in get_map(value) and isinstance(inner, Mapping):
-            yield from _problems(inner, get_map(value)[name], f"{path}.{name}")
-    for place, item in enumerate(get_list(value)):
-        yield from _problems(get_map(schema, "items"), item, f"{path}[{place}]")
-    pattern = get_text(schema, "pattern")
+        if name in manifest.get_map(value) and isinstance(inner, Mapping):
+            yield from _problems(inner, manifest.get_map(value)[name], f"{path}.{name}")
+    for place, item in enumerate(manifest.get_list(value)):
+        yield from _problems(manifest.get_map(schema, "items"), item, f"{path}[{place}]")
+    pattern = manifest.get_text(schema, "pattern")
     if isinstance(value, str) and pattern and not re.search(pattern, value):
         yield f"{path} is not of the form {pattern}"
 
@@ -154,7 +144,7 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
 
 def _content(path: str, documents: "Documents", head: str) -> bytes:
     if path == lock.FILE:
-        return indented(documents[0]) + b"\n"
+        return manifest.indented(documents[0]) + b"\n"
     texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
     return (head + "\n---\n".join(texts) + "\n").encode()
 

@@ -13,7 +13,6 @@ from typing import Final, Self, TypeAlias
 from uuid import uuid4
 
 from reconciler.blueprints.offering import answers, catalogue
-from reconciler.blueprints.offering.answers import Denied, Outcome, Unknown, Unsent
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, catalogue_of
 from reconciler.blueprints.offering.messages import (
     Call,
@@ -22,6 +21,7 @@ from reconciler.blueprints.offering.messages import (
     ReadCatalogue,
     http_request,
 )
+from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent
 from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token
 from reconciler.core.addresses import Address
 from reconciler.core.errors import KlutchError, Retry

@@ -10,16 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from reconciler.blueprints.offering.answers import (
-    Accepted,
-    Denied,
-    Done,
-    Gone,
-    Outcome,
-    Progress,
-    Unknown,
-    Unsent,
-)
+from reconciler.blueprints.offering import outcomes
 from reconciler.outbound.kept import within
 
 _IN_A_ROW: Final = 5
@@ -78,24 +69,26 @@ class Gate:
         if digest != self._digest:
             self._digest, self._denied_at, self.doubted = digest, None, False
 
-    def record(self, outcome: Outcome, *, space: str = "", catalogue: bool = False) -> None:
+    def record(
+        self, outcome: outcomes.Outcome, *, space: str = "", catalogue: bool = False
+    ) -> None:
         """Note what a call came to. A 403 counts where the `catalogue` gets it; else it raises
         `doubted`: the catalogue is to be asked.
         """
         if catalogue:
             self._asked_at, self.doubted = self._now(), False
         match outcome:
-            case Unsent() | Unknown():
+            case outcomes.Unsent() | outcomes.Unknown():
                 if catalogue or space not in self._suspects:
                     self._fail(space, outcome.problem)
-            case Denied(status, problem):
+            case outcomes.Denied(status, problem):
                 self._row.clear()
                 if status == 401 or catalogue:
                     self._denied_at, self._problem = self._now(), problem
                 else:
                     # A call that gets a 403 each time has not the catalogue read each time.
                     self.doubted = not within(_PAUSE, self._asked_at, self._now())
-            case Done() | Accepted() | Gone() | Progress():
+            case outcomes.Done() | outcomes.Accepted() | outcomes.Gone() | outcomes.Progress():
                 self._open(space, catalogue=catalogue)
             case _:
                 self._row.clear()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from reconciler.blueprints.offering.answers import Denied, Done, Outcome, Unknown, Unsent
+from reconciler.blueprints.offering.outcomes import Denied, Done, Outcome, Unknown, Unsent
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.broker.gate import Gate
 

@@ -10,16 +10,16 @@ from uuid import UUID
 
 import pytest
 
-from reconciler.blueprints.offering.answers import (
+from reconciler.blueprints.offering.messages import (
+    FetchInstance,
+    OriginatingIdentity,
+)
+from reconciler.blueprints.offering.outcomes import (
     Accepted,
     Done,
     Gone,
     Unknown,
     Unsent,
-)
-from reconciler.blueprints.offering.messages import (
-    FetchInstance,
-    OriginatingIdentity,
 )
 from reconciler.broker.address import BrokerAddress, ClientCertificate, Token
 from reconciler.broker.client import BrokerClient, BrokerFault

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from reconciler.blueprints.offering.answers import (
+from reconciler.blueprints.offering.outcomes import (
     Accepted,
     Done,
     Progress,

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
 from reconciler.core.refs import EVENT
-from tests.support import osb_faults
+from tests.support import osb_faults, osb_stories
 from tests.support.clusters import LiveCluster
 from tests.support.cues import AFTER, Cue
 from tests.support.eventually import eventually
@@ -21,18 +21,6 @@ from tests.support.konnector_ways import fronting
 from tests.support.osb_inventory import Modes
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, served
 from tests.support.osb_script import ServedBroker
-from tests.support.osb_stories import (
-    LIFE,
-    Goal,
-    credentials,
-    has,
-    is_bound,
-    is_gone,
-    is_provisioned,
-    is_ready_and_logs_in,
-    is_unbound,
-    rotate,
-)
 from tests.support.osb_wire import MUTATING, Verb
 from tests.support.replicas import Replica, Replicas, replicas
 
@@ -45,17 +33,17 @@ OSB: Final = (
     "--allow-loopback",
     "--leader-election=false",
 )
-STEPS: Final[tuple[tuple[Verb, Callable[[OsbScene], Awaitable[object]], Goal], ...]] = (
-    ("provision", lambda scene: scene.claim(parameters={"a": 1}), is_provisioned),
-    ("bind", lambda scene: scene.bind(), is_bound),
+STEPS: Final[tuple[tuple[Verb, Callable[[OsbScene], Awaitable[object]], osb_stories.Goal], ...]] = (
+    ("provision", lambda scene: scene.claim(parameters={"a": 1}), osb_stories.is_provisioned),
+    ("bind", lambda scene: scene.bind(), osb_stories.is_bound),
     (
         "update",
         lambda scene: scene.change(INSTANCE, plan="big"),
-        has(plan="big", parameters={"a": 1}),
+        osb_stories.has(plan="big", parameters={"a": 1}),
     ),
-    ("bind", rotate, is_ready_and_logs_in),
-    ("unbind", lambda scene: scene.delete(BINDING), is_unbound),
-    ("deprovision", lambda scene: scene.delete(INSTANCE), is_gone),
+    ("bind", osb_stories.rotate, osb_stories.is_ready_and_logs_in),
+    ("unbind", lambda scene: scene.delete(BINDING), osb_stories.is_unbound),
+    ("deprovision", lambda scene: scene.delete(INSTANCE), osb_stories.is_gone),
 )
 
 
@@ -109,15 +97,15 @@ async def test_a_kill_after_each_write_doubles_and_loses_nothing(
         async with replicas(led, osb.namespace, tmp_path, command=OSB) as made:
             await osb.claim(parameters={"a": 1})
             await osb.bind()
-            await comes_to(osb, made, killing, is_bound)
+            await comes_to(osb, made, killing, osb_stories.is_bound)
             await osb.delete(BINDING)
             await osb.delete(INSTANCE)
-            await comes_to(osb, made, killing, is_gone)
+            await comes_to(osb, made, killing, osb_stories.is_gone)
     assert len(osb.broker.provisioned()) == 1
     assert len(made.started) > 15 // after
 
 
-async def comes_to(osb: OsbScene, made: Replicas, killing: Killing, goal: Goal) -> None:
+async def comes_to(osb: OsbScene, made: Replicas, killing: Killing, goal: osb_stories.Goal) -> None:
     """Start a process whenever none lives, until the goal is reached."""
     broker = osb.broker
     assert isinstance(broker, ServedBroker)
@@ -140,7 +128,7 @@ async def test_a_restart_at_rest_writes_nothing_and_no_output_holds_a_credential
 ) -> None:
     osb.broker.modes = Modes(asynchronous=MUTATING, retry_after=1)
     process = await made.start("-v=4")
-    for deed, goal in LIFE[:2]:
+    for deed, goal in osb_stories.LIFE[:2]:
         await deed(osb)
         await eventually(lambda goal=goal: goal(osb))  # type: ignore[misc]
     _, metrics = await process.ask("/metrics")
@@ -176,7 +164,7 @@ async def at_rest(process: Replica) -> None:
 
 async def known_secrets(osb: OsbScene) -> list[str]:
     """Return what no output may hold."""
-    held = await credentials(osb)
+    held = await osb_stories.credentials(osb)
     return [osb.broker.password, held["password"], held["uri"], "task:"]
 
 

@@ -12,34 +12,18 @@ from bind.osb.decisions import instance_outcomes as become
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import NO_PAUSE, SOON, Ask, InstanceView, Next, Pause, soon
-from reconciler.blueprints.offering import messages
-from reconciler.blueprints.offering.outcomes import (
-    Absent,
-    Accepted,
-    Busy,
-    Conflict,
-    Denied,
-    Done,
-    Gone,
-    MaintenanceConflict,
-    Outcome,
-    Progress,
-    Refused,
-    Unknown,
-    Unsent,
-    Unsupported,
-)
+from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core.decision import Decision
 
 
 def answered(  # noqa: PLR0911 - a row each
-    view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime
+    view: InstanceView, ask: Ask, outcome: outcomes.Outcome, *, now: datetime
 ) -> Next:
     """Return what follows from the answer to a call."""
     current = next((one for one in (*view.records, *view.others) if one.id == ask.record), None)
     if current is None:
         return Next()
-    if isinstance(outcome, Denied | Unsent):
+    if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
         return become.later(view, current, outcome, now)
     if _is_over(current, ask.call):
         return Next(Decision(again=SOON))
@@ -77,113 +61,121 @@ def _is_over(current: Record, call: messages.Call) -> bool:
 
 
 def _provisioned(  # noqa: PLR0911 - a row each
-    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
 ) -> Next:
     intent = current.intent
     assert intent is not None
     match outcome:
-        case Done():
+        case outcomes.Done():
             return become.present(view, current, intent.target, outcome.dashboard_url, now)
-        case Accepted():
+        case outcomes.Accepted():
             return become.accepted(view, current, outcome, now)
-        case Conflict():
+        case outcomes.Conflict():
             # It is ours by its id; what it was made with, the next looks find out.
             return become.present(view, current, Sent(intent.target.plan), "", now, unread=True)
-        case Unknown(malformed=True):
+        case outcomes.Unknown(malformed=True):
             return become.mitigated(view, current, outcome.problem)
-        case Unknown():
+        case outcomes.Unknown():
             if intent.tries >= pacing.MOST_TRIES:
                 return become.mitigated(view, current, outcome.problem)
             return become.repeated(view, current, outcome.problem, now)
-        case Busy():
+        case outcomes.Busy():
             return become.busy(view, current, outcome.problem, now)
-        case MaintenanceConflict() if not intent.catalog:
+        case outcomes.MaintenanceConflict() if not intent.catalog:
             return become.reread(view, current, outcome.problem, now)
     return become.refused(view, current, become.words(view, outcome), causes.REFUSED)
 
 
 def _updated(  # noqa: PLR0911 - a row each
-    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
 ) -> Next:
     intent = current.intent
     assert intent is not None
     match outcome:
-        case Done():
+        case outcomes.Done():
             return become.now_as_wanted(view, current, intent.target, outcome.dashboard_url)
-        case Accepted():
+        case outcomes.Accepted():
             return become.accepted(view, current, outcome, now)
-        case Gone():
+        case outcomes.Gone():
             return become.missing(view, current, now)
-        case Busy():
+        case outcomes.Busy():
             return become.busy(view, current, outcome.problem, now)
-        case Unknown() if intent.tries < pacing.MOST_TRIES:
+        case outcomes.Unknown() if intent.tries < pacing.MOST_TRIES:
             return become.repeated(view, current, outcome.problem, now)
-        case Unknown():
-            return become.update_failed(view, current, Progress("failed", outcome.problem), now)
-        case MaintenanceConflict() if not intent.catalog:
+        case outcomes.Unknown():
+            return become.update_failed(
+                view, current, outcomes.Progress("failed", outcome.problem), now
+            )
+        case outcomes.MaintenanceConflict() if not intent.catalog:
             return become.reread(view, current, outcome.problem, now)
     return become.refused(view, current, become.words(view, outcome), causes.UPDATE_REFUSED)
 
 
-def _deprovisioned(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+def _deprovisioned(
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
+) -> Next:
     match outcome:
-        case Gone():
+        case outcomes.Gone():
             return become.gone(view, current, now)
-        case Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
+        case outcomes.Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
             return become.gone(view, current, now)
-        case Absent():
+        case outcomes.Absent():
             problem = "a 404 proves nothing before the catalogue was read"
             return replace(become.delete_again(view, current, problem, now), reads_catalogue=True)
-        case Accepted():
+        case outcomes.Accepted():
             return become.accepted(view, current, outcome, now)
-        case Busy():
+        case outcomes.Busy():
             return become.busy(view, current, outcome.problem, now)
     return become.delete_again(view, current, become.words(view, outcome), now)
 
 
-def _looked_up(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+def _looked_up(
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
+) -> Next:
     """Decide what became of a PUT whose claim says something else by now."""
     intent = current.intent
     assert intent is not None
     match outcome:
-        case Progress(state="succeeded"):
+        case outcomes.Progress(state="succeeded"):
             return become.present(view, current, intent.target, "", now)
-        case Progress(state="failed"):
+        case outcomes.Progress(state="failed"):
             return become.mitigated(view, current, outcome.problem)
-        case Progress():
-            accepted = Accepted(None, retry_after=outcome.retry_after)
+        case outcomes.Progress():
+            accepted = outcomes.Accepted(None, retry_after=outcome.retry_after)
             return become.accepted(view, current, accepted, now)
-        case Absent() | Gone() | Refused() | Unsupported():
+        case outcomes.Absent() | outcomes.Gone() | outcomes.Refused() | outcomes.Unsupported():
             # That it may have been made is not forgotten, and a refusal proves no absence.
-            tries = min(intent.tries, 1) if isinstance(outcome, Absent | Gone) else 1
+            tries = (
+                min(intent.tries, 1) if isinstance(outcome, outcomes.Absent | outcomes.Gone) else 1
+            )
             target = wants.wanted(view, None)
             new = Intent("Provision", now, target, tries, catalog=intent.catalog)
             step = record.changed(current, intent=new, plan=target.plan, asked=wants.asked(view))
             return Next(
                 Decision(tasks=become.tasks(step), again=SOON), pauses={current.id: NO_PAUSE}
             )
-    return become.later(view, current, Unsent(become.words(view, outcome)), now)
+    return become.later(view, current, outcomes.Unsent(become.words(view, outcome)), now)
 
 
 def _progressed(  # noqa: PLR0911 - a row each
-    view: InstanceView, current: Record, outcome: Outcome, now: datetime
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
 ) -> Next:
     operation = current.operation
     is_late = operation is not None and operation.deadline <= now
     match outcome:
-        case Progress(state="succeeded"):
+        case outcomes.Progress(state="succeeded"):
             return _succeeded(view, current, now)
-        case Progress(state="failed") if current.state == record.PRESENT:
+        case outcomes.Progress(state="failed") if current.state == record.PRESENT:
             return become.update_failed(view, current, outcome, now)
-        case Progress(state="failed"):
+        case outcomes.Progress(state="failed"):
             return become.failed(view, current, outcome.problem, now=now)
-        case Progress(state="in progress") if current.state == record.INTENDED:
+        case outcomes.Progress(state="in progress") if current.state == record.INTENDED:
             return _poll_later(view, current, outcome, now)
-        case Progress(state="in progress") if is_late:
+        case outcomes.Progress(state="in progress") if is_late:
             return become.failed(view, current, "it took too long", now=now)
-        case Gone() if current.state == record.LEAVING:
+        case outcomes.Gone() if current.state == record.LEAVING:
             return become.gone(view, current, now)
-        case Absent() if current.state == record.LEAVING:
+        case outcomes.Absent() if current.state == record.LEAVING:
             step = record.changed(current, operation=None)
             return soon(step)
         case _ if become.is_unknown_operation(outcome, is_late=is_late):
@@ -204,11 +196,16 @@ def _succeeded(view: InstanceView, current: Record, now: datetime) -> Next:
 
 
 def _poll_later(
-    view: InstanceView, current: Record, outcome: Outcome, now: datetime, *, misses: int = 0
+    view: InstanceView,
+    current: Record,
+    outcome: outcomes.Outcome,
+    now: datetime,
+    *,
+    misses: int = 0,
 ) -> Next:
     pause = view.pauses.get(current.id, NO_PAUSE)
     description, stated = "", None
-    if isinstance(outcome, Progress):
+    if isinstance(outcome, outcomes.Progress):
         description, stated = outcome.problem, outcome.retry_after
     wait = pacing.poll(become.timing(view).poll, pause.count + 1, stated)
     decision = instance_status.in_progress(view, current, description=description)
@@ -220,16 +217,16 @@ def _poll_later(
     return Next(replace(decision, again=wait), pauses={current.id: after})
 
 
-def _fetched(view: InstanceView, current: Record, outcome: Outcome, now: datetime) -> Next:
+def _fetched(view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime) -> Next:
     pause = replace(view.pauses.get(current.id, NO_PAUSE), checked=now)
     match outcome:
-        case Done():
+        case outcomes.Done():
             return _compared(view, current, outcome, replace(pause, until=None, count=0))
-        case Gone():
+        case outcomes.Gone():
             return become.missing(view, current, now)
-        case Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
+        case outcomes.Absent(is_json=True) if view.broker is not None and view.broker.is_fresh:
             return become.missing(view, current, now)
-        case Absent():
+        case outcomes.Absent():
             wait = pacing.unsent(0, None)
             until = replace(pause, checked=None, until=now + wait)
             again = Decision(again=wait)
@@ -239,7 +236,7 @@ def _fetched(view: InstanceView, current: Record, outcome: Outcome, now: datetim
     return Next(Decision(again=SOON), pauses={current.id: replace(pause, tried=tried)})
 
 
-def _compared(view: InstanceView, current: Record, outcome: Done, pause: Pause) -> Next:
+def _compared(view: InstanceView, current: Record, outcome: outcomes.Done, pause: Pause) -> Next:
     """Compare what the broker has with what it was sent."""
     intent = current.intent
     if intent is not None and intent.closed == record.MISSING:

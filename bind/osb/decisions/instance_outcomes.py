@@ -12,28 +12,19 @@ from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Operation, Record, Sent
 from bind.osb.decisions.view import NO_PAUSE, SOON, InstanceView, Next, Pause
 from reconciler.api.osb import Timing
-from reconciler.blueprints.offering.outcomes import (
-    Absent,
-    Accepted,
-    Denied,
-    Done,
-    Gone,
-    Outcome,
-    Progress,
-    Refused,
-    Unsent,
-    Unsupported,
-)
+from reconciler.blueprints.offering import outcomes
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task, unheld
 from reconciler.core.manifest import is_deleting, uid_of
 
 
-def later(view: InstanceView, current: Record, outcome: Denied | Unsent, now: datetime) -> Next:
+def later(
+    view: InstanceView, current: Record, outcome: outcomes.Denied | outcomes.Unsent, now: datetime
+) -> Next:
     """Make the same call later: surely nothing was done."""
     pause = view.pauses.get(current.id, NO_PAUSE)
-    stated = outcome.retry_after if isinstance(outcome, Unsent) else None
+    stated = outcome.retry_after if isinstance(outcome, outcomes.Unsent) else None
     wait = pacing.unsent(pause.count, stated)
     decision = instance_status.waiting(view, current, outcome.problem)
     return paused(view, current, replace(decision, again=wait), now + wait)
@@ -92,7 +83,9 @@ def present(
     return Next(with_step(decision, step, again=SOON), pauses={current.id: Pause(checked=checked)})
 
 
-def accepted(view: InstanceView, current: Record, outcome: Accepted, now: datetime) -> Next:
+def accepted(
+    view: InstanceView, current: Record, outcome: outcomes.Accepted, now: datetime
+) -> Next:
     """Have a record hold the operation that has begun."""
     plan_id = current.intent.target.plan if current.intent is not None else current.plan
     plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
@@ -148,14 +141,16 @@ def stopped(view: InstanceView, current: Record, problem: str) -> Next:
     return Next(replace(with_step(decision, step), notes=(note,)), pauses={current.id: NO_PAUSE})
 
 
-def is_unknown_operation(outcome: Outcome, *, is_late: bool) -> bool:
+def is_unknown_operation(outcome: outcomes.Outcome, *, is_late: bool) -> bool:
     """Tell whether a broker knows nothing of an operation: the 404 of a gateway does not say so.
 
     Past the deadline, "another answer than how far it is" says so as well.
     """
-    if isinstance(outcome, Absent):
+    if isinstance(outcome, outcomes.Absent):
         return outcome.is_json
-    return is_late and isinstance(outcome, Gone | Refused | Unsupported | Progress)
+    return is_late and isinstance(
+        outcome, outcomes.Gone | outcomes.Refused | outcomes.Unsupported | outcomes.Progress
+    )
 
 
 def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Next:
@@ -214,7 +209,9 @@ def now_as_wanted(view: InstanceView, current: Record, target: Sent, dashboard: 
     return Next(with_step(decision, step, again=SOON), pauses=steady(view, current))
 
 
-def update_failed(view: InstanceView, current: Record, outcome: Progress, now: datetime) -> Next:
+def update_failed(
+    view: InstanceView, current: Record, outcome: outcomes.Progress, now: datetime
+) -> Next:
     """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
     intent = current.intent
     assert intent is not None
@@ -283,19 +280,19 @@ def missing(view: InstanceView, current: Record, now: datetime) -> Next:
     return Next(decision, pauses={current.id: Pause(checked=now)})
 
 
-def words(view: InstanceView, outcome: Outcome) -> str:
+def words(view: InstanceView, outcome: outcomes.Outcome) -> str:
     """Return what an outcome says to people."""
     version = view.broker.spec.api_version if view.broker is not None else ""
     match outcome:
-        case Unsupported(problem):
+        case outcomes.Unsupported(problem):
             return f"{problem} (spoken is version {version} of the API, spec.apiVersion)"
-        case Absent():
+        case outcomes.Absent():
             return "HTTP 404"
-        case Gone():
+        case outcomes.Gone():
             return "HTTP 410"
-        case Progress(state, ""):
+        case outcomes.Progress(state, ""):
             return f"it is {state or 'in a state that is none'}"
-        case Done() | Accepted():
+        case outcomes.Done() | outcomes.Accepted():
             return "an answer that is none to this call"
     return outcome.problem
 
@@ -327,4 +324,4 @@ def failed(view: InstanceView, current: Record, problem: str, *, now: datetime) 
         if current.is_late(now):
             return stopped(view, current, f"{problem}; its data may be there")
         return mitigated(view, current, problem)
-    return update_failed(view, current, Progress("failed", problem), now)
+    return update_failed(view, current, outcomes.Progress("failed", problem), now)

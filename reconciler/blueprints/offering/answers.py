@@ -11,32 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Call,
-    Deprovision,
-    LastOperation,
-    Provision,
-    Unbind,
-    Update,
-    is_mutating,
-)
-from reconciler.blueprints.offering.outcomes import (
-    Absent,
-    Accepted,
-    Busy,
-    Conflict,
-    Denied,
-    Done,
-    Gone,
-    MaintenanceConflict,
-    Outcome,
-    Progress,
-    Refused,
-    Unknown,
-    Unsent,
-    Unsupported,
-)
+from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.wording import name_in, scrub, texts_in
 from reconciler.core import manifest as m
 from reconciler.core.addresses import is_visible
@@ -44,28 +19,6 @@ from reconciler.core.documents import object_of
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.secret import Secret
 from reconciler.core.times import moment
-
-__all__ = [
-    "MOST_OCTETS",
-    "Absent",
-    "Accepted",
-    "Busy",
-    "Conflict",
-    "Denied",
-    "Done",
-    "Gone",
-    "MaintenanceConflict",
-    "Outcome",
-    "Progress",
-    "Refused",
-    "Unknown",
-    "Unsent",
-    "Unsupported",
-    "outcome",
-    "retry_after",
-    "scrub",
-    "unreadable",
-]
 
 MOST_OCTETS: Final = 2**20
 _MOST_MEMORY: Final = 16 * 2**20
@@ -82,7 +35,7 @@ _NOT_PROJECTED: Final = ("volume_mounts", "syslog_drain_url", "route_service_url
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    call: Call
+    call: messages.Call
     status: int
     document: Manifest | None
     problem: str
@@ -90,13 +43,13 @@ class _Answer:
 
 
 def outcome(
-    call: Call,
+    call: messages.Call,
     status: int,
     headers: Mapping[str, str],
     body: bytes,
     *,
     secrets: Sequence[Secret] = (),
-) -> Outcome:
+) -> outcomes.Outcome:
     """Return what an answer means. `headers` have lower-case names; `secrets` are never repeated.
 
     Broker's words become a `problem`: one line of 512 characters at most.
@@ -110,18 +63,20 @@ def outcome(
         case 200 | 201 | 202:
             return _success(answer, document or {})
         case 401 | 403:
-            return Denied(status, problem)
+            return outcomes.Denied(status, problem)
         case 408 | 429 | 503 if status != 503 or answer.retry_after is not None:
-            return Unsent(problem, answer.retry_after)
+            return outcomes.Unsent(problem, answer.retry_after)
         case _ if 400 <= status < 500:
             return _refusal(answer)
         case _:
-            return Unknown(problem, status)
+            return outcomes.Unknown(problem, status)
 
 
-def unreadable(call: Call, status: int, problem: str) -> Unknown:
+def unreadable(call: messages.Call, status: int, problem: str) -> outcomes.Unknown:
     """Return the outcome of an answer that cannot be read, or of none (status 0)."""
-    return Unknown(problem, status, malformed=status in (201, 202) and is_mutating(call))
+    return outcomes.Unknown(
+        problem, status, malformed=status in (201, 202) and messages.is_mutating(call)
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
@@ -146,62 +101,64 @@ def _http_date(text: str) -> datetime | None:
     return date if date.tzinfo is not None else None
 
 
-def _success(answer: _Answer, document: Manifest) -> Outcome:
+def _success(answer: _Answer, document: Manifest) -> outcomes.Outcome:
     match answer.status, answer.call:
-        case 200, Deprovision() | Unbind():
-            return Gone()
-        case 200, LastOperation():
+        case 200, messages.Deprovision() | messages.Unbind():
+            return outcomes.Gone()
+        case 200, messages.LastOperation():
             return _progress(answer, document)
         case 200, _:
             return _done(document, created=False)
-        case 201, Provision() | Bind():
+        case 201, messages.Provision() | messages.Bind():
             return _done(document, created=True)
-        case 202, call if is_mutating(call):
+        case 202, call if messages.is_mutating(call):
             return _accepted(answer, document)
-    return Unknown(f"HTTP {answer.status} is no answer to this call", answer.status)
+    return outcomes.Unknown(f"HTTP {answer.status} is no answer to this call", answer.status)
 
 
-def _refusal(answer: _Answer) -> Outcome:
-    is_made = isinstance(answer.call, Provision | Bind)
+def _refusal(answer: _Answer) -> outcomes.Outcome:
+    is_made = isinstance(answer.call, messages.Provision | messages.Bind)
     match answer.status:
-        case 404 if not is_made and not isinstance(answer.call, Update):
-            return Absent(is_json=answer.document is not None)
+        case 404 if not is_made and not isinstance(answer.call, messages.Update):
+            return outcomes.Absent(is_json=answer.document is not None)
         case 409 if is_made:
-            return Conflict(answer.problem)
+            return outcomes.Conflict(answer.problem)
         case 410 if not is_made:
-            return Gone()
+            return outcomes.Gone()
         case 412:
-            return Unsupported(answer.problem)
+            return outcomes.Unsupported(answer.problem)
         case 422:
             return _unprocessable(answer)
     return _refused(answer)
 
 
-def _unprocessable(answer: _Answer) -> Outcome:
+def _unprocessable(answer: _Answer) -> outcomes.Outcome:
     code = _code(answer)
     if code == "ConcurrencyError":
-        return Busy(answer.problem)
-    if code == "MaintenanceInfoConflict" and isinstance(answer.call, Provision | Update):
-        return MaintenanceConflict(answer.problem)
+        return outcomes.Busy(answer.problem)
+    if code == "MaintenanceInfoConflict" and isinstance(
+        answer.call, messages.Provision | messages.Update
+    ):
+        return outcomes.MaintenanceConflict(answer.problem)
     return _refused(answer)
 
 
-def _refused(answer: _Answer) -> Refused:
+def _refused(answer: _Answer) -> outcomes.Refused:
     usable, repeatable = _flags(answer.document or {})
-    return Refused(answer.status, _code(answer), answer.problem, usable, repeatable)
+    return outcomes.Refused(answer.status, _code(answer), answer.problem, usable, repeatable)
 
 
-def _progress(answer: _Answer, document: Manifest) -> Progress:
+def _progress(answer: _Answer, document: Manifest) -> outcomes.Progress:
     said = m.get_text(document, "state")
     usable, repeatable = _flags(document)
     state = said if said in _STATES else ""
     words = answer.problem if m.get_text(document, "description") else ""
-    return Progress(state, words, answer.retry_after, usable, repeatable)
+    return outcomes.Progress(state, words, answer.retry_after, usable, repeatable)
 
 
-def _done(document: Manifest, *, created: bool) -> Done:
+def _done(document: Manifest, *, created: bool) -> outcomes.Done:
     credentials, parameters = m.get(document, "credentials"), m.get(document, "parameters")
-    return Done(
+    return outcomes.Done(
         dashboard_url=_url(document),
         credentials=_as_text(credentials) if isinstance(credentials, Mapping) else None,
         parameters=parameters if isinstance(parameters, Mapping) else None,
@@ -221,12 +178,12 @@ def _time(document: Manifest, name: str) -> datetime | None:
     return time if time is not None and time.year in _YEARS else None
 
 
-def _accepted(answer: _Answer, document: Manifest) -> Outcome:
+def _accepted(answer: _Answer, document: Manifest) -> outcomes.Outcome:
     operation = m.get_text(document, "operation")
     if len(operation) > _LONGEST_OPERATION:
         return unreadable(answer.call, answer.status, "the key of its operation is too long")
     key = Secret(operation) if operation else None
-    return Accepted(key, _url(document), answer.retry_after)
+    return outcomes.Accepted(key, _url(document), answer.retry_after)
 
 
 def _as_text(credentials: Mapping[str, JSON]) -> Secret:
@@ -247,12 +204,14 @@ def _code(answer: _Answer) -> str:
     return code if is_word else ""
 
 
-def _problem(call: Call, status: int, document: Manifest | None, secrets: Sequence[Secret]) -> str:
+def _problem(
+    call: messages.Call, status: int, document: Manifest | None, secrets: Sequence[Secret]
+) -> str:
     """Return the broker's words, without what is secret: ours, and what stands beside them."""
     read: Manifest = document or {}
     known = [*secrets, *map(Secret, texts_in(read.get("credentials")))]
     known += [Secret(m.get_text(read, "operation"))]
-    if isinstance(call, LastOperation) and call.operation is not None:
+    if isinstance(call, messages.LastOperation) and call.operation is not None:
         known.append(call.operation)
     words = scrub(m.get_text(read, "description") or m.get_text(read, "error"), known)
     return words or f"HTTP {status}, without a word"

@@ -11,18 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.blueprints.offering.catalogue import Offering, Plan, Schemas
+from reconciler.core import manifest
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    digest,
-    get_bool,
-    get_map,
-    get_maps,
-    get_text,
-    get_text_map,
-    get_texts,
-)
 
 FILE: Final = "catalog.lock"
 _PARTS: Final = ("create", "update", "bind")
@@ -61,45 +51,45 @@ def read(content: bytes | None) -> Lock:
     except (ValueError, RecursionError):
         hint = "Take it from Git; without it, nothing is known of plans that files were made for"
         raise ConfigError("it is no JSON", where=FILE, hint=hint) from None
-    schemas = get_map(held, "schemas")
-    found = [_known(one, schemas) for one in get_maps(held, "offerings")]
+    schemas = manifest.get_map(held, "schemas")
+    found = [_known(one, schemas) for one in manifest.get_maps(held, "offerings")]
     return Lock(
-        get_text(held, "broker"),
-        get_text(held, "group"),
+        manifest.get_text(held, "broker"),
+        manifest.get_text(held, "group"),
         {one.offering.id: one for one in found},
         # No other file is ever deleted, even if it is named there.
-        tuple(path for path in get_texts(held, "files") if _OURS.fullmatch(path)),
+        tuple(path for path in manifest.get_texts(held, "files") if _OURS.fullmatch(path)),
     )
 
 
-def _known(held: Manifest, schemas: Manifest) -> Known:
+def _known(held: manifest.Manifest, schemas: manifest.Manifest) -> Known:
     offering = Offering(
-        id=get_text(held, "id"),
-        name=get_text(held, "name"),
-        description=get_text(held, "description"),
-        metadata=get_map(held, "metadata"),
-        plans=tuple(_plan(one, schemas) for one in get_maps(held, "plans")),
+        id=manifest.get_text(held, "id"),
+        name=manifest.get_text(held, "name"),
+        description=manifest.get_text(held, "description"),
+        metadata=manifest.get_map(held, "metadata"),
+        plans=tuple(_plan(one, schemas) for one in manifest.get_maps(held, "plans")),
     )
-    return Known(get_text(held, "stem"), offering)
+    return Known(manifest.get_text(held, "stem"), offering)
 
 
-def _plan(held: Manifest, schemas: Manifest) -> Plan:
-    said = get_text_map(held, "schemas")
-    parts = {key: get_map(schemas, said[key]) for key in _PARTS if key in said}
+def _plan(held: manifest.Manifest, schemas: manifest.Manifest) -> Plan:
+    said = manifest.get_text_map(held, "schemas")
+    parts = {key: manifest.get_map(schemas, said[key]) for key in _PARTS if key in said}
     return Plan(
-        id=get_text(held, "id"),
-        name=get_text(held, "name"),
-        description=get_text(held, "description"),
-        bindable=get_bool(held, "bindable"),
-        plan_updateable=get_bool(held, "planUpdateable"),
+        id=manifest.get_text(held, "id"),
+        name=manifest.get_text(held, "name"),
+        description=manifest.get_text(held, "description"),
+        bindable=manifest.get_bool(held, "bindable"),
+        plan_updateable=manifest.get_bool(held, "planUpdateable"),
         schemas=Schemas(**parts),
     )
 
 
-def written(lock: Lock) -> dict[str, JSON]:
+def written(lock: Lock) -> dict[str, manifest.JSON]:
     """Return the document of the file."""
-    schemas: dict[str, JSON] = {}
-    offerings: list[JSON] = [
+    schemas: dict[str, manifest.JSON] = {}
+    offerings: list[manifest.JSON] = [
         {
             "id": one.offering.id,
             "name": one.offering.name,
@@ -119,12 +109,12 @@ def written(lock: Lock) -> dict[str, JSON]:
     }
 
 
-def _written_plan(plan: Plan, schemas: dict[str, JSON]) -> dict[str, JSON]:
+def _written_plan(plan: Plan, schemas: dict[str, manifest.JSON]) -> dict[str, manifest.JSON]:
     said: dict[str, str] = {}
     for key in _PARTS:
         schema = getattr(plan.schemas, key)
         if schema is not None:
-            said[key] = digest(schema)[:_DIGEST_LENGTH]
+            said[key] = manifest.digest(schema)[:_DIGEST_LENGTH]
             schemas[said[key]] = _sorted(schema)
     return {
         "id": plan.id,
@@ -136,17 +126,19 @@ def _written_plan(plan: Plan, schemas: dict[str, JSON]) -> dict[str, JSON]:
     }
 
 
-def _sorted(value: JSON) -> JSON:
+def _sorted(value: manifest.JSON) -> manifest.JSON:
     """Return a value with its keys in order, in which brokers need not answer twice."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def shown_metadata(metadata: Manifest) -> dict[str, JSON]:
+def shown_metadata(metadata: manifest.Manifest) -> dict[str, manifest.JSON]:
     """Return what of an offering's metadata files show."""
     return _texts(metadata, ("displayName", "longDescription", "documentationUrl"))
 
 
-def _texts(metadata: Manifest, keys: Iterable[str]) -> dict[str, JSON]:
-    return {key: get_text(metadata, key) for key in keys if get_text(metadata, key)}
+def _texts(metadata: manifest.Manifest, keys: Iterable[str]) -> dict[str, manifest.JSON]:
+    return {
+        key: manifest.get_text(metadata, key) for key in keys if manifest.get_text(metadata, key)
+    }

@@ -5,25 +5,19 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from reconciler.blueprints.offering.answers import (
-    Absent,
-    Accepted,
-    Busy,
-    Conflict,
-    Denied,
-    Done,
-    Gone,
-    Progress,
-    Refused,
-    Unknown,
-    Unsent,
-)
+from reconciler.blueprints.offering import outcomes
 from reconciler.broker.gate import Gate
 from tests.support.fake_clock import FakeClock, settle
 
-UNKNOWN = Unknown("no answer in 60 s")
-ANSWERS = [Done(), Accepted(), Gone(), Progress("failed")]
-OTHERS = [Denied(403, "x"), Absent(is_json=False), Busy("x"), Conflict("x"), Refused(400, "", "x")]
+UNKNOWN = outcomes.Unknown("no answer in 60 s")
+ANSWERS = [outcomes.Done(), outcomes.Accepted(), outcomes.Gone(), outcomes.Progress("failed")]
+OTHERS = [
+    outcomes.Denied(403, "x"),
+    outcomes.Absent(is_json=False),
+    outcomes.Busy("x"),
+    outcomes.Conflict("x"),
+    outcomes.Refused(400, "", "x"),
+]
 
 
 @pytest.fixture
@@ -148,7 +142,7 @@ def record(gate, *outcomes, space="a"):
         gate.record(outcome, space=space)
 
 
-@pytest.mark.parametrize("outcome", [UNKNOWN, Unsent("no connection")])
+@pytest.mark.parametrize("outcome", [UNKNOWN, outcomes.Unsent("no connection")])
 def test_five_in_a_row_without_a_word_close_it(gate, outcome):
     record(gate, *[outcome] * 4)
     assert gate.closed == ""
@@ -179,13 +173,13 @@ def test_the_catalogue_is_asked_each_30_seconds_and_opens_it(gate, clock):
     clock.jump(12)
     assert gate.pause == 18
     assert gate.closed != ""
-    gate.record(Done(), catalogue=True)
+    gate.record(outcomes.Done(), catalogue=True)
     assert (gate.closed, gate.pause) == ("", 0)
 
 
 def test_calls_that_fail_while_the_catalogue_answers_close_it_once(gate):
     record(gate, *[UNKNOWN] * 5, space="poison")
-    gate.record(Done(), catalogue=True)
+    gate.record(outcomes.Done(), catalogue=True)
     record(gate, *[UNKNOWN] * 50, space="poison")
     assert gate.closed == ""
     record(gate, *[UNKNOWN] * 4, space="b")
@@ -196,31 +190,31 @@ def test_calls_that_fail_while_the_catalogue_answers_close_it_once(gate):
 
 def test_until_a_call_of_that_space_is_answered(gate):
     record(gate, *[UNKNOWN] * 5)
-    gate.record(Done(), catalogue=True)
-    record(gate, Done(), *[UNKNOWN] * 5)
+    gate.record(outcomes.Done(), catalogue=True)
+    record(gate, outcomes.Done(), *[UNKNOWN] * 5)
     assert gate.closed != ""
 
 
 def test_a_catalogue_that_is_read_as_ever_makes_nobody_suspect(gate):
     record(gate, *[UNKNOWN] * 4)
-    gate.record(Done(), catalogue=True)
+    gate.record(outcomes.Done(), catalogue=True)
     record(gate, *[UNKNOWN] * 5)
     assert gate.closed != ""
 
 
 def test_denied_credentials_are_not_tried_for_five_minutes(gate, clock):
-    record(gate, Denied(401, "who are you"))
+    record(gate, outcomes.Denied(401, "who are you"))
     assert gate.closed == "the broker does not accept our credentials: who are you"
     clock.jump(299)
     assert gate.closed != ""
     clock.jump(1)
     assert gate.closed == ""
-    record(gate, Denied(401, "who are you"))
+    record(gate, outcomes.Denied(401, "who are you"))
     assert gate.closed != ""
 
 
 def test_denied_credentials_are_not_tried_at_the_catalogue_either(gate, clock):
-    record(gate, Denied(401, "x"))
+    record(gate, outcomes.Denied(401, "x"))
     assert gate.pause == 300
     clock.jump(299)
     assert gate.pause == 1
@@ -229,24 +223,24 @@ def test_denied_credentials_are_not_tried_at_the_catalogue_either(gate, clock):
 
 
 def test_a_call_that_gets_a_403_each_time_has_the_catalogue_read_each_30_seconds(gate, clock):
-    gate.record(Done(), catalogue=True)
+    gate.record(outcomes.Done(), catalogue=True)
     clock.jump(29)
-    record(gate, Denied(403, "x"))
+    record(gate, outcomes.Denied(403, "x"))
     assert not gate.doubted
     clock.jump(1)
-    record(gate, Denied(403, "x"))
+    record(gate, outcomes.Denied(403, "x"))
     assert gate.doubted
 
 
 def test_a_clock_that_was_put_back_opens_it(gate, clock):
-    record(gate, Denied(401, "x"))
+    record(gate, outcomes.Denied(401, "x"))
     clock.jump(-10_000)
     assert gate.closed == ""
 
 
 def test_other_credentials_are_tried_at_once(gate):
     gate.use("digest-1")
-    record(gate, Denied(401, "x"))
+    record(gate, outcomes.Denied(401, "x"))
     gate.use("digest-1")
     assert gate.closed != ""
     gate.use("digest-2")
@@ -260,25 +254,25 @@ def test_other_credentials_do_not_make_a_broker_answer(gate):
 
 
 def test_credentials_that_are_accepted_open_it(gate):
-    record(gate, Denied(401, "x"))
-    gate.record(Done(), catalogue=True)
+    record(gate, outcomes.Denied(401, "x"))
+    gate.record(outcomes.Done(), catalogue=True)
     assert gate.closed == ""
 
 
 @pytest.mark.parametrize("answer", OTHERS[1:])
 def test_what_a_gateway_could_say_does_not(gate, answer):
-    record(gate, Denied(401, "x"), answer)
+    record(gate, outcomes.Denied(401, "x"), answer)
     assert gate.closed != ""
 
 
 def test_a_403_counts_where_the_catalogue_gets_it_too(gate):
-    record(gate, Denied(403, "x"))
+    record(gate, outcomes.Denied(403, "x"))
     assert (gate.closed, gate.doubted) == ("", True)
-    gate.record(Denied(403, "x"), catalogue=True)
+    gate.record(outcomes.Denied(403, "x"), catalogue=True)
     assert (gate.closed != "", gate.doubted) == (True, False)
 
 
 def test_a_403_of_one_call_alone_does_not(gate):
-    record(gate, Denied(403, "x"))
-    gate.record(Done(), catalogue=True)
+    record(gate, outcomes.Denied(403, "x"))
+    gate.record(outcomes.Done(), catalogue=True)
     assert (gate.closed, gate.doubted) == ("", False)

@@ -10,36 +10,25 @@ from bind.osb.decisions.bindings.seen import Seen, is_held, is_still_bound
 from bind.osb.decisions.bindings.unbinding import ends
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import SOON, Next, soon
-from reconciler.blueprints.offering import messages
-from reconciler.blueprints.offering.outcomes import (
-    Absent,
-    Accepted,
-    Busy,
-    Conflict,
-    Denied,
-    Done,
-    Gone,
-    Outcome,
-    Progress,
-    Unknown,
-    Unsent,
-)
+from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core.decision import Decision
 
 _ENDED: Final = ("succeeded", "failed")
 
 
 def answered(  # noqa: PLR0911 - a row each
-    seen: Seen, asked: Record, call: messages.Call, outcome: Outcome
+    seen: Seen, asked: Record, call: messages.Call, outcome: outcomes.Outcome
 ) -> Next:
     """Return what follows from the answer to a call about a record."""
     is_going = seen.binding.live is None or ends(seen.view, seen.binding)
     if asked.state == record.ORPHANED and isinstance(call, messages.LastOperation):
         return _waited(seen, asked, outcome)
-    is_unwanted = is_going and asked.state != record.LEAVING and not isinstance(outcome, Accepted)
+    is_unwanted = (
+        is_going and asked.state != record.LEAVING and not isinstance(outcome, outcomes.Accepted)
+    )
     if is_unwanted or not _is_waited_for(asked, call):
         return Next(Decision(again=SOON))  # it is unbound next, or an orphan
-    if isinstance(outcome, Denied | Unsent):
+    if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
         return become.later(seen, asked, outcome)
     match call:
         case messages.Bind():
@@ -70,105 +59,105 @@ def _is_waited_for(asked: Record, call: messages.Call) -> bool:
 
 
 def _bound(  # noqa: PLR0911 - a row each
-    seen: Seen, asked: Record, outcome: Outcome
+    seen: Seen, asked: Record, outcome: outcomes.Outcome
 ) -> Next:
     intent = asked.intent
     assert intent is not None
     match outcome:
-        case Done(credentials=None) | Conflict():
+        case outcomes.Done(credentials=None) | outcomes.Conflict():
             return become.unread(seen, asked)
-        case Done():
+        case outcomes.Done():
             return become.bound(seen, asked, outcome)
-        case Accepted():
+        case outcomes.Accepted():
             return become.accepted(seen, asked, outcome)
-        case Busy():
+        case outcomes.Busy():
             return become.busy(seen, asked, outcome.problem)
-        case Unknown(malformed=False) if intent.tries < pacing.MOST_TRIES:
+        case outcomes.Unknown(malformed=False) if intent.tries < pacing.MOST_TRIES:
             return become.repeated(seen, asked, outcome.problem)
-        case Unknown():
+        case outcomes.Unknown():
             return become.mitigated(seen, asked, causes.BIND_RETRIES, outcome.problem)
     return become.refused(seen, asked, of_instances.words(seen.view, outcome))
 
 
-def _unbound(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+def _unbound(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
     match outcome:
-        case Gone() | Absent() if _is_gone(seen, outcome):
+        case outcomes.Gone() | outcomes.Absent() if _is_gone(seen, outcome):
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
-        case Absent():
+        case outcomes.Absent():
             problem = "a 404 proves nothing before the catalogue was read"
             return replace(become.unbind_again(seen, asked, problem), reads_catalogue=True)
-        case Accepted():
+        case outcomes.Accepted():
             return become.accepted(seen, asked, outcome)
-        case Busy():
+        case outcomes.Busy():
             return become.busy_at_unbind(seen, asked, outcome.problem)
     return become.unbind_again(seen, asked, of_instances.words(seen.view, outcome))
 
 
-def _is_over(outcome: Outcome) -> bool:
-    if isinstance(outcome, Progress):
+def _is_over(outcome: outcomes.Outcome) -> bool:
+    if isinstance(outcome, outcomes.Progress):
         return outcome.state in _ENDED
-    return isinstance(outcome, Gone | Absent)
+    return isinstance(outcome, outcomes.Gone | outcomes.Absent)
 
 
-def _waited(seen: Seen, orphan: Record, outcome: Outcome) -> Next:
+def _waited(seen: Seen, orphan: Record, outcome: outcomes.Outcome) -> Next:
     """Wait for what the broker does for an orphan: until then others of the instance wait too."""
     if _is_over(outcome):
         return soon(record.changed(orphan, operation=None))
     return become.polled(seen, orphan, None)
 
 
-def _unbind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+def _unbind_progressed(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
     if asked.operation is None or is_still_bound(asked):
         return become.unbind_now(seen, asked, waits=not _is_over(outcome))
     match outcome:
-        case Gone() | Progress(state="succeeded"):
+        case outcomes.Gone() | outcomes.Progress(state="succeeded"):
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
-        case Progress(state="failed"):
+        case outcomes.Progress(state="failed"):
             return become.unbind_again(seen, asked, outcome.problem)
-        case Absent():
+        case outcomes.Absent():
             return soon(record.changed(asked, operation=None))
-        case Progress():
+        case outcomes.Progress():
             return become.polled(seen, asked, outcome.retry_after)
     return become.polled(seen, asked, None)
 
 
-def _bind_progressed(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+def _bind_progressed(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
     is_late, problem = asked.is_late(seen.now), of_instances.words(seen.view, outcome)
     match outcome:
-        case Progress(state="succeeded"):
+        case outcomes.Progress(state="succeeded"):
             return become.unread(seen, asked)
-        case Progress(state="failed"):
+        case outcomes.Progress(state="failed"):
             return become.failed(seen, asked, outcome.problem)
-        case Progress(state="in progress") if is_late:
+        case outcomes.Progress(state="in progress") if is_late:
             return become.failed(seen, asked, "it took too long")
         case _ if of_instances.is_unknown_operation(outcome, is_late=is_late):
             misses = seen.pause(asked).misses + 1
             if misses >= pacing.MOST_MISSES:
                 return become.failed(seen, asked, "the broker knows no such operation")
             return become.polled(seen, asked, None, problem, misses=misses)
-    stated = outcome.retry_after if isinstance(outcome, Progress) else None
+    stated = outcome.retry_after if isinstance(outcome, outcomes.Progress) else None
     return become.polled(seen, asked, stated, problem)
 
 
-def _fetched(seen: Seen, asked: Record, outcome: Outcome) -> Next:
+def _fetched(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
     """Take credentials that were read; what comes without any is read so often, and no more."""
     misses = seen.pause(asked).misses + 1
     match outcome:
-        case Done(credentials=None):
+        case outcomes.Done(credentials=None):
             return become.missed(seen, asked, misses=pacing.MOST_READS)
-        case Done():
+        case outcomes.Done():
             return become.bound(seen, asked, outcome)
-        case Gone() | Absent() if _is_gone(seen, outcome) and is_held(asked):
+        case outcomes.Gone() | outcomes.Absent() if _is_gone(seen, outcome) and is_held(asked):
             return become.vanished(seen, asked)
-        case Absent(is_json=True):
+        case outcomes.Absent(is_json=True):
             return replace(become.missed(seen, asked, misses=misses), reads_catalogue=True)
-        case Busy():
+        case outcomes.Busy():
             return become.busy(seen, asked, outcome.problem)
     return become.missed(seen, asked, misses=misses)
 
 
-def _is_gone(seen: Seen, outcome: Gone | Absent) -> bool:
+def _is_gone(seen: Seen, outcome: outcomes.Gone | outcomes.Absent) -> bool:
     """Tell whether an answer proves that something is not at the broker: a gateway's does not."""
-    if isinstance(outcome, Gone):
+    if isinstance(outcome, outcomes.Gone):
         return True
     return outcome.is_json and seen.broker is not None and seen.broker.is_fresh

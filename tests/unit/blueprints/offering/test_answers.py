@@ -6,8 +6,9 @@ from typing import Final
 
 import pytest
 
-from reconciler.blueprints.offering import answers
-from reconciler.blueprints.offering.answers import (
+from reconciler.blueprints.offering import answers, messages
+from reconciler.blueprints.offering.answers import outcome
+from reconciler.blueprints.offering.outcomes import (
     Absent,
     Accepted,
     Busy,
@@ -21,27 +22,17 @@ from reconciler.blueprints.offering.answers import (
     Unknown,
     Unsent,
     Unsupported,
-    outcome,
-)
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Deprovision,
-    FetchBinding,
-    FetchInstance,
-    LastOperation,
-    Previous,
-    Provision,
-    ReadCatalogue,
-    Unbind,
-    Update,
 )
 from reconciler.core.secret import Secret
 
-PUTS: Final = (Provision("i", "s", "p", "o", "s"), Bind("i", "b", "s", "p"))
-PATCH: Final = (Update("i", "s", Previous("p")),)
-DELETES: Final = (Deprovision("i", "s", "p"), Unbind("i", "b", "s", "p"))
-FETCHES: Final = (FetchInstance("i", "s", "p"), FetchBinding("i", "b", "s", "p"))
-POLLS: Final = (LastOperation("i", "s", "p"), LastOperation("i", "s", "p", Secret("k"), "b"))
+PUTS: Final = (messages.Provision("i", "s", "p", "o", "s"), messages.Bind("i", "b", "s", "p"))
+PATCH: Final = (messages.Update("i", "s", messages.Previous("p")),)
+DELETES: Final = (messages.Deprovision("i", "s", "p"), messages.Unbind("i", "b", "s", "p"))
+FETCHES: Final = (messages.FetchInstance("i", "s", "p"), messages.FetchBinding("i", "b", "s", "p"))
+POLLS: Final = (
+    messages.LastOperation("i", "s", "p"),
+    messages.LastOperation("i", "s", "p", Secret("k"), "b"),
+)
 GETS: Final = (*FETCHES, *POLLS)
 MUTATING: Final = (*PUTS, *PATCH, *DELETES)
 ALL: Final = (*MUTATING, *GETS)
@@ -176,9 +167,9 @@ def test_an_operation_key_that_is_none(operation):
 
 
 def test_the_catalogue_is_an_object_or_unknown():
-    assert outcome(ReadCatalogue(), 200, {}, b'{"services": []}') == Done()
-    assert isinstance(outcome(ReadCatalogue(), 200, {}, b"[]"), Unknown)
-    assert outcome(ReadCatalogue(), 404, {}, HTML) == Absent(is_json=False)
+    assert outcome(messages.ReadCatalogue(), 200, {}, b'{"services": []}') == Done()
+    assert isinstance(outcome(messages.ReadCatalogue(), 200, {}, b"[]"), Unknown)
+    assert outcome(messages.ReadCatalogue(), 404, {}, HTML) == Absent(is_json=False)
 
 
 @pytest.mark.parametrize("state", ["in progress", "succeeded", "failed"])
@@ -337,7 +328,7 @@ def test_no_secret_of_the_same_answer_is_repeated():
 
 
 def test_neither_ours_nor_the_key_that_was_asked_with():
-    call = LastOperation("i", "s", "p", Secret("op-key-1"))
+    call = messages.LastOperation("i", "s", "p", Secret("op-key-1"))
     body = b'{"description": "op-key-1 of pa55word", "state": "failed"}'
     found = outcome(call, 200, {}, body, secrets=[Secret("pa55word")])
     assert found == Progress("failed", "<redacted> of <redacted>")

@@ -7,40 +7,30 @@ from dataclasses import replace
 import pytest
 
 from reconciler.blueprints.offering import messages
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Deprovision,
-    FetchBinding,
-    FetchInstance,
-    LastOperation,
-    OriginatingIdentity,
-    Previous,
-    Provision,
-    ReadCatalogue,
-    Unbind,
-    Update,
-    http_request,
-)
 from reconciler.core.secret import Secret
 
 CONTEXT = {"platform": "kubernetes", "namespace": "shop", "clusterid": "c1"}
-PROVISION = Provision("i1", "s1", "p1", "org", "space", CONTEXT, {"size": 1}, "2.1.1")
-UPDATE = Update("i1", "s1", Previous("p1", "org", "space", "2.1.0"), "p2", {"size": 2}, CONTEXT)
-UPGRADE = Update("i1", "s1", Previous("p1", maintenance="2.1.0"), maintenance="2.1.1")
-BIND = Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True})
-ROTATE = Bind("i1", "b2", "s1", "p1", "app", CONTEXT, {"ro": True}, predecessor="b1")
+PROVISION = messages.Provision("i1", "s1", "p1", "org", "space", CONTEXT, {"size": 1}, "2.1.1")
+UPDATE = messages.Update(
+    "i1", "s1", messages.Previous("p1", "org", "space", "2.1.0"), "p2", {"size": 2}, CONTEXT
+)
+UPGRADE = messages.Update(
+    "i1", "s1", messages.Previous("p1", maintenance="2.1.0"), maintenance="2.1.1"
+)
+BIND = messages.Bind("i1", "b1", "s1", "p1", "app", CONTEXT, {"ro": True})
+ROTATE = messages.Bind("i1", "b2", "s1", "p1", "app", CONTEXT, {"ro": True}, predecessor="b1")
 IDS = "service_id=s1&plan_id=p1"
-OPERATION = LastOperation("i1", "s1", "p1", Secret("task 7/&?"))
+OPERATION = messages.LastOperation("i1", "s1", "p1", Secret("task 7/&?"))
 
 
 def body_of(call, version="2.17"):
-    body = http_request(call, api_version=version).body
+    body = messages.http_request(call, api_version=version).body
     return None if body is None else json.loads(body)
 
 
 # Sentence: the call, method, path, body.
 WIRE = {
-    "the catalogue": (ReadCatalogue(), "GET", "/v2/catalog", None),
+    "the catalogue": (messages.ReadCatalogue(), "GET", "/v2/catalog", None),
     "an instance is made": (
         PROVISION,
         "PUT",
@@ -56,7 +46,7 @@ WIRE = {
         },
     ),
     "an instance without parameters": (
-        Provision("i1", "s1", "p1", "org", "space"),
+        messages.Provision("i1", "s1", "p1", "org", "space"),
         "PUT",
         "/v2/service_instances/i1?accepts_incomplete=true",
         {"service_id": "s1", "plan_id": "p1", "organization_guid": "org", "space_guid": "space"},
@@ -94,7 +84,7 @@ WIRE = {
         },
     ),
     "the parameters become none": (
-        Update("i1", "s1", Previous("p1"), parameters={}),
+        messages.Update("i1", "s1", messages.Previous("p1"), parameters={}),
         "PATCH",
         "/v2/service_instances/i1?accepts_incomplete=true",
         {
@@ -104,13 +94,13 @@ WIRE = {
         },
     ),
     "an instance is deleted": (
-        Deprovision("i1", "s1", "p1"),
+        messages.Deprovision("i1", "s1", "p1"),
         "DELETE",
         f"/v2/service_instances/i1?{IDS}&accepts_incomplete=true",
         None,
     ),
     "an instance is read": (
-        FetchInstance("i1", "s1", "p1"),
+        messages.FetchInstance("i1", "s1", "p1"),
         "GET",
         f"/v2/service_instances/i1?{IDS}",
         None,
@@ -139,13 +129,13 @@ WIRE = {
         },
     ),
     "a binding is deleted": (
-        Unbind("i1", "b1", "s1", "p1"),
+        messages.Unbind("i1", "b1", "s1", "p1"),
         "DELETE",
         f"/v2/service_instances/i1/service_bindings/b1?{IDS}&accepts_incomplete=true",
         None,
     ),
     "a binding is read": (
-        FetchBinding("i1", "b1", "s1", "p1"),
+        messages.FetchBinding("i1", "b1", "s1", "p1"),
         "GET",
         f"/v2/service_instances/i1/service_bindings/b1?{IDS}",
         None,
@@ -157,19 +147,19 @@ WIRE = {
         None,
     ),
     "an operation without a key": (
-        LastOperation("i1", "s1", "p1"),
+        messages.LastOperation("i1", "s1", "p1"),
         "GET",
         f"/v2/service_instances/i1/last_operation?{IDS}",
         None,
     ),
     "an operation of a binding": (
-        LastOperation("i1", "s1", "p1", None, "b1"),
+        messages.LastOperation("i1", "s1", "p1", None, "b1"),
         "GET",
         f"/v2/service_instances/i1/service_bindings/b1/last_operation?{IDS}",
         None,
     ),
     "ids with characters of their own": (
-        Unbind("i/1", "b?1", "s&1", "p 1"),
+        messages.Unbind("i/1", "b?1", "s&1", "p 1"),
         "DELETE",
         "/v2/service_instances/i%2F1/service_bindings/b%3F1"
         "?service_id=s%261&plan_id=p%201&accepts_incomplete=true",
@@ -180,7 +170,7 @@ WIRE = {
 
 @pytest.mark.parametrize(("call", "method", "path", "body"), WIRE.values(), ids=WIRE)
 def test_on_the_wire(call, method, path, body):
-    sent = http_request(call, api_version="2.17")
+    sent = messages.http_request(call, api_version="2.17")
     assert (sent.method, sent.path) == (method, path)
     assert body_of(call) == body
 
@@ -216,23 +206,24 @@ def test_without_rotation_the_new_binding_is_as_the_first():
 
 
 @pytest.mark.parametrize(
-    "call", [FetchInstance("i1", "s1", "p1"), FetchBinding("i1", "b1", "s1", "p1")]
+    "call",
+    [messages.FetchInstance("i1", "s1", "p1"), messages.FetchBinding("i1", "b1", "s1", "p1")],
 )
 def test_reads_name_service_and_plan_from_2_16_on(call):
-    assert "?" in http_request(call, api_version="2.16").path
-    assert "?" not in http_request(call, api_version="2.15").path
+    assert "?" in messages.http_request(call, api_version="2.16").path
+    assert "?" not in messages.http_request(call, api_version="2.15").path
 
 
 @pytest.mark.parametrize("identity", ["", ".", ".."])
 def test_an_id_never_leads_to_another_path(identity):
     calls = (
-        Deprovision(identity, "s1", "p1"),
-        Unbind("i1", identity, "s1", "p1"),
-        LastOperation(identity, "s1", "p1"),
+        messages.Deprovision(identity, "s1", "p1"),
+        messages.Unbind("i1", identity, "s1", "p1"),
+        messages.LastOperation(identity, "s1", "p1"),
     )
     for call in calls:
         with pytest.raises(ValueError, match="leads out of its path"):
-            http_request(call, api_version="2.17")
+            messages.http_request(call, api_version="2.17")
 
 
 @pytest.mark.parametrize("version", ["", "2", "3.0", "2.", "2.x", "v2.17", "2.²", "2.17.1"])
@@ -243,24 +234,32 @@ def test_no_version(version):
 
 def test_the_originating_identity_is_a_platform_and_an_object():
     value = {"username": "system:serviceaccount:space:konnector", "groups": ["a"]}
-    platform, _, text = OriginatingIdentity(value).header().partition(" ")
+    platform, _, text = messages.OriginatingIdentity(value).header().partition(" ")
     assert platform == "kubernetes"
     assert json.loads(base64.b64decode(text)) == value
 
 
 def test_neither_operation_nor_parameters_are_shown():
     shown = [repr(OPERATION)]
-    shown += [repr(http_request(call, api_version="2.17")) for call in (OPERATION, PROVISION)]
+    shown += [
+        repr(messages.http_request(call, api_version="2.17")) for call in (OPERATION, PROVISION)
+    ]
     assert not any("task" in text or "size" in text for text in shown)
 
 
 CALLS = {
-    True: (PROVISION, UPDATE, Deprovision("i", "s", "p"), BIND, Unbind("i", "b", "s", "p")),
+    True: (
+        PROVISION,
+        UPDATE,
+        messages.Deprovision("i", "s", "p"),
+        BIND,
+        messages.Unbind("i", "b", "s", "p"),
+    ),
     False: (
-        ReadCatalogue(),
+        messages.ReadCatalogue(),
         OPERATION,
-        FetchInstance("i", "s", "p"),
-        FetchBinding("i", "b", "s", "p"),
+        messages.FetchInstance("i", "s", "p"),
+        messages.FetchBinding("i", "b", "s", "p"),
     ),
 }
 
