@@ -22,6 +22,7 @@ from reconciler.blueprints.offering.messages import (
     http_request,
 )
 from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent
+from reconciler.blueprints.offering.wording import scrub
 from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token
 from reconciler.core.addresses import Address
 from reconciler.core.errors import KlutchError, Retry
@@ -115,7 +116,7 @@ class BrokerClient:
         except OutboundError as error:
             raise BrokerFault(error.problem, unsent=not error.sent) from None
         except CatalogueFault as error:
-            raise BrokerFault(answers.scrub(str(error), self._secrets)) from None
+            raise BrokerFault(scrub(str(error), self._secrets)) from None
         found = self._outcome(ReadCatalogue(), answer)
         problem = getattr(found, "problem", "") or f"HTTP {answer.status}"
         denied, unsent = isinstance(found, Denied), isinstance(found, Unsent)
