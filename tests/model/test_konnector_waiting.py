@@ -24,7 +24,7 @@ from tests.support.settled import settled
 OTHERS: Final = tuple(f"db{number}" for number in range(5))
 
 
-async def test_a_claim_without_a_service_namespace_is_told_why(scene: Scene) -> None:
+async def test_a_claim_without_a_service_namespace_gets_the_reason(scene: Scene) -> None:
     """Its name is too long, or is another's on the control plane."""
     long, taken = (replace(scene, app_namespace=name) for name in ("n" * 63, "taken"))
     for one in (long, taken):

@@ -209,8 +209,8 @@ CLASH = condition("NamesAccepted", "False", message='"cl" is already in use')
 @pytest.mark.parametrize("message", ["not all names are accepted", ""])
 def test_a_crd_that_is_not_served_says_which_name_clashes(message):
     waits = condition("Established", "False", message=message)
-    for told, end in (([CLASH, waits], CLASH["message"]), ([waits], message or "yet")):
-        facts = having(definition={"metadata": metadata(), "status": {"conditions": told}})
+    for found, end in (([CLASH, waits], CLASH["message"]), ([waits], message or "yet")):
+        facts = having(definition={"metadata": metadata(), "status": {"conditions": found}})
         assert judge(UNIT, facts, now=NOW).message.endswith(end)
 
 
