@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 from urllib.parse import quote
 
-from bind.door.pages import BindingRow, ConditionRow, Shape
+from bind.door.pages.views import BindingRow, ConditionRow, Shape
 from reconciler import api
 from reconciler.api import Liveness
 from reconciler.core import conditions, names

@@ -10,7 +10,7 @@ from typing import Final
 import yaml
 
 from bind.door.catalogue import Offer
-from bind.door.pages import Result
+from bind.door.pages.views import Result
 from reconciler.blueprints import consent
 from reconciler.core import manifest
 from reconciler.core.manifest import JSON, Manifest

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from bind.door import pages
 from bind.door.catalogue import Offer
+from bind.door.pages import rendering, views
 from reconciler.core.refs import GroupResource
 
-FRAME = pages.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1")
-CATALOGUE = pages.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1", "catalogue")
-BINDINGS = pages.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1", "bindings")
+FRAME = views.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1")
+CATALOGUE = views.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1", "catalogue")
+BINDINGS = views.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1", "bindings")
 DATABASES = Offer(
     "services",
     "databases",
@@ -32,13 +32,13 @@ DATABASES = Offer(
     ("v1", "v1beta1"),
 )
 SENTENCES = (
-    pages.ClaimSentence(
+    views.ClaimSentence(
         0,
         'The provider wants to write secrets objects (apiVersion: "v1") on your cluster.\n'
         "Created objects will be recreated upon deletion. Accepting this Permission is optional.",
         required=False,
     ),
-    pages.ClaimSentence(
+    views.ClaimSentence(
         1,
         'The provider wants to read configmaps objects (apiVersion: "v1") which are referenced '
         'with:\n\t- name: "settings"\non your cluster.\n'
@@ -46,25 +46,25 @@ SENTENCES = (
         required=True,
     ),
 )
-RESULT = pages.Result(
+RESULT = views.Result(
     "klutchctl bind https://bind.example.org --resource databases.shop.example --claims none "
     "--accept configmaps",
     "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Template\nmetadata: {name: databases}\n",
     ("A remark.",),
 )
 CONDITIONS = (
-    pages.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "2026-11-25T10:00Z"),
-    pages.ConditionRow("Healthy", "True", "", "", "2026-11-25T10:00Z"),
-    pages.ConditionRow("SecretValid", "Unknown", "", "", "2026-11-25T10:00Z"),
+    views.ConditionRow("Ready", "False", "HeartbeatTimeout", "No heartbeat", "2026-11-25T10:00Z"),
+    views.ConditionRow("Healthy", "True", "", "", "2026-11-25T10:00Z"),
+    views.ConditionRow("SecretValid", "Unknown", "", "", "2026-11-25T10:00Z"),
 )
-_BOUND: Final[tuple[tuple[str, tuple[str, ...], str, pages.Shape, str], ...]] = (
+_BOUND: Final[tuple[tuple[str, tuple[str, ...], str, views.Shape, str], ...]] = (
     ("4ceiSrw8", ("databases.shop.example", "queues.shop.example"), "Ready", "good", "12 s ago"),
     ("9bbk2Lx1", (), "Waiting", "waiting", "never"),
     ("m2Pq77ab", ("databases.shop.example",), "Not ready", "bad", "40 s ago"),
     ("zz81kWqe", ("queues.shop.example",), "No heartbeat", "silent", "3 d ago"),
 )
 ROWS = tuple(
-    pages.BindingRow(
+    views.BindingRow(
         f"cluster-{cid}",
         cid,
         "alice",
@@ -78,7 +78,7 @@ ROWS = tuple(
     for cid, services, word, shape, heartbeat in _BOUND
 )
 OFFERS = (
-    pages.OfferRow(
+    views.OfferRow(
         "PostgreSQL database",
         "Database",
         "databases.shop.example",
@@ -87,7 +87,7 @@ OFFERS = (
         True,
         "/ui/offers/services/databases",
     ),
-    pages.OfferRow(
+    views.OfferRow(
         "Queue",
         "Queue",
         "queues.shop.example",
@@ -99,32 +99,32 @@ OFFERS = (
 )
 
 
-def card(offer: Offer = DATABASES, path: str = "/bind", plural: str = "") -> pages.Card:
+def card(offer: Offer = DATABASES, path: str = "/bind", plural: str = "") -> views.Card:
     """Return a card whose link is as the original's."""
     plural, group = plural or offer.resource.plural, offer.resource.group
     href = f"{path}?s=abc&resource={plural}&group={group}"
-    return pages.Card(offer.singular, group, offer.scope, plural, href, offer.title)
+    return views.Card(offer.singular, group, offer.scope, plural, href, offer.title)
 
 
 def every() -> dict[str, str]:
     """Return every page in each of its states, by a path that says which."""
     target = "http://localhost:40123/callback"
     cards = [card(), card(plural="queues")]
-    consent = pages.ConsentView(
+    consent = views.ConsentView(
         DATABASES, SENTENCES, "c", "/consent?s=abc", target, cid="4ceiSrw8", frame=FRAME
     )
-    offer = pages.OfferView(
+    offer = views.OfferView(
         DATABASES, SENTENCES, "c", "/ui/offers/services/databases", True, frame=CATALOGUE
     )
     return {
-        "home-out": pages.home_page(pages.HomeView("/ui/sign-in", pages.Frame("Shop Inc"))),
-        "home-in": pages.home_page(pages.HomeView("", FRAME)),
-        "catalogue": pages.catalogue_page(pages.CatalogueView(OFFERS, 2, frame=CATALOGUE)),
-        "catalogue-none": pages.catalogue_page(pages.CatalogueView((), 2, "xyz", CATALOGUE)),
-        "catalogue-empty": pages.catalogue_page(pages.CatalogueView((), 0, frame=CATALOGUE)),
-        "offer": pages.offer_page(offer),
-        "offer-result": pages.offer_page(
-            pages.OfferView(
+        "home-out": rendering.html(views.HomeView("/ui/sign-in", views.Frame("Shop Inc"))),
+        "home-in": rendering.html(views.HomeView("", FRAME)),
+        "catalogue": rendering.html(views.CatalogueView(OFFERS, 2, frame=CATALOGUE)),
+        "catalogue-none": rendering.html(views.CatalogueView((), 2, "xyz", CATALOGUE)),
+        "catalogue-empty": rendering.html(views.CatalogueView((), 0, frame=CATALOGUE)),
+        "offer": rendering.html(offer),
+        "offer-result": rendering.html(
+            views.OfferView(
                 DATABASES,
                 SENTENCES,
                 "c",
@@ -135,21 +135,21 @@ def every() -> dict[str, str]:
                 frame=CATALOGUE,
             )
         ),
-        "offer-forbidden": pages.offer_page(
-            pages.OfferView(DATABASES, (), "c", "/x", may_bind=False, frame=CATALOGUE)
+        "offer-forbidden": rendering.html(
+            views.OfferView(DATABASES, (), "c", "/x", may_bind=False, frame=CATALOGUE)
         ),
-        "resources": pages.resources_page(
-            pages.ResourcesView(cards, "4ceiSrw8", target, signed_in=True, frame=FRAME)
+        "resources": rendering.html(
+            views.ResourcesView(cards, "4ceiSrw8", target, signed_in=True, frame=FRAME)
         ),
-        "resources-empty": pages.resources_page(
-            pages.ResourcesView((), "4ceiSrw8", target, signed_in=True)
+        "resources-empty": rendering.html(
+            views.ResourcesView((), "4ceiSrw8", target, signed_in=True)
         ),
-        "resources-out": pages.resources_page(
-            pages.ResourcesView((), "", "", signed_in=False, sign_in_hint="Run it again")
+        "resources-out": rendering.html(
+            views.ResourcesView((), "", "", signed_in=False, sign_in_hint="Run it again")
         ),
-        "consent": pages.consent_page(consent),
-        "consent-problem": pages.consent_page(
-            pages.ConsentView(
+        "consent": rendering.html(consent),
+        "consent-problem": rendering.html(
+            views.ConsentView(
                 DATABASES,
                 SENTENCES,
                 "c",
@@ -160,16 +160,16 @@ def every() -> dict[str, str]:
                 frame=FRAME,
             )
         ),
-        "bindings": pages.bindings_page(pages.BindingsView(ROWS, frame=BINDINGS)),
-        "bindings-all": pages.bindings_page(pages.BindingsView(ROWS, True, BINDINGS)),
-        "bindings-none": pages.bindings_page(pages.BindingsView((), frame=BINDINGS)),
-        "binding": pages.binding_page(
-            pages.BindingView(ROWS[2], ("kubectl delete x", "kubectl delete y"), BINDINGS)
+        "bindings": rendering.html(views.BindingsView(ROWS, frame=BINDINGS)),
+        "bindings-all": rendering.html(views.BindingsView(ROWS, True, BINDINGS)),
+        "bindings-none": rendering.html(views.BindingsView((), frame=BINDINGS)),
+        "binding": rendering.html(
+            views.BindingView(ROWS[2], ("kubectl delete x", "kubectl delete y"), BINDINGS)
         ),
-        "error": pages.error_page(
-            pages.ErrorView(403, "Forbidden", "You may not bind this", "Ask", "req-1", FRAME)
+        "error": rendering.html(
+            views.ErrorView(403, "Forbidden", "You may not bind this", "Ask", "req-1", FRAME)
         ),
-        "error-bare": pages.error_page(
-            pages.ErrorView(500, "Error", "x", "", "", pages.Frame(ui=False))
+        "error-bare": rendering.html(
+            views.ErrorView(500, "Error", "x", "", "", views.Frame(ui=False))
         ),
     }

@@ -6,14 +6,14 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
-from bind.door import pages, wire
-from bind.door.pages.views import NO_FRAME
+from bind.door import wire
+from bind.door.pages import rendering, views
 from bind.door.refusals import STATUS, Refused
 from reconciler.core.manifest import JSON
 from reconciler.inbound.messages import Cookie, Request, Response
 
 API: Final = "/api/"
-_HTML: Final = "text/html; charset=utf-8"
+HTML: Final = "text/html; charset=utf-8"
 # The captured pages are `text/html` without a charset; it stands in the page.
 PAGE: Final = "text/html"
 NO_CACHE: Final = (
@@ -50,7 +50,7 @@ def redirect(
     return Response(
         status,
         body,
-        _HTML,
+        HTML,
         (("Location", location), ("Referrer-Policy", "no-referrer"), *headers),
         cookies,
     )
@@ -66,7 +66,7 @@ def refusal(
     request: Request,
     status: int,
     sentence: str,
-    frame: pages.Frame = NO_FRAME,
+    frame: views.Frame = views.NO_FRAME,
     *,
     secure: bool = False,
 ) -> Response:
@@ -80,14 +80,14 @@ def refusal(
     if request.wants_html:
         known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
         title, advice = HTTPStatus(status).phrase, known.get(status, "")
-        view = pages.ErrorView(status, title, sentence, advice, request.id, frame)
-        headers = pages.security_headers(secure=secure)
-        return Response(status, pages.error_page(view).encode(), _HTML, headers)
+        view = views.ErrorView(status, title, sentence, advice, request.id, frame)
+        headers = rendering.security_headers(secure=secure)
+        return Response(status, rendering.html(view).encode(), HTML, headers)
     return Response(status, f"{sentence}\n".encode(), headers=NO_CACHE)
 
 
 def refused(
-    request: Request, error: Refused, frame: pages.Frame = NO_FRAME, *, secure: bool = False
+    request: Request, error: Refused, frame: views.Frame = views.NO_FRAME, *, secure: bool = False
 ) -> Response:
     """Return what a client gets for a Refused."""
     answer = refusal(request, error.status, str(error), frame, secure=secure)

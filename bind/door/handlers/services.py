@@ -16,7 +16,7 @@ from bind.door.handlers import redirects
 from bind.door.identity import Identity, owner_key
 from bind.door.issuers import Issuers
 from bind.door.keyring import KeyRing
-from bind.door.pages import Frame
+from bind.door.pages.views import Frame
 from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session, Visit
 from bind.door.settings import DoorSettings

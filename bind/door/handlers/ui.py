@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
-from bind.door import board, choices, pages, sessions
+from bind.door import board, choices, sessions
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import form_of, places_of, sentences_of
+from bind.door.pages import rendering, views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
 from bind.door.spaces import BoundCluster
@@ -20,7 +21,6 @@ from reconciler.blueprints import consent
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler
 
-_HTML: Final = "text/html; charset=utf-8"
 _FRESH: Final = 60  # seconds for which a session's last use is not written anew
 _LONGEST_QUERY: Final = 200
 _ASSET: Final = (("Cache-Control", "public, max-age=3600"), ("X-Content-Type-Options", "nosniff"))
@@ -35,7 +35,7 @@ class _Visitor:
 
     request: Request
     visit: Visit
-    frame: pages.Frame
+    frame: views.Frame
 
 
 class Ui:
@@ -67,8 +67,8 @@ class Ui:
         del parts
         visit = await self._services.visit(request)
         frame = self._services.frame if visit is None else await self._frame(visit)
-        view = pages.HomeView("" if visit else "/ui/sign-in", frame)
-        return self._answer(pages.home_page(view))
+        view = views.HomeView("" if visit else "/ui/sign-in", frame)
+        return self._answer(view)
 
     async def _begin(self, request: Request, parts: Parts) -> Response:
         del parts
@@ -87,11 +87,11 @@ class Ui:
         offers = await self._services.views().offers()
         rows = [await self._row(visitor, offer) for offer in offers if _matches(offer, query)]
         frame = replace(visitor.frame, here="catalogue")
-        view = pages.CatalogueView(rows, len(offers), query, frame)
-        return self._answer(pages.catalogue_page(view))
+        view = views.CatalogueView(rows, len(offers), query, frame)
+        return self._answer(view)
 
-    async def _row(self, visitor: _Visitor, offer: Offer) -> pages.OfferRow:
-        return pages.OfferRow(
+    async def _row(self, visitor: _Visitor, offer: Offer) -> views.OfferRow:
+        return views.OfferRow(
             title=offer.title or offer.kind,
             kind=offer.kind,
             resource=offer.resource.name,
@@ -103,7 +103,7 @@ class Ui:
 
     async def _offer(self, visitor: _Visitor, parts: Parts) -> Response:
         offer = await self._found(parts)
-        return self._answer(pages.offer_page(await self._view(visitor, offer)))
+        return self._answer(await self._view(visitor, offer))
 
     async def _chosen(self, visitor: _Visitor, parts: Parts) -> Response:
         """Answer how an offer is bound with the choices of the form. Nothing is made."""
@@ -114,13 +114,13 @@ class Ui:
         missing = consent.required_rejected(offer.claims, chosen)
         if missing:
             problem = f"The service needs {', '.join(missing)}. Accept it to go on"
-            return self._answer(pages.offer_page(replace(view, problem=problem)), status=422)
+            return self._answer(replace(view, problem=problem), status=422)
         result = choices.result(offer, chosen, url=self._services.settings.public)
-        return self._answer(pages.offer_page(replace(view, result=result)))
+        return self._answer(replace(view, result=result))
 
-    async def _view(self, visitor: _Visitor, offer: Offer) -> pages.OfferView:
+    async def _view(self, visitor: _Visitor, offer: Offer) -> views.OfferView:
         path = _path(offer)
-        return pages.OfferView(
+        return views.OfferView(
             offer,
             sentences_of(offer),
             csrf=await self._token(visitor.visit, path),
@@ -141,12 +141,12 @@ class Ui:
         del parts
         everybody, bound = await self._seen(visitor)
         now = datetime.fromtimestamp(self._services.now(), UTC)
-        view = pages.BindingsView(
+        view = views.BindingsView(
             [board.row(one, now) for one in bound],
             everybody,
             replace(visitor.frame, here="bindings"),
         )
-        return self._answer(pages.bindings_page(view))
+        return self._answer(view)
 
     async def _binding(self, visitor: _Visitor, parts: Parts) -> Response:
         _, bound = await self._seen(visitor)
@@ -154,8 +154,8 @@ class Ui:
             if one.space == parts["space"]:
                 now = datetime.fromtimestamp(self._services.now(), UTC)
                 frame = replace(visitor.frame, here="bindings")
-                view = pages.BindingView(board.row(one, now), board.unbind(one), frame)
-                return self._answer(pages.binding_page(view))
+                view = views.BindingView(board.row(one, now), board.unbind(one), frame)
+                return self._answer(view)
         raise Refused("not_found", "You have no such binding", reason="space")
 
     async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[BoundCluster]]:
@@ -167,7 +167,7 @@ class Ui:
 
     async def _asset(self, request: Request, parts: Parts) -> Response:
         del request
-        found = pages.ASSETS.get(parts["name"])
+        found = rendering.ASSETS.get(parts["name"])
         if found is None:
             raise Refused("not_found", "There is nothing here")
         return Response(200, found.body, found.content_type, _ASSET)
@@ -201,13 +201,13 @@ class Ui:
         keys = await self._services.ring.keys()
         return keys.form_token(_subject(visit, page))
 
-    async def _frame(self, visit: Visit) -> pages.Frame:
+    async def _frame(self, visit: Visit) -> views.Frame:
         csrf = await self._token(visit, _SIGN_OUT)
         return replace(self._services.frame, user=visit.identity.user, csrf=csrf)
 
-    def _answer(self, text: str, *, status: int = 200) -> Response:
-        headers = pages.security_headers(forms=True, secure=self._services.secure)
-        return Response(status, text.encode(), _HTML, headers)
+    def _answer(self, view: rendering.View, *, status: int = 200) -> Response:
+        headers = rendering.security_headers(forms=True, secure=self._services.secure)
+        return Response(status, rendering.html(view).encode(), answers.HTML, headers)
 
 
 _SIGN_OUT: Final = "/ui/sign-out"

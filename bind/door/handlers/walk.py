@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs, urlencode
 
-from bind.door import pages, wire
 from bind.door import sessions as sealed
+from bind.door import wire
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers, redirects
 from bind.door.handlers.services import Services, claims_digest, resource_of
+from bind.door.pages import rendering, views
 from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session
 from reconciler.blueprints import consent
@@ -39,15 +40,15 @@ class Walk:
             if error.code != "invalid_token":
                 raise
             hint = "Run the command of your CLI again"
-            view = pages.ResourcesView([], "", "", False, hint, frame=self._frame(None))
-            return self._page(pages.resources_page(view))
+            view = views.ResourcesView([], "", "", False, hint, frame=self._frame(None))
+            return self._page(view)
         wish = session.wish
         path = "/consent" if wish.challenge else "/bind"
         cards = [_card(offer, path, sid) for offer in await self._services.views().offers()]
-        view = pages.ResourcesView(
+        view = views.ResourcesView(
             cards, wish.cid, wish.target, signed_in=True, frame=self._frame(session)
         )
-        return self._page(pages.resources_page(view))
+        return self._page(view)
 
     async def bind(self, request: Request, parts: Mapping[str, str]) -> Response:
         """Answer `/bind`: make the space, and send the CLI what it needs. Raises Refused."""
@@ -112,7 +113,7 @@ class Walk:
             self._services.audit.note("bind", request, about, reason=error.reason)
             raise
 
-    def _frame(self, session: Session | None) -> pages.Frame:
+    def _frame(self, session: Session | None) -> views.Frame:
         """Return what stands around a page. A CLI's session is none for the pages of `/ui/`."""
         user = "" if session is None else session.identity.user
         return replace(self._services.frame, user=user)
@@ -131,7 +132,7 @@ class Walk:
             "resource": offer.resource.plural,
             "group": offer.resource.group,
         }
-        view = pages.ConsentView(
+        view = views.ConsentView(
             offer=offer,
             sentences=sentences_of(offer),
             csrf=keys.form_token(_page_id(session, offer)),
@@ -142,12 +143,14 @@ class Walk:
             chosen=chosen,
             frame=self._frame(session),
         )
-        return self._page(pages.consent_page(view), redirects.origin(session.wish.target))
+        return self._page(view, redirects.origin(session.wish.target))
 
-    def _page(self, text: str, form_action: str = "") -> Response:
-        headers = pages.security_headers(form_action, secure=self._services.secure)
+    def _page(self, view: rendering.View, form_action: str = "") -> Response:
+        headers = rendering.security_headers(form_action, secure=self._services.secure)
         kept = tuple(one for one in headers if one[0] != "Cache-Control")
-        return Response(200, text.encode(), answers.PAGE, (*kept, *answers.NO_CACHE))
+        return Response(
+            200, rendering.html(view).encode(), answers.PAGE, (*kept, *answers.NO_CACHE)
+        )
 
     async def _back(
         self, session: Session, offer: Offer, agreed: Sequence[int] | None, *, status: int
@@ -186,10 +189,10 @@ def form_of(request: Request) -> Mapping[str, list[str]]:
         raise Refused("invalid_request", "The form is garbled", reason="form") from None
 
 
-def sentences_of(offer: Offer) -> Sequence[pages.ClaimSentence]:
+def sentences_of(offer: Offer) -> Sequence[views.ClaimSentence]:
     """Return what an offer asks for, in the order of its claims."""
     return [
-        pages.ClaimSentence(
+        views.ClaimSentence(
             place, consent.sentences(claim), manifest.get_bool(claim, "required") is True
         )
         for place, claim in enumerate(offer.claims)
@@ -224,9 +227,9 @@ def _require_own_site(request: Request) -> None:
         raise Refused("forbidden", sentence, reason="cross-site")
 
 
-def _card(offer: Offer, path: str, sid: str) -> pages.Card:
+def _card(offer: Offer, path: str, sid: str) -> views.Card:
     chosen = {"s": sid, "resource": offer.resource.plural, "group": offer.resource.group}
-    return pages.Card(
+    return views.Card(
         singular=offer.singular,
         group=offer.resource.group,
         scope=offer.scope,

@@ -1,66 +1,86 @@
-"""Views as HTML."""
+"""Views as HTML, and the headers of every page: what a browser may do with it."""
 
-from typing import Final
+import re
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from bind.door.pages import views
 from reconciler.inbound import foreign, templates
 
-_TYPES: Final = {"door.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
-_ENVIRONMENT: Final = templates.environment(
-    "bind.door.pages", {"link": foreign.link, "host": foreign.host, "bare": foreign.bare}
-)
-ASSETS: Final = templates.assets("bind.door.pages", _TYPES)
-
-
-def home_page(view: views.HomeView) -> str:
-    """Return the page where people begin."""
-    return _page("home.html", view)
-
-
-def catalogue_page(view: views.CatalogueView) -> str:
-    """Return the page of all offers."""
-    return _page("catalogue.html", view)
-
-
-def offer_page(view: views.OfferView) -> str:
-    """Return the page of an offer, and of how to bind it."""
-    return _page("offer.html", view)
-
-
-def resources_page(view: views.ResourcesView) -> str:
-    """Return the page to which a CLI's sign-in leads."""
-    return _page("resources.html", view)
-
-
-def consent_page(view: views.ConsentView) -> str:
-    """Return the page on which a person agrees to what an offer asks for."""
-    return _page("consent.html", view)
-
-
-def bindings_page(view: views.BindingsView) -> str:
-    """Return the page of bindings."""
-    return _page("bindings.html", view)
-
-
-def binding_page(view: views.BindingView) -> str:
-    """Return the page of one binding."""
-    return _page("binding.html", view)
-
-
-def error_page(view: views.ErrorView) -> str:
-    """Return the page for a request that is refused."""
-    return _page("error.html", view)
-
-
-def _page(
-    template: str,
-    view: views.HomeView
+View: TypeAlias = (
+    views.HomeView
     | views.CatalogueView
     | views.OfferView
     | views.ResourcesView
     | views.ConsentView
     | views.BindingsView
     | views.BindingView
-    | views.ErrorView,
-) -> str:
-    return _ENVIRONMENT.get_template(template).render(view=view, frame=view.frame)
+    | views.ErrorView
+)
+_TEMPLATES: Final[dict[type[View], str]] = {
+    views.HomeView: "home.html",
+    views.CatalogueView: "catalogue.html",
+    views.OfferView: "offer.html",
+    views.ResourcesView: "resources.html",
+    views.ConsentView: "consent.html",
+    views.BindingsView: "bindings.html",
+    views.BindingView: "binding.html",
+    views.ErrorView: "error.html",
+}
+_TYPES: Final = {"door.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"}
+_ENVIRONMENT: Final = templates.environment(
+    "bind.door.pages", {"link": foreign.link, "host": foreign.host, "bare": foreign.bare}
+)
+ASSETS: Final = templates.assets("bind.door.pages", _TYPES)
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action {}; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+_ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
+_FIXED: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)
+_ALWAYS_TLS: Final = ("Strict-Transport-Security", "max-age=31536000")
+
+
+def html(view: View) -> str:
+    """Return the page of a view."""
+    return _ENVIRONMENT.get_template(_TEMPLATES[type(view)]).render(view=view, frame=view.frame)
+
+
+def security_headers(
+    form_action: str = "", *, forms: bool = False, secure: bool = False
+) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a page.
+
+    `form_action` is the URL that a form's answer redirects to, if that is elsewhere: browsers hold
+    redirects of forms against the policy. `forms` tells that there is a form which leads to this
+    site alone. `secure` tells that the page comes over HTTPS.
+    Raises ValueError for a URL that has no place in a policy.
+    """
+    sources = f"'self' {_source(form_action)}" if form_action else "'self'"
+    # Under no-referrer, browsers send `Origin: null` with a form, and the door asks for its own.
+    referrer = "same-origin" if forms or form_action else "no-referrer"
+    return (
+        ("Content-Security-Policy", _POLICY.format(sources)),
+        ("Referrer-Policy", referrer),
+        *_FIXED,
+        *([_ALWAYS_TLS] if secure else []),
+    )
+
+
+def _source(url: str) -> str:
+    """Return the origin of a URL as policies write it.
+
+    They have no way to write an IPv6 address: every host, at that one port, stands for `[::1]`.
+    """
+    parts = urlsplit(url)
+    if parts.hostname == "::1" and parts.scheme == "http" and parts.port:
+        return f"http://*:{parts.port}"
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if not _ORIGIN.fullmatch(origin):
+        raise ValueError("this URL has no place in a policy")
+    return origin

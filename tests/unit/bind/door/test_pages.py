@@ -9,9 +9,8 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import escape
 
-from bind.door import pages
 from bind.door.catalogue import Offer
-from bind.door.pages import rendering
+from bind.door.pages import rendering, views
 from reconciler.core.refs import GroupResource
 from reconciler.inbound import foreign
 from tests.support import door_pages
@@ -36,10 +35,10 @@ def hostile_pages(text):
         (),
         (text,),
     )
-    sentences = (pages.ClaimSentence(0, text, required=True),)
-    frame = pages.Frame(text, text, text)
-    card = pages.Card(text, text, text, text, f"/bind?s={text}", text)
-    row = pages.BindingRow(
+    sentences = (views.ClaimSentence(0, text, required=True),)
+    frame = views.Frame(text, text, text)
+    card = views.Card(text, text, text, text, f"/bind?s={text}", text)
+    row = views.BindingRow(
         text,
         text,
         text,
@@ -48,27 +47,27 @@ def hostile_pages(text):
         "bad",
         text,
         text,
-        (pages.ConditionRow(text, text, text, text, text),),
+        (views.ConditionRow(text, text, text, text, text),),
     )
-    result = pages.Result(text, text, (text,))
+    result = views.Result(text, text, (text,))
     return {
-        "offer": pages.offer_page(
-            pages.OfferView(offer, sentences, text, text, False, text, (), result, frame)
+        "offer": rendering.html(
+            views.OfferView(offer, sentences, text, text, False, text, (), result, frame)
         ),
-        "consent": pages.consent_page(
-            pages.ConsentView(offer, sentences, text, text, text, text, text, (), frame)
+        "consent": rendering.html(
+            views.ConsentView(offer, sentences, text, text, text, text, text, (), frame)
         ),
-        "resources": pages.resources_page(
-            pages.ResourcesView((card,), text, text, signed_in=True, frame=frame)
+        "resources": rendering.html(
+            views.ResourcesView((card,), text, text, signed_in=True, frame=frame)
         ),
-        "catalogue": pages.catalogue_page(
-            pages.CatalogueView(
-                (pages.OfferRow(text, text, text, text, (text,), True, text),), 1, text, frame
+        "catalogue": rendering.html(
+            views.CatalogueView(
+                (views.OfferRow(text, text, text, text, (text,), True, text),), 1, text, frame
             )
         ),
-        "bindings": pages.bindings_page(pages.BindingsView((row,), True, frame)),
-        "binding": pages.binding_page(pages.BindingView(row, (text,), frame)),
-        "error": pages.error_page(pages.ErrorView(400, text, text, text, text, frame)),
+        "bindings": rendering.html(views.BindingsView((row,), True, frame)),
+        "binding": rendering.html(views.BindingView(row, (text,), frame)),
+        "error": rendering.html(views.ErrorView(400, text, text, text, text, frame)),
     }
 
 
@@ -146,7 +145,7 @@ def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
 )
 def test_documentation_is_linked_over_https_alone(url, shown):
     offer = dataclasses.replace(door_pages.DATABASES, docs_url=url)
-    outline = Outline(pages.offer_page(pages.OfferView(offer, (), "", "/x", None)))
+    outline = Outline(rendering.html(views.OfferView(offer, (), "", "/x", None)))
     links = [one for one in outline.all("a") if one["href"].startswith("http")]
     wanted = [{"href": url, "rel": "noopener noreferrer"}] if shown else []
     assert links == wanted
@@ -207,7 +206,9 @@ def test_without_pages_for_people_nothing_leads_to_them():
 
 def test_a_name_that_a_view_lacks_is_an_error():
     with pytest.raises(UndefinedError):
-        rendering._page("consent.html", pages.HomeView("", door_pages.FRAME))
+        rendering._ENVIRONMENT.get_template("consent.html").render(
+            view=views.HomeView("door"), frame=door_pages.FRAME
+        )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +222,7 @@ def test_a_name_that_a_view_lacks_is_an_error():
     ],
 )
 def test_forms_lead_to_this_site_and_to_the_one_that_asked(target, sources):
-    assert dict(pages.security_headers(target))["Content-Security-Policy"] == (
+    assert dict(rendering.security_headers(target))["Content-Security-Policy"] == (
         "default-src 'none'; style-src 'self'; img-src 'self'; "
         f"form-action {sources}; base-uri 'none'; frame-ancestors 'none'"
     )
@@ -232,11 +233,11 @@ def test_forms_lead_to_this_site_and_to_the_one_that_asked(target, sources):
 )
 def test_a_target_cannot_widen_the_policy(target):
     with pytest.raises(ValueError, match="no place in a policy"):
-        pages.security_headers(target)
+        rendering.security_headers(target)
 
 
 def test_the_headers_of_a_page():
-    plain = dict(pages.security_headers())
+    plain = dict(rendering.security_headers())
     del plain["Content-Security-Policy"]
     assert plain == {
         "X-Content-Type-Options": "nosniff",
@@ -245,21 +246,21 @@ def test_the_headers_of_a_page():
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    assert "Strict-Transport-Security" in dict(pages.security_headers(secure=True))
+    assert "Strict-Transport-Security" in dict(rendering.security_headers(secure=True))
 
 
 def test_a_page_with_a_form_lets_the_browser_name_its_origin_to_this_site():
     found = [
         dict(headers)["Referrer-Policy"]
         for headers in (
-            pages.security_headers("http://localhost:1/"),
-            pages.security_headers(forms=True),
+            rendering.security_headers("http://localhost:1/"),
+            rendering.security_headers(forms=True),
         )
     ]
     assert found == ["same-origin", "same-origin"]
 
 
 def test_assets_are_there():
-    assert pages.ASSETS["door.css"].content_type.startswith("text/css")
-    assert b"prefers-color-scheme: dark" in pages.ASSETS["door.css"].body
-    assert pages.ASSETS["icon.svg"].body.startswith(b"<svg")
+    assert rendering.ASSETS["door.css"].content_type.startswith("text/css")
+    assert b"prefers-color-scheme: dark" in rendering.ASSETS["door.css"].body
+    assert rendering.ASSETS["icon.svg"].body.startswith(b"<svg")
