@@ -12,7 +12,6 @@ from reconciler.oidc.errors import ProviderFault, TokenRefused, UnknownKey
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.outbound.issuer import Issuer
 from tests.support import issuer_lies as lies
-from tests.support import issuer_tokens
 from tests.support.issuer import FakeProvider, issuing
 
 MINUTES, HOURS = 60.0, 3600.0
@@ -61,29 +60,14 @@ async def test_a_token_is_judged_by_what_the_provider_publishes(provider, http):
     assert issuer.trouble == ""
 
 
-LIES = {
-    "another issuer": ({"issuer": "https://other.example"}, "is of issuer"),
-    "its issuer and a slash": ({"issuer": "{issuer}/"}, "is of issuer"),
-    "no issuer": ({"issuer": None}, "is of issuer"),
-    "an http endpoint": ({"token_endpoint": "http://login.example/token"}, "not secure"),
-    "http for keys": ({"jwks_uri": "http://login.example/jwks"}, "not secure"),
-    "no keys": ({"jwks_uri": None}, "has no jwks_uri"),
-    "pushed requests demanded": ({"require_pushed_authorization_requests": True}, "9126"),
-    "no algorithm of ours": ({"id_token_signing_alg_values_supported": ["HS256"]}, "signs with"),
-}
-
-
-@pytest.mark.parametrize(("members", "sentence"), LIES.values(), ids=LIES.keys())
-async def test_a_document_that_lies(provider, http, members, sentence):
-    for name, value in members.items():
-        true = value.replace("{issuer}", provider.issuer) if isinstance(value, str) else value
-        provider.lies.discovery[name] = true
+async def test_a_document_that_lies(provider, http):
+    provider.lies.discovery["issuer"] = f"{provider.issuer}/"
     issuer = Issuer(http, provider.issuer, now=time.time)
     for ask in (issuer.provider, issuer.keys):
-        with pytest.raises(ProviderFault, match=sentence):
+        with pytest.raises(ProviderFault, match="is of issuer"):
             await ask()
     assert provider.issuer in issuer.trouble
-    assert sentence in issuer.trouble
+    assert "is of issuer" in issuer.trouble
     assert provider.requests["jwks"] == 0
 
     provider.lies = lies.Lies()
@@ -210,26 +194,3 @@ async def test_given_keys_are_not_fetched(provider, http):
     assert not provider.requests
     with pytest.raises(ProviderFault):
         Issuer(http, provider.issuer, now=time.time, jwks=b"{")
-
-
-@pytest.mark.parametrize("issuer", ["http://login.example", "https://a/?x=1", "https://a/#x", ""])
-async def test_an_issuer_that_is_not_asked(http, issuer):
-    with pytest.raises(ProviderFault):
-        await Issuer(http, issuer, now=time.time).provider()
-
-
-@pytest.mark.parametrize(
-    "signing",
-    [
-        issuer_tokens.unsigned,
-        issuer_tokens.by_public_key,
-        issuer_tokens.by_another_key,
-        issuer_tokens.tampered,
-    ],
-)
-async def test_tokens_that_the_provider_did_not_sign(provider, http, signing):
-    issuer = Issuer(http, provider.issuer, now=time.time)
-    claims = issuer_tokens.payload(provider.bearer())
-    with pytest.raises(TokenRefused):
-        await bearer(issuer, provider, signing({}, claims, provider.keys[0]))
-    assert (await bearer(issuer, provider)).subject == "alice"

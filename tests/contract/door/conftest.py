@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.browsers import PUBLIC
 from tests.support.doors import TEAM, doors
-from tests.support.forged_tokens import truth
 from tests.support.issuer import issuing
+from tests.support.issuer_lies import Lies
 from tests.support.offers import offered
 
 
@@ -16,7 +16,6 @@ def providers():
     with issuing() as provider, issuing() as other:
         other.rotate("ES256")  # else it shares its key with the first
         for one in (provider, other):
-            one.lies = truth(one)
             one.audience = PUBLIC
         yield provider, other
 
@@ -54,7 +53,7 @@ async def second(backend, door):
 @pytest.fixture
 def provider(providers):
     provider, _ = providers
-    provider.lies = truth(provider)
+    provider.lies = Lies()
     provider.sign_in_as(f"user-{secrets.token_hex(4)}", groups=[TEAM])
     return provider
 

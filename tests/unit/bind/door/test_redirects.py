@@ -32,6 +32,10 @@ def test_answers_go_to_loopback_and_where_the_operator_allows(given, expected):
     [
         "https://evil.example/cb",
         "//evil.example",
+        "\\\\evil.example",
+        "http://0x7f000001:80/",
+        "HTTP://LOCALHOST:80/\t",
+        " http://localhost:80/",
         "http://localhost@evil.example:80/",
         "http://localhost:80@evil.example/",
         "http://localhost.evil.example:80/",
