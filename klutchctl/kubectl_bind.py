@@ -159,6 +159,6 @@ def _asked(said: argparse.Namespace, way: "Way") -> "Asked":
 
 
 def _connection(said: argparse.Namespace) -> "Connection":
-    from klutchctl.binding import client_flags
+    from klutchctl.binding import kubectl_flags
 
-    return client_flags.connection(said)
+    return kubectl_flags.connection(said)

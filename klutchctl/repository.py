@@ -8,18 +8,8 @@ from typing import TypeVar
 from klutchctl.render.terminal import visible
 from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
-from reconciler.fleet import reference_index, wording
+from reconciler.fleet import load, reference_index, wording
 from reconciler.fleet.files import Snapshot
-from reconciler.fleet.load import (
-    Base,
-    Loaded,
-    Review,
-    load,
-    load_against,
-    load_base,
-    load_valid_part,
-    unusable,
-)
 from reconciler.fleet.values import Fleet
 from reconciler.source import gather
 
@@ -43,27 +33,27 @@ def fleet_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Fleet:
 
     Raises InvalidRepository with all its problems.
     """
-    fleet, problems = load(snapshot_in(path, ref=ref, check_owner=check_owner))
+    fleet, problems = load.load(snapshot_in(path, ref=ref, check_owner=check_owner))
     return _usable(fleet, problems)
 
 
-def base_in(path: Path, ref: str, *, check_owner: bool) -> Base:
+def base_in(path: Path, ref: str, *, check_owner: bool) -> load.Base:
     """Return the fleet of a protected branch. Raises ConfigError where it cannot be judged by."""
     try:
         snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
     except InvalidRepository as error:
-        raise unusable(ref, error.problems) from None
-    return load_base(ref, snapshot)
+        raise load.unusable(ref, error.problems) from None
+    return load.load_base(ref, snapshot)
 
 
-def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> Review:
+def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> load.Review:
     """Return the pull request in a folder or file, as the branch `base` judges it.
 
     Raises and prints what `fleet_in` does, but for what Policies deny: that is in the review.
     """
     judge = base_in(path, base, check_owner=check_owner)
     snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
-    pull_request, problems = load_against(judge, snapshot)
+    pull_request, problems = load.load_against(judge, snapshot)
     return _usable(pull_request, problems)
 
 
@@ -76,7 +66,7 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     return found
 
 
-def documents(snapshot: Snapshot) -> Loaded:
+def documents(snapshot: Snapshot) -> load.Loaded:
     """Return a fleet with its documents. Raises InvalidRepository."""
     loaded, denied = documents_with_denials(snapshot)
     if denied:
@@ -84,10 +74,10 @@ def documents(snapshot: Snapshot) -> Loaded:
     return loaded
 
 
-def documents_with_denials(snapshot: Snapshot) -> tuple[Loaded, Sequence[Problem]]:
+def documents_with_denials(snapshot: Snapshot) -> tuple[load.Loaded, Sequence[Problem]]:
     """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
     problems: list[Problem] = []
-    loaded = load_valid_part(snapshot, problems)
+    loaded = load.load_valid_part(snapshot, problems)
     if loaded is None or any(one.severity is Severity.INVALID for one in problems):
         raise InvalidRepository(problems)
     return loaded, [one for one in problems if one.severity is Severity.DENIED]

@@ -111,7 +111,7 @@ def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: 
     """Look at a front door or a provider; exit with 6 where a bind would not succeed."""
     import uvloop
 
-    from klutchctl.binding.checkup.visit import examined
+    from klutchctl.binding.checkup import examined
     from klutchctl.render import doctor_address as rendering
     from reconciler.doctor.diagnosis import Level
 

@@ -4,25 +4,28 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, TextIO
 
 import typer
 
+from klutchctl.controller.journal import News, Vitals
 from klutchctl.controller.rounds import Rounds, now_here
 from klutchctl.controller.sources import Followed, followed
-from klutchctl.controller.speaker import Speaker
-from klutchctl.controller.vitals import Vitals
 from klutchctl.entry import ending
-from klutchctl.render import apply_report
+from klutchctl.render import apply_report, watch_lines
 from klutchctl.settings import Settings, of
+from reconciler.apply import Report
 from reconciler.controller import tracing
 from reconciler.controller.flags import host_and_port
 from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import SystemClock
-from reconciler.watch.agenda import Terms
+from reconciler.core.errors import Problem
+from reconciler.fleet.values import Fleet
+from reconciler.watch.agenda import Task, Terms
 from reconciler.watch.loop import Clock, Observer, Watch
 
 _DOCUMENTS: Final = (".yaml", ".yml")
@@ -112,3 +115,31 @@ def _listening(
         shown = f"[{host}]" if ":" in host else host
         note(f"Listening on http://{shown}:{port}")
         yield meters
+
+
+class Speaker(News):
+    """An observer that speaks to people, with the time in each line."""
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        super().__init__()
+        self._now = now
+
+    def cannot_be_used(self, why: str) -> None:
+        """Say so."""
+        self._say(watch_lines.fleet_unreadable(why), sys.stderr)
+
+    def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
+        """Say what is of use now."""
+        self._say(watch_lines.fleet_read(fleet, warnings, same=same), sys.stderr)
+
+    def round_ended(self, task: Task, report: Report, seconds: float) -> None:
+        """Say what was done."""
+        said = watch_lines.round_ended(task, report, seconds, first=self.is_first)
+        self._say(said, sys.stdout)
+
+    def round_failed(self, task: Task, why: str, seconds: float) -> None:
+        """Say why."""
+        self._say(watch_lines.round_failed(why), sys.stderr)
+
+    def _say(self, text: str, stream: TextIO) -> None:
+        print(apply_report.stamped(text, self._now()), file=stream, flush=True)

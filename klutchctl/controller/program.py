@@ -5,15 +5,13 @@ import logging
 import time
 from contextlib import ExitStack
 
-from klutchctl.controller.journal import Journal
+from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
-from klutchctl.controller.phase import Phase
 from klutchctl.controller.publishing import Publishing
 from klutchctl.controller.rounds import Rounds, now_here
 from klutchctl.controller.shape import Shape
 from klutchctl.controller.sources import remote
-from klutchctl.controller.vitals import Vitals
 from klutchctl.controller.work import Parts, work
 from klutchctl.entry import ExitCode, ending, sentence
 from klutchctl.settings import Settings
@@ -190,3 +188,32 @@ class Controller:
         self._phase.leads(vitals, fence)
         if not self._stop.is_set():
             await work(self._parts, name, rounds, home=home, fence=fence, vitals=vitals)
+
+
+class Phase:
+    """The way from the first look at the files to leading. May be asked from any thread."""
+
+    def __init__(self) -> None:
+        self._waits_for = "the files have not been read yet"
+        self._vitals: Vitals | None = None
+        self._fence: WriteFence | None = None
+
+    def stands_by(self) -> None:
+        """Note that it waits for the Lease."""
+        self._waits_for = "another process leads, or its lease has not run out"
+
+    def leads(self, vitals: Vitals, fence: WriteFence) -> None:
+        """Note that it leads: from now on its rounds count."""
+        self._waits_for, self._vitals, self._fence = "", vitals, fence
+
+    def unready(self) -> str:
+        """Return why it keeps no clusters, "" if it does."""
+        return self._lost() or self._waits_for
+
+    def ailment(self) -> str:
+        """Return why it is not healthy, "" if it is. To stand by is."""
+        return self._lost() or ("" if self._vitals is None else self._vitals.ailment())
+
+    def _lost(self) -> str:
+        lost = self._fence is not None and self._fence.lock_lost
+        return "the lease was lost" if lost else ""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from klutchctl.binding.checkup.facts import Examined
+from klutchctl.binding.checkup import Examined
 from klutchctl.render import terminal
 from klutchctl.render.terminal import Style, plural, visible
 from reconciler.doctor.diagnosis import Level

@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler import run
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.policies import Policy
-from reconciler.core import keys, times
+from reconciler.core import keys, refs, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, name_of
-from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, LEASE, Kind, Ref
-from reconciler.doctor import agents, diagnosis, kubeconfigs, policies
+from reconciler.core.refs import Kind, Ref
+from reconciler.doctor import agents, diagnosis, policies
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
 from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.fleet.compile import units_by_cluster
@@ -26,6 +27,8 @@ from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace
 from reconciler.observe.agents import Look, Looks, konnector_in
 from reconciler.observe.visits import Visit, Visits, together
+from reconciler.planning.changes import Action, Plan
+from reconciler.planning.clusters import is_new_address
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -39,7 +42,7 @@ SELF_REVIEW: Final = Kind(
 )
 
 # Without them a status says less, and a plan is the same.
-_OF_STATUS: Final = frozenset({LEASE.plural, API_SERVICE_NAMESPACE.plural})
+_OF_STATUS: Final = frozenset({refs.LEASE.plural, API_SERVICE_NAMESPACE.plural})
 _WIDTH: Final = 8  # reviews at once; each takes a connection
 _EVERYTHING: Final = Question("", "*", "*", "*")
 
@@ -101,7 +104,7 @@ async def examine(
     reached = _reached(fleet, targets, outcomes, konnectors)
     found = await agents.findings(fleet, reached, visits, task=task, now=now)
     readable = _readable(outcomes)
-    outdated = await kubeconfigs.findings(fleet, clusters, readable, task=task, pace=pace)
+    outdated = await findings(fleet, clusters, readable, task=task, pace=pace)
     return tuple(
         _unreached(target, outcome)
         if isinstance(outcome, Unavailable)
@@ -176,7 +179,7 @@ async def _look(
         diagnosis.rights(task, refused, asked),
     ]
     try:
-        listing = await cluster.list(CRD, metadata_only=True)
+        listing = await cluster.list(refs.CRD, metadata_only=True)
     except Forbidden:
         pass  # the rights tell it
     else:
@@ -203,7 +206,7 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
         for one in expected:
             live, binding = [
                 await cluster.get(Ref(cluster.name, kind, "", one.name))
-                for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING)
+                for kind in (refs.ADMISSION_POLICY, refs.ADMISSION_POLICY_BINDING)
             ]
             missing += [] if policies.in_force(one, live, binding) else [one.name]
     except Forbidden:
@@ -270,3 +273,30 @@ async def _may(cluster: Cluster, question: Question) -> bool:
 async def _review(cluster: Cluster, kind: Kind, body: Manifest) -> Manifest:
     typed: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
     return await cluster.create({**typed, **body}, kind, manager=keys.MANAGER_CLI)
+
+
+async def findings(
+    fleet: Fleet, clusters: Clusters, names: Collection[str], *, task: Task, pace: Pace
+) -> dict[str, list[Finding]]:
+    """Return what a plan says of kubeconfigs that are there, by the app clusters of these names.
+
+    Who only plans knows of Secrets what is noted of them. Nothing is said of what was not read.
+    """
+    if not names:
+        return {}
+    credentials = task is Task.APPLY
+    look = await run.look(fleet, clusters, only=names, pace=pace, credentials=credentials)
+    found: dict[str, list[Finding]] = {}
+    for name, finding in _findings(look.plan):
+        found.setdefault(name, []).append(finding)
+    return found
+
+
+def _findings(plan: Plan) -> Iterator[tuple[str, Finding]]:
+    for change in plan.changes:
+        kubeconfig = change.wanted is not None and change.wanted.kubeconfig is not None
+        if change.action is Action.UPDATE and change.ref.kind == refs.SECRET and kubeconfig:
+            # It works until the old address is taken away.
+            level = Level.WARNING if is_new_address(change.fields) else Level.PROBLEM
+            message = f"{change.ref.object}: {change.reason}"
+            yield change.cluster, Finding(Check.KUBECONFIGS, level, message, "Run klutchctl apply")

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import yaml
 
-from klutchctl.binding.checkup.visit import examined
+from klutchctl.binding.checkup import examined
 from klutchctl.sandbox import processes
 from reconciler import api
 from reconciler.core import keys, refs

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from klutchctl.binding.checkup.visit import examined
+from klutchctl.binding.checkup import examined
 from reconciler.doctor.diagnosis import Level
 from tests.support import issuer_lies, programs
 from tests.support.issuer import issuing

@@ -12,7 +12,7 @@ from reconciler.apply import GOOD, Status
 from reconciler.core import conditions, keys, names
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET, SERVICE_ACCOUNT, Ref
-from reconciler.doctor import kubeconfigs
+from reconciler.doctor import examine
 from reconciler.doctor.diagnosis import Level
 from reconciler.doctor.rights import Task
 from reconciler.health.survey import survey
@@ -212,7 +212,7 @@ async def reached(scene):
 async def examined(scene):
     """Return what doctor says of kubeconfigs."""
     async with reached(scene) as (fleet, clusters):
-        found = await kubeconfigs.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
+        found = await examine.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
     return [(one.level, one.message) for one in found.get("shop", ())]
 
 

@@ -8,9 +8,8 @@ import pygit2
 import pytest
 import typer
 
-from klutchctl.commands.watch import address
+from klutchctl.commands.watch import Speaker, address
 from klutchctl.controller.sources import Followed, followed
-from klutchctl.controller.speaker import Speaker
 from klutchctl.render import apply_report, watch_lines
 from klutchctl.settings import Settings
 from reconciler.apply import Status

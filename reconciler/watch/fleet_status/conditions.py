@@ -6,6 +6,7 @@ do is no reconciling. These are metav1.Conditions; those of Klutch (core/conditi
 severities, and a True one has no reason.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,39 @@ from datetime import datetime
 from typing import Final
 
 from reconciler.core.conditions import FALSE, READY, TRUE, UNKNOWN
+from reconciler.core.documents import one_line
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.times import format_time
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, Held
 from reconciler.watch.agenda import AGAIN
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Waiting
-from reconciler.watch.fleet_status.texts import cut
+
+_HTML: Final = frozenset("<>&")  # the API server stores each as six characters
+_ESCAPED: Final = 6
+_ELLIPSIS: Final = "..."
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text on one line, at most `most` bytes of JSON however that is escaped.
+
+    What cannot be printed becomes a blank: it may be half a character, or turn the line around.
+    """
+    clean = one_line(text[:most])
+    if len(text) <= most and _size(clean) <= most:
+        return clean
+    room, kept = most - len(_ELLIPSIS), 0
+    for one in clean:
+        room -= _size(one)
+        if room < 0:
+            break
+        kept += 1
+    return f"{clean[:kept].rstrip()}{_ELLIPSIS}"
+
+
+def _size(text: str) -> int:
+    return len(json.dumps(text)) - 2 + (_ESCAPED - 1) * sum(one in _HTML for one in text)
+
 
 RECONCILING: Final = "Reconciling"
 STALLED: Final = "Stalled"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from klutchctl.binding.sign_in.callback import Foreign
-from klutchctl.binding.sign_in.expected import Code, Expected, Refusal, Response
+from klutchctl.binding.sign_in.signed_in import Code, Expected, Refusal, Response
 from reconciler.core.secret import Secret
 from tests.support import binding_objects as objects
 

@@ -7,9 +7,9 @@ import pytest
 import typer
 
 from klutchctl.controller import options
-from klutchctl.controller.phase import Phase
+from klutchctl.controller.journal import Vitals
+from klutchctl.controller.program import Phase
 from klutchctl.controller.shape import Shape
-from klutchctl.controller.vitals import Vitals
 from klutchctl.controller.work import beside
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from klutchctl.controller.relooks import Pace, Paces, Relooks, due, paces
+from klutchctl.controller.work import Pace, Paces, Relooks, due, paces
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth

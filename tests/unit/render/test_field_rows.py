@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_formats, plan_markdown
-from klutchctl.render.field_rows import differences
+from klutchctl.render.plan_rows import differences
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.manifest import Manifest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from klutchctl.controller import state_metrics
+from klutchctl.controller import metrics
 from klutchctl.controller.metrics import FleetMetrics
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, Locked
@@ -327,13 +327,13 @@ def test_5000_troubled_clusters_stay_within_the_cap(meters):
     many[4000] = health("c-4000", State.DEGRADED, State.DEGRADED)
     see(meters, operated(board=board(*many)))
     meters.ended(EVERYTHING, report(unseen=[UnseenCluster(name, "") for name in clusters(5000)]), 1)
-    for name in (state_metrics.NOT_READY, state_metrics.UNSEEN):
+    for name in (metrics.NOT_READY, metrics.UNSEEN):
         assert len(series(meters, name)) == 500
         assert shown(meters, "series_omitted", metric=name) == 4500
     assert shown(meters, "cluster_units_not_ready", cluster="c-4000") == 2  # the worst is shown
     assert len(generate_latest(meters.registry)) < 100_000
     see(meters, operated(board=board(health("shop", State.READY))))
-    assert shown(meters, "series_omitted", metric=state_metrics.NOT_READY) == 0
+    assert shown(meters, "series_omitted", metric=metrics.NOT_READY) == 0
 
 
 def test_no_text_of_a_state_is_in_a_metric(meters):

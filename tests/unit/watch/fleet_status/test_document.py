@@ -17,8 +17,8 @@ from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Storm
+from reconciler.watch.fleet_status.conditions import cut
 from reconciler.watch.fleet_status.document import LARGEST, TROUBLED, status_of, tells_more
-from reconciler.watch.fleet_status.texts import cut
 from tests.support.fleet_states import (
     COMMIT,
     NEXT,

@@ -9,7 +9,7 @@ from reconciler.planning.changes import Action, Held
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_state import FleetState, SourceProblem, Storm
-from reconciler.watch.fleet_status.events import notes_of
+from reconciler.watch.fleet_status.writer import notes_of
 from tests.support.fleet_states import NEXT, at, at_rest, begun, ended, fleet, record
 from tests.support.reports import change, report
 
