@@ -210,17 +210,6 @@ def test_a_plan_tells_what_the_pull_request_changes(checkout, capsys, snapshot):
     assert plan["revision"] == f"{head}+dirty"
 
 
-def test_a_plan_names_the_commit_that_it_is_of(checkout, capsys, snapshot):
-    head = checkout.commit()
-    main.run(["plan", "repo", *snapshot])
-    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]} ")
-    checkout.write({"bindings/db.yaml": f"# more\n{BINDING}"})
-    main.run(["plan", "repo", *snapshot])
-    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]}+dirty ")
-    main.run(["plan", "repo", "--ref", "main", *snapshot])
-    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]} ")
-
-
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

@@ -77,12 +77,6 @@ def test_paths_can_be_opened_from_where_one_is(repo, capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("bindings/db.yaml:4:18: ")
 
 
-def test_chdir(repo, capsys):
-    write(repo)
-    assert main.run(["--chdir", "repo", "validate"]) == 0
-    assert capsys.readouterr().out == SUMMARY
-
-
 def test_no_fleet_at_all(repo, capsys):
     repo.mkdir()
     assert main.run(["validate", "repo"]) == 3

@@ -9,12 +9,11 @@ from klutchctl.render.terminal import folded, visible
 from reconciler.core.decision import FieldChange
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey
-from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Change
 from tests.golden.plans import PLANS
 
 UNIT = UnitKey("shop", "anynines.com", "backups")
 CHANGE = Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.UPDATE, "")
-PLAN = Plan(fleet="acme", revision="", digest="", changes=(), sections={}, clusters_total=3)
 
 DESCRIPTIONS = {
     "a create names the object": (Action.CREATE, "new", None, "ConfigMap a"),
@@ -73,44 +72,6 @@ REVISIONS = {
 @pytest.mark.parametrize(("revision", "shown"), REVISIONS.values(), ids=REVISIONS.keys())
 def test_revision(revision, shown):
     assert plan_rows.short_commit(revision) == shown
-
-
-def unseen(count):
-    return tuple(UnseenCluster(f"edge-{index}", "timeout") for index in range(count))
-
-
-READINGS = {
-    "all": (0, None, ("Read 3 of 3 clusters", "")),
-    "all, and how long": (0, 0.44, ("Read 3 of 3 clusters in 0.4 s", "")),
-    "one not": (1, None, ("Read 2 of 3 clusters", "1 unreachable: edge-0 (timeout)")),
-    "more not than there are documents": (
-        4,
-        None,
-        ("Read 0 of 4 clusters", "4 unreachable: edge-0, edge-1, edge-2 and 1 more"),
-    ),
-}
-
-
-@pytest.mark.parametrize(("count", "seconds", "says"), READINGS.values(), ids=READINGS.keys())
-def test_reading(count, seconds, says):
-    assert plan_rows.reading(replace(PLAN, unseen=unseen(count)), seconds) == says
-
-
-SUMMARIES = {
-    "nothing": ((), 0, "0 create, 0 update, 0 replace, 0 release, 0 delete, 0 unchanged"),
-    "what is rare is told when it is there": (
-        (Action.ADOPT, Action.BLOCKED, Action.UNKNOWN, Action.NOOP, Action.NOOP),
-        2,
-        "0 create, 0 update, 0 replace, 1 adopt, 0 release, 0 delete, 2 unchanged, 1 blocked,"
-        " 1 unknown, 2 clusters unknown",
-    ),
-}
-
-
-@pytest.mark.parametrize(("actions", "count", "says"), SUMMARIES.values(), ids=SUMMARIES.keys())
-def test_summary(actions, count, says):
-    changes = tuple(replace(CHANGE, action=action) for action in actions)
-    assert plan_rows.summary(replace(PLAN, changes=changes, unseen=unseen(count))) == says
 
 
 def test_one_long_description_does_not_push_the_others():

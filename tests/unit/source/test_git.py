@@ -377,7 +377,3 @@ def test_a_library_that_leaks_credentials_is_not_used(repository, monkeypatch):
     monkeypatch.setattr(pygit2, "LIBGIT2_VERSION", "1.9.4")
     with pytest.raises(HostError, match=r"libgit2 1\.9\.4 is not safe"):
         git.read(where(repository), "main")
-
-
-def test_limits_are_those_of_folders():
-    assert (gather.MAX_FILES, gather.MAX_TREE_BYTES) == (10_000, 64 << 20)
