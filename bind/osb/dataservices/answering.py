@@ -1,5 +1,7 @@
 """Decides what follows from answers that say nothing about what was asked, whatever that was."""
 
+from dataclasses import replace
+
 from bind.osb.dataservices import managed, rules
 from reconciler.blueprints.offering import outcomes as answers
 from reconciler.core.decision import Decision
@@ -21,6 +23,17 @@ def unusable(seen: managed.Seen, outcome: answers.Outcome) -> Decision | None:
         case answers.Busy():
             return Decision(again=rules.BUSY, sums_up=False)
     return None
+
+
+def in_progress(
+    seen: managed.Seen, outcome: answers.Outcome, since: str, *ready: managed.Condition
+) -> Decision:
+    """Return the decision to ask again how far an operation is that began at a time."""
+    asked = outcome.retry_after if isinstance(outcome, answers.Progress) else None
+    again = rules.poll_pause(seen.now, since, asked)
+    if isinstance(outcome, answers.Progress):
+        return replace(seen.said({}, *ready, managed.SUCCESS), again=again)
+    return seen.failed(refusal(outcome), again=again)
 
 
 def refusal(outcome: answers.Outcome) -> str:

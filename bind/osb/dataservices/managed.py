@@ -7,7 +7,7 @@ know what stands behind an object.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from bind.osb.dataservices.kinds import PROVIDER_CONFIG_USAGE
 from bind.osb.decisions.view import Place
@@ -51,6 +51,9 @@ _PAUSED: Final = Condition(
 def error(message: str) -> Condition:
     """Return that the object and what stands behind it do not agree, and why."""
     return Condition(SYNCED, "False", "ReconcileError", message)
+
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,10 @@ class Seen:
         lasted = self.now - since if failing and since is not None else timedelta()
         return min(max(lasted, _SOONEST), _LATEST)
 
+    def paced(self, ask: A) -> A | decision.Decision:
+        """Return what is to be asked, once an answer was rested on for long enough."""
+        return decision.Decision(again=self.rest, sums_up=False) if self.rest else ask
+
     def failed(
         self, message: str, *conditions: Condition, again: timedelta | None
     ) -> decision.Decision:
@@ -203,7 +210,7 @@ def framed(seen: Seen) -> decision.Decision | None:
         return seen.failed(f"ProviderConfig {name} is missing", again=None)
     if not seen.is_deleting and (step := _usage(seen)):
         return replace(decision.writes(step, failure=WRITE_FAILED), again=_SOONEST, sums_up=False)
-    return None
+    return seen.failed(seen.trouble, again=seen.pause()) if seen.trouble else None
 
 
 def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> decision.Decision:

@@ -16,7 +16,6 @@ from bind.osb.decisions.bindings.seen import CHECKS, Seen
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import (
     CLOSED,
-    NO_PAUSE,
     Ask,
     BindingView,
     InstanceView,
@@ -89,7 +88,7 @@ def needs_secret(binding: BindingView, *, now: datetime) -> bool:
     if any(one.leave_at is not None and one.leave_at <= now for one in state.older):
         return True
     due_at = rotation.due_at(live, state.current, state.older, now)
-    checked = binding.pauses.get(state.current.id, NO_PAUSE).checked
+    checked = binding.pause(state.current).checked
     return checked is None or checked + CHECKS <= now or (due_at is not None and due_at <= now)
 
 
@@ -121,14 +120,12 @@ def _leaves(seen: Seen) -> Next | None:
     over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.now]
     undone = (*over, *seen.numbers.lost)
     going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
-    paused = [one for one in seen.numbers.leaving if not _is_paused(one, seen.now)]
+    paused = [
+        one for one in seen.numbers.leaving if one.intent is None or one.intent.since <= seen.now
+    ]
     if not seen.free or not (going or paused) or seen.broker is None:
         return None
     return unbinding.next_to_leave(seen, (*paused, *going))
-
-
-def _is_paused(one: Record, now: datetime) -> bool:
-    return one.intent is not None and one.intent.since > now
 
 
 def _leaves_later(seen: Seen, old: Record) -> Patch | None:
@@ -150,7 +147,7 @@ def _candidate(seen: Seen) -> Next | None:
     if candidate.state == record.PRESENT:
         if seen.is_retrievable and seen.pause(candidate).misses < pacing.MOST_READS:
             return calls.fetch(seen, candidate, status.begun(seen))
-        if _is_unknown(seen):
+        if seen.has_no_catalogue:
             return Next(status.of(seen, again=CLOSED))
         message = "the broker made a binding, and gives no credentials of it"
         return become.mitigated(seen, candidate, causes.NO_CREDENTIALS, message)
@@ -235,11 +232,6 @@ def _restored(seen: Seen, current: Record) -> Next:
     next_ = numbers.begin(seen)
     stated = replace(next_.decision, conditions=decision.conditions, fields=decision.fields)
     return replace(next_, decision=stated)
-
-
-def _is_unknown(seen: Seen) -> bool:
-    """Tell whether it is not known whether the broker lets bindings be read."""
-    return seen.broker is None or seen.broker.catalogue is None
 
 
 def _noted(seen: Seen, next_: Next) -> Next:

@@ -14,7 +14,6 @@ from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import (
     CLOSED,
-    NO_PAUSE,
     SOON,
     Ask,
     InstanceView,
@@ -181,15 +180,12 @@ def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> 
         return _read(view, current, now)
     if wants.is_as_wanted(current.sent, target) and not wants.heals(view, current):
         return _read(view, current, now)
-    if current.sent is not None and not current.sent.digest and _never_read(view, current):
+    is_unread = wants.is_retrievable(view) and view.pause(current).checked is None
+    if is_unread and current.sent is not None and not current.sent.digest:
         return _read(view, current, now)  # it was there before our PUT: is it what we want?
     if closed is not None and not wants.is_news(view, current, target):
         return _read(view, current, now)
     return _change(view, current, target, free=free, now=now)
-
-
-def _never_read(view: InstanceView, current: Record) -> bool:
-    return wants.is_retrievable(view) and view.pauses.get(current.id, NO_PAUSE).checked is None
 
 
 def _change(
@@ -220,7 +216,7 @@ def _read(view: InstanceView, current: Record, now: datetime) -> Next:
     assert view.broker is not None
     if not wants.is_retrievable(view):
         return Next(decision)
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     resync = view.broker.spec.timing.resync
     due_at = now if pause.checked is None else pause.checked + resync
     if due_at <= now and not view.broker.closed and due(pause, now):

@@ -179,7 +179,7 @@ def _progressed(  # noqa: PLR0911 - a row each
             step = record.changed(current, operation=None)
             return soon(step)
         case _ if become.is_unknown_operation(outcome, is_late=is_late):
-            misses = view.pauses.get(current.id, NO_PAUSE).misses + 1
+            misses = view.pause(current).misses + 1
             if misses >= pacing.MOST_MISSES:
                 return become.unknown_operation(view, current, now)
             return _poll_later(view, current, outcome, now, misses=misses)
@@ -203,7 +203,7 @@ def _poll_later(
     *,
     misses: int = 0,
 ) -> Next:
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     description, stated = "", None
     if isinstance(outcome, outcomes.Progress):
         description, stated = outcome.problem, outcome.retry_after
@@ -218,7 +218,7 @@ def _poll_later(
 
 
 def _fetched(view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime) -> Next:
-    pause = replace(view.pauses.get(current.id, NO_PAUSE), checked=now)
+    pause = replace(view.pause(current), checked=now)
     match outcome:
         case outcomes.Done():
             return _compared(view, current, outcome, replace(pause, until=None, count=0))
@@ -255,7 +255,5 @@ def _compared(view: InstanceView, current: Record, outcome: outcomes.Done, pause
         return Next(Decision(again=SOON), pauses={current.id: pause})
     differing = wants.differences(view, current.sent, outcome) if current.sent else ()
     decision = instance_status.synced(view, current, differing)
-    if outcome.dashboard_url and decision.fields:
-        fields = {**decision.fields, "dashboardURL": outcome.dashboard_url}
-        decision = replace(decision, fields=fields)
+    decision = become.with_dashboard(decision, outcome.dashboard_url)
     return Next(replace(decision, again=become.timing(view).resync), pauses={current.id: pause})

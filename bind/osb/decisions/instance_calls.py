@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from bind.osb.decisions import instance_outcomes as become
 from bind.osb.decisions import instance_status, record
@@ -10,7 +9,6 @@ from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import (
     CLOSED,
-    NO_PAUSE,
     Ask,
     InstanceView,
     Next,
@@ -22,15 +20,11 @@ from bind.osb.decisions.view import (
 from reconciler.blueprints.offering import messages
 from reconciler.core.decision import NOTHING
 
-WHEN_UNBOUND: Final = "WhenUnbound"
-IMMEDIATE: Final = "Immediate"
-RETAIN: Final = "Retain"
-
 
 def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> Next:
     """Send what an intent says, again where its outcome is not known."""
     target = wants.wanted(view, current.sent)
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     decision = instance_status.begun(view, current, intent)
     if intent.since > now and not wants.is_as_wanted(intent.target, target):
         # It was never sent: what the claim says now is sent in its place, at once.
@@ -67,7 +61,7 @@ def poll(view: InstanceView, current: Record, now: datetime) -> Next:
         return become.failed(view, current, "it took too long", now=now)
     # Of what is late, the status stays as the last answer left it.
     decision = NOTHING if is_late else instance_status.in_progress(view, current)
-    wait = _wait(view, now, view.pauses.get(current.id, NO_PAUSE), now)
+    wait = _wait(view, now, view.pause(current), now)
     if wait is not None:
         again = wait if is_late else min(wait, operation.deadline - now)
         return Next(replace(decision, again=again))
@@ -80,7 +74,7 @@ def remove(view: InstanceView, leaving: Record, now: datetime) -> Next:
     if leaving.operation is not None:
         return poll(view, leaving, now)
     decision = instance_status.leaving(view, leaving)
-    wait = _wait(view, now, view.pauses.get(leaving.id, NO_PAUSE), now)
+    wait = _wait(view, now, view.pause(leaving), now)
     if wait is not None:
         return Next(replace(decision, again=wait))
     call = messages.Deprovision(leaving.instance, leaving.service, leaving.plan)

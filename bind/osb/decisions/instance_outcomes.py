@@ -3,7 +3,6 @@
 Each is the record's next state and the claim's status, in one decision.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -23,7 +22,7 @@ def later(
     view: InstanceView, current: Record, outcome: outcomes.Denied | outcomes.Unsent, now: datetime
 ) -> Next:
     """Make the same call later: surely nothing was done."""
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     stated = outcome.retry_after if isinstance(outcome, outcomes.Unsent) else None
     wait = pacing.unsent(pause.count, stated)
     decision = instance_status.waiting(view, current, outcome.problem)
@@ -50,13 +49,8 @@ def reread(view: InstanceView, current: Record, problem: str, now: datetime) -> 
 
 def paused(view: InstanceView, current: Record, decision: Decision, until: datetime) -> Next:
     """Remember when an id may be asked about again."""
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     return Next(decision, pauses={current.id: replace(pause, until=until, count=pause.count + 1)})
-
-
-def steady(view: InstanceView, current: Record) -> Mapping[str, Pause]:
-    """Return what is remembered of an id after an answer that counts."""
-    return {current.id: Pause(checked=view.pauses.get(current.id, NO_PAUSE).checked)}
 
 
 def present(
@@ -77,10 +71,8 @@ def present(
     )
     note = Note("Provisioned", f"the instance {current.instance} is there")
     decision = replace(decision, notes=(note,))
-    if dashboard:
-        decision = replace(decision, fields={**decision.fields, "dashboardURL": dashboard})
-    checked = None if unread else now
-    return Next(with_step(decision, step, again=SOON), pauses={current.id: Pause(checked=checked)})
+    decision = with_step(with_dashboard(decision, dashboard), step, again=SOON)
+    return Next(decision, pauses={current.id: Pause(checked=None if unread else now)})
 
 
 def accepted(
@@ -95,12 +87,9 @@ def accepted(
     operation = Operation(outcome.operation, before, now, now + (longest or waits.max_polling))
     step = record.changed(current, operation=operation)
     after = replace(current, operation=operation)
-    decision = instance_status.in_progress(view, after)
-    if outcome.dashboard_url and decision.fields:
-        fields = {**decision.fields, "dashboardURL": outcome.dashboard_url}
-        decision = replace(decision, fields=fields)
+    decision = with_dashboard(instance_status.in_progress(view, after), outcome.dashboard_url)
     wait = outcome.retry_after or waits.poll
-    checked = view.pauses.get(current.id, NO_PAUSE).checked
+    checked = view.pause(current).checked
     pauses = {current.id: Pause(until=now + wait, checked=checked)}
     return Next(with_step(decision, step, again=wait), pauses=pauses)
 
@@ -171,7 +160,7 @@ def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Nex
     made_at = current.made_at or intent.since
     step = record.changed(current, intent=again, operation=None, made_at=made_at)
     decision = with_step(instance_status.waiting(view, current, problem), step, again=wait)
-    pause = view.pauses.get(current.id, NO_PAUSE)
+    pause = view.pause(current)
     return Next(decision, pauses={current.id: Pause(until=now + wait, checked=pause.checked)})
 
 
@@ -204,9 +193,8 @@ def now_as_wanted(view: InstanceView, current: Record, target: Sent, dashboard: 
         view, after, true=[causes.PROVISIONED, causes.UP_TO_DATE, *healed]
     )
     decision = replace(decision, notes=(Note("Updated", f"{current.instance} was updated"),))
-    if dashboard:
-        decision = replace(decision, fields={**decision.fields, "dashboardURL": dashboard})
-    return Next(with_step(decision, step, again=SOON), pauses=steady(view, current))
+    decision = with_step(with_dashboard(decision, dashboard), step, again=SOON)
+    return Next(decision, pauses={current.id: Pause(checked=view.pause(current).checked)})
 
 
 def update_failed(
@@ -234,7 +222,7 @@ def update_failed(
 
 def delete_again(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
     """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
-    count = view.pauses.get(current.id, NO_PAUSE).count
+    count = view.pause(current).count
     wait = pacing.deletion(count)
     step = None if current.operation is None else record.changed(current, operation=None)
     decision = instance_status.leaving(view, current)
@@ -305,6 +293,13 @@ def timing(view: InstanceView) -> Timing:
 def tasks(step: Step | None) -> tuple[Task, ...]:
     """Return a step as the tasks of a decision."""
     return () if step is None else (Task((step,)),)
+
+
+def with_dashboard(decision: Decision, url: str) -> Decision:
+    """Return a status that says where the dashboard is, if that is known."""
+    if not url or not decision.fields:
+        return decision
+    return replace(decision, fields={**decision.fields, "dashboardURL": url})
 
 
 def with_step(decision: Decision, step: Step | None, again: timedelta | None = None) -> Decision:

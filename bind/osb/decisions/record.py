@@ -28,6 +28,8 @@ ORPHANED: Final = "Orphaned"
 
 STATES: Final = (INTENDED, PRESENT, LEAVING, RETAINED, ORPHANED)
 
+_CLAIM: Final = ("group", "kind", "namespace", "name", "uid")
+
 INSTANCE: Final = "Instance"
 BINDING: Final = "Binding"
 
@@ -159,7 +161,7 @@ def digests_of(salt: str, parameters: Mapping[str, JSON]) -> dict[str, str]:
 
 def read(live: Manifest, cluster: str) -> Record:
     """Return what a BrokerRecord says; its CRD keeps what must be there."""
-    text = manifest.get_text
+    text, sent = manifest.get_text, manifest.get_map(live, "spec", "sent")
     return Record(
         cluster=cluster,
         id=manifest.name_of(live),
@@ -168,10 +170,10 @@ def read(live: Manifest, cluster: str) -> Record:
         instance=text(live, "spec", "instanceID"),
         service=text(live, "spec", "serviceID"),
         plan=text(live, "spec", "planID"),
-        claim=_claim(manifest.get_map(live, "spec", "claim")),
+        claim=Claim(*(text(live, "spec", "claim", part) for part in _CLAIM)),
         state=cast("State", text(live, "spec", "state")),
         number=manifest.get_int(live, "spec", "number") or 0,
-        sent=_sent(manifest.get_map(live, "spec", "sent")),
+        sent=_target(sent) if sent else None,
         intent=_intent(manifest.get_map(live, "spec", "intent")),
         operation=_operation(manifest.get_map(live, "spec", "operation")),
         asked=text(live, "spec", "asked"),
@@ -211,17 +213,6 @@ def deleted(record: Record) -> Delete:
     """Return the step that deletes a record, exactly as it was looked at."""
     assert record.live is not None
     return deletion(record.cluster, BROKER_RECORD, record.live)
-
-
-def _claim(said: Manifest) -> Claim:
-    return Claim(*(manifest.get_text(said, part) for part in _CLAIM))
-
-
-_CLAIM: Final = ("group", "kind", "namespace", "name", "uid")
-
-
-def _sent(said: Manifest) -> Sent | None:
-    return _target(said) if said else None
 
 
 def _target(said: Manifest) -> Sent:

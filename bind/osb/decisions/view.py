@@ -102,6 +102,10 @@ class BindingView:
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     crd_is_deleting: bool = False
 
+    def pause(self, record: Record) -> Pause:
+        """Return what is remembered of an id."""
+        return self.pauses.get(record.id, NO_PAUSE)
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceView:
@@ -130,6 +134,10 @@ class InstanceView:
     def current(self) -> Record | None:
         """The record of the instance that counts: that of the highest number."""
         return max(self.records, key=lambda record: record.number, default=None)
+
+    def pause(self, record: Record) -> Pause:
+        """Return what is remembered of an id."""
+        return self.pauses.get(record.id, NO_PAUSE)
 
 
 @dataclass(frozen=True, slots=True)

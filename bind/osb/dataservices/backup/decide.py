@@ -29,17 +29,11 @@ def next_step(seen: Seen) -> Step:
     """Return the request that is next, or what follows without any."""
     if (framed := managed.framed(seen)) is not None:
         return framed
-    if seen.trouble:
-        return seen.failed(seen.trouble, again=seen.pause())
     if seen.is_deleting:
         return _leaving(seen)
     if seen.number is None:
         return _absent(seen)
-    return _paced(seen, wire.job(seen.instance, seen.words.sort, seen.number))
-
-
-def _paced(seen: Seen, ask: Ask) -> Step:
-    return Decision(again=seen.rest, sums_up=False) if seen.rest else ask
+    return seen.paced(wire.job(seen.instance, seen.words.sort, seen.number))
 
 
 def _absent(seen: Seen) -> Step:
@@ -49,7 +43,7 @@ def _absent(seen: Seen) -> Step:
     if seen.after is None and not (seen.is_held and manifest.covers(seen.at_provider, ids)):
         return managed.held(seen, ids, CREATING)
     purpose: wire.Purpose = "mark" if seen.after is None else "find"
-    return _paced(seen, wire.jobs(purpose, seen.instance, seen.words.sort))
+    return seen.paced(wire.jobs(purpose, seen.instance, seen.words.sort))
 
 
 def _hindrance(seen: Seen) -> str:
@@ -62,9 +56,9 @@ def _leaving(seen: Seen) -> Step:
     if number is None:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
     if not seen.is_restore:
-        return _paced(seen, wire.deletion(seen.instance, number))
+        return seen.paced(wire.deletion(seen.instance, number))
     if seen.state in UNDER_WAY or not seen.state:
-        return _paced(seen, wire.job(seen.instance, seen.words.sort, number))
+        return seen.paced(wire.job(seen.instance, seen.words.sort, number))
     return managed.released(seen, "Forgotten", "What was restored stays")
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from bind.osb.dataservices import connection, managed, rules
-from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
+from bind.osb.dataservices.binding.facts import Ledger, Seen
 from bind.osb.dataservices.instance import facts as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
 from reconciler.blueprints.offering.messages import (
@@ -32,19 +32,14 @@ def next_step(seen: Seen) -> Step:
     """Return the call that is next, or what follows without any."""
     if (framed := managed.framed(seen)) is not None:
         return framed
-    if seen.trouble:
-        return seen.failed(seen.trouble, again=seen.pause())
-    if seen.operation is not None and (not seen.is_deleting or seen.operation.is_unbind):
-        return _paced(seen, _last_operation(seen, seen.operation))
+    operation, ids = seen.operation, (seen.instance_id, seen.service_id, seen.plan_id)
+    if operation is not None and (not seen.is_deleting or operation.is_unbind):
+        return seen.paced(LastOperation(*ids, operation.key, binding=operation.binding))
     if seen.is_deleting:
         return _leaving(seen)
     if old := seen.due():
-        return _paced(seen, unbind(seen, old))
+        return seen.paced(unbind(seen, old))
     return _bound(seen) if seen.is_created else _unbound(seen)
-
-
-def _paced(seen: Seen, call: Call) -> Step:
-    return Decision(again=seen.rest, sums_up=False) if seen.rest else call
 
 
 def unbind(seen: Seen, binding: str) -> Unbind:
@@ -75,12 +70,6 @@ def bind(seen: Seen, number: int) -> Bind:
     )
 
 
-def _last_operation(seen: Seen, operation: Operation) -> LastOperation:
-    return LastOperation(
-        seen.instance_id, seen.service_id, seen.plan_id, operation.key, binding=operation.binding
-    )
-
-
 def _leaving(seen: Seen) -> Step:
     """Unbind all, the first last: without it nobody would look for the others."""
     if not seen.service_id:
@@ -88,7 +77,7 @@ def _leaving(seen: Seen) -> Step:
     ledger = seen.ledger
     coming = [seen.id(ledger.coming)] if ledger.coming else []
     binding = [*sorted(ledger.old), *coming, seen.id(ledger.number)][0]
-    call = _paced(seen, unbind(seen, binding))
+    call = seen.paced(unbind(seen, binding))
     if isinstance(call, Decision):
         said = seen.said({"state": "Deleting"}, DELETING)
         return replace(said, again=call.again)
@@ -114,7 +103,7 @@ def _unbound(seen: Seen) -> Step:
     ids = _ids(seen)
     if not seen.is_held or not manifest.covers(seen.at_provider, ids):
         return managed.held(seen, {**ids, "state": "Pending"}, CREATING)
-    return _paced(seen, bind(seen, seen.target))
+    return seen.paced(bind(seen, seen.target))
 
 
 def _hindrance(seen: Seen) -> Decision | None:
@@ -146,13 +135,11 @@ def _bound(seen: Seen) -> Step:
     if ledger.refused == seen.asked:
         return Decision(again=lasts(seen), sums_up=False)
     if ledger.coming and managed.may(seen.live, "Update"):
-        return _paced(seen, bind(seen, ledger.coming))
+        return seen.paced(bind(seen, ledger.coming))
     if (rotates or (seen.is_lost and not seen.is_retrievable)) and managed.may(seen.live, "Update"):
         return _succession(seen)
-    if seen.rest:
-        return Decision(again=seen.rest, sums_up=False)
-    if seen.is_retrievable and managed.may(seen.live, "Observe"):
-        return fetch(seen, ledger.number)
+    if seen.rest or (seen.is_retrievable and managed.may(seen.live, "Observe")):
+        return seen.paced(fetch(seen, ledger.number))
     return steady(seen)
 
 

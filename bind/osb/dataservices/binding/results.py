@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from bind.osb.dataservices import connection, managed, rules
-from bind.osb.dataservices.answering import refusal, unusable
+from bind.osb.dataservices.answering import in_progress, refusal, unusable
 from bind.osb.dataservices.binding import decide
 from bind.osb.dataservices.binding.decide import Step
 from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
@@ -180,15 +180,7 @@ def _polled(seen: Seen, operation: Operation, outcome: answers.Outcome) -> Step:
             return _given_up(seen, "The broker does not know what it accepted")
     if rules.is_overdue(seen.now, operation.since, seen.plan):
         return _given_up(seen, "The broker takes too long to make the binding")
-    return _in_progress(seen, operation, outcome)
-
-
-def _in_progress(seen: Seen, operation: Operation, outcome: answers.Outcome) -> Decision:
-    asked = outcome.retry_after if isinstance(outcome, answers.Progress) else None
-    again = rules.poll_pause(seen.now, operation.since, asked)
-    if isinstance(outcome, answers.Progress):
-        return replace(seen.said({}, SUCCESS), again=again)
-    return seen.failed(refusal(outcome), again=again)
+    return in_progress(seen, outcome, operation.since)
 
 
 def _unbound(seen: Seen, binding: str, outcome: answers.Outcome) -> Decision:
@@ -220,7 +212,7 @@ def _unbind_polled(seen: Seen, operation: Operation, outcome: answers.Outcome) -
         case answers.Absent():
             # It may be gone: the next DELETE says so.
             return _with(Decision(again=rules.SOON, sums_up=False), seen, seen.ledger)
-    return _in_progress(seen, operation, outcome)
+    return in_progress(seen, outcome, operation.since)
 
 
 def _gone(seen: Seen, binding: str) -> Decision:

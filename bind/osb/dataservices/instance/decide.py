@@ -36,8 +36,6 @@ def next_step(seen: Seen) -> Step:
     """Return the call that is next, or what follows without any."""
     if (framed := managed.framed(seen)) is not None:
         return framed
-    if seen.trouble:
-        return seen.failed(seen.trouble, again=seen.pause())
     if seen.rest and seen.catalogue is None:
         return Decision(again=seen.rest, sums_up=False)
     return _leaving(seen) if seen.is_deleting else _staying(seen)
@@ -45,7 +43,7 @@ def next_step(seen: Seen) -> Step:
 
 def _staying(seen: Seen) -> Step:
     if seen.pending is not None or seen.state in UNDER_WAY:
-        return _paced(seen, _last_operation(seen))
+        return seen.paced(_last_operation(seen))
     if seen.state in PROVISIONED:
         return _present(seen)
     if seen.state == "failed":
@@ -53,10 +51,6 @@ def _staying(seen: Seen) -> Step:
     if seen.state == "deleted" and (seen.was_there or seen.sent is None):
         return _missing(seen)
     return _absent(seen)
-
-
-def _paced(seen: Seen, call: messages.Call) -> Step:
-    return Decision(again=seen.rest, sums_up=False) if seen.rest else call
 
 
 def _wanted(seen: Seen) -> _Wanted | str:
@@ -82,11 +76,11 @@ def _leaving(seen: Seen) -> Step:
     if not seen.service_id or (seen.state == "deleted" and not seen.was_there):
         return managed.released(seen, "Forgotten", "The broker was never asked for it")
     if seen.pending is not None and seen.state == "deleting":
-        return _paced(seen, _last_operation(seen))
+        return seen.paced(_last_operation(seen))
     if seen.bound:
         names = ", ".join(sorted(seen.bound))
         return seen.failed(f"It is still bound: {names}", DELETING, again=None)
-    return _paced(seen, _deprovision(seen))
+    return seen.paced(_deprovision(seen))
 
 
 def _deprovision(seen: Seen) -> messages.Deprovision:
@@ -115,7 +109,7 @@ def _absent(seen: Seen) -> Step:
     }
     if not seen.is_held or not manifest.covers(seen.at_provider, ids):
         return managed.held(seen, ids, CREATING)
-    return _paced(seen, _provision(seen, wanted))
+    return seen.paced(_provision(seen, wanted))
 
 
 def _provision(seen: Seen, wanted: _Wanted) -> messages.Provision:
@@ -139,7 +133,7 @@ def _failed(seen: Seen) -> Step:
     if last is None or seen.was_there:
         return seen.failed("The broker says that it failed", UNAVAILABLE, again=rules.RESYNC)
     if not last.refused:
-        return _paced(seen, _deprovision(seen))
+        return seen.paced(_deprovision(seen))
     wanted = _wanted(seen)
     if isinstance(wanted, str) or last.asks_for(wanted.sent):
         return NOTHING
@@ -153,9 +147,9 @@ def _missing(seen: Seen) -> Step:
     if isinstance(wanted, str):
         return seen.failed(wanted, again=seen.pause())
     if seen.asks_again:
-        return _paced(seen, _provision(seen, wanted))
+        return seen.paced(_provision(seen, wanted))
     if wanted.offering.instances_retrievable:
-        return _paced(seen, _fetch(seen))
+        return seen.paced(_fetch(seen))
     return NOTHING
 
 
@@ -169,19 +163,13 @@ def _present(seen: Seen) -> Step:
     if isinstance(wanted, str):
         return seen.failed(wanted, AVAILABLE, again=seen.pause())
     call = _update(seen, wanted)
-    if (_differs(call) or seen.asks_again) and managed.may(seen.live, "Update"):
+    if (call.plan or call.parameters or seen.asks_again) and managed.may(seen.live, "Update"):
         if last is not None and last.refused and last.asks_for(wanted.sent):
             return NOTHING
-        return _paced(seen, call)
-    if seen.rest:
-        return Decision(again=seen.rest, sums_up=False)
-    if wanted.offering.instances_retrievable and managed.may(seen.live, "Observe"):
-        return _fetch(seen)
+        return seen.paced(call)
+    if seen.rest or (wanted.offering.instances_retrievable and managed.may(seen.live, "Observe")):
+        return seen.paced(_fetch(seen))
     return replace(seen.said({}, AVAILABLE, managed.SUCCESS), again=rules.RESYNC)
-
-
-def _differs(call: messages.Update) -> bool:
-    return bool(call.plan or call.parameters)
 
 
 def _update(seen: Seen, wanted: _Wanted) -> messages.Update:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from bind.osb.dataservices import managed, rules
-from bind.osb.dataservices.answering import refusal, unusable
+from bind.osb.dataservices.answering import in_progress, refusal, unusable
 from bind.osb.dataservices.instance.facts import PROVISIONED, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
@@ -128,21 +128,8 @@ def _creation_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
             return seen.failed(refusal(outcome), again=rules.POLL)
     if rules.is_overdue(seen.now, since, seen.plan):
         return _broken(seen, "The broker takes too long to make the instance")
-    return _in_progress(seen, outcome, replace(CREATING, message=_words(outcome)), since)
-
-
-def _in_progress(
-    seen: Seen, outcome: answers.Outcome, ready: managed.Condition, since: str
-) -> Decision:
-    asked = outcome.retry_after if isinstance(outcome, answers.Progress) else None
-    again = rules.poll_pause(seen.now, since, asked)
-    if isinstance(outcome, answers.Progress):
-        return replace(seen.said({}, ready, managed.SUCCESS), again=again)
-    return seen.failed(refusal(outcome), again=again)
-
-
-def _words(outcome: answers.Outcome) -> str:
-    return outcome.problem if isinstance(outcome, answers.Progress) else ""
+    words = outcome.problem if isinstance(outcome, answers.Progress) else ""
+    return in_progress(seen, outcome, since, replace(CREATING, message=words))
 
 
 def _broken(seen: Seen, problem: str) -> Decision:
@@ -199,7 +186,7 @@ def _update_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
     if rules.is_overdue(seen.now, since, seen.plan):
         problem = "The broker takes too long to change the instance"
         return _update_failed(seen, what, problem, usable=None, repeatable=False)
-    return _in_progress(seen, outcome, AVAILABLE, since)
+    return in_progress(seen, outcome, since, AVAILABLE)
 
 
 def _deprovisioned(seen: Seen, outcome: answers.Outcome) -> Decision:
@@ -227,7 +214,7 @@ def _deletion_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
             problem = ""  # it may be gone: the next DELETE says so
         case _:
             since = manifest.get_text(seen.live, "metadata", "deletionTimestamp")
-            return _in_progress(seen, outcome, DELETING, since)
+            return in_progress(seen, outcome, since, DELETING)
     conditions = (DELETING, managed.error(problem)) if problem else (DELETING,)
     said = seen.said({}, *conditions, pendingOperation=None)
     return replace(said, again=max(seen.pause(), rules.POLL) if problem else rules.SOON)

@@ -19,16 +19,11 @@ def bind(seen: Seen, candidate: Record) -> Next:
     intent, decision = candidate.intent, status.begun(seen)
     assert intent is not None
     wait = waits(seen, candidate, since=intent.since)
-    if wait is None and (seen.view.place is None or _has_no_catalogue(seen)):
+    if wait is None and (seen.view.place is None or seen.has_no_catalogue):
         wait = CLOSED
     if wait is not None:
         return Next(replace(decision, again=wait))
     return Next(decision, Ask(candidate.id, _bind_call(seen, candidate)))
-
-
-def _has_no_catalogue(seen: Seen) -> bool:
-    """Tell whether it is not known yet what a plan can do: a repeated call has to be the same."""
-    return seen.broker is None or seen.broker.catalogue is None
 
 
 def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:

@@ -15,7 +15,7 @@ from bind.osb.decisions.record import Intent, Operation, Record, Sent
 from bind.osb.decisions.view import CLOSED, NO_PAUSE, SOON, Next, soon
 from reconciler.blueprints.offering.outcomes import Accepted, Denied, Done, Unsent
 from reconciler.core import conditions, keys
-from reconciler.core.conditions import Cause, Condition
+from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task, unheld
 from reconciler.core.manifest import is_deleting
 
@@ -38,14 +38,13 @@ def bound(seen: Seen, one: Record, done: Done) -> Next:
     decision = next_.decision
     stated = [*decision.conditions, *status.projected(seen, done)]
     if is_taken:
-        stated = [*(each for each in stated if each.type != causes.BOUND), _taken(seen)]
+        stated = [
+            *(each for each in stated if each.type != causes.BOUND),
+            conditions.false(*numbers.taken(seen)),
+        ]
     fields = {**decision.fields, "endpoints": list(done.endpoints) or None}
     decision = replace(decision, conditions=tuple(stated), fields=fields)
     return replace(next_, decision=decision)
-
-
-def _taken(seen: Seen) -> Condition:
-    return conditions.false(*numbers.taken(seen))
 
 
 def _made(seen: Seen, one: Record, digest: str, done: Done) -> Record:

@@ -8,7 +8,6 @@ from typing import Final
 from bind.osb.decisions import record, rotation
 from bind.osb.decisions.record import Claim, Record, Sent
 from bind.osb.decisions.view import (
-    NO_PAUSE,
     BindingView,
     Broker,
     InstanceView,
@@ -110,9 +109,14 @@ class Seen:
         """Return a plan, as the catalogue has it."""
         return None if self.broker is None else self.broker.plan(self.view.kind, plan_id)
 
+    @property
+    def has_no_catalogue(self) -> bool:
+        """Whether it is not known yet what a plan can do, or whether bindings can be read."""
+        return self.broker is None or self.broker.catalogue is None
+
     def pause(self, one: Record) -> Pause:
         """Return what is remembered of an id."""
-        return self.binding.pauses.get(one.id, NO_PAUSE)
+        return self.binding.pause(one)
 
     def after(self, changed: Record) -> "Seen":
         """Return the binding with one of its records as it is to be."""
