@@ -2,7 +2,6 @@
 
 import os
 import sys
-from asyncio import Event
 from functools import partial
 
 from bind.osb import program, settings
@@ -24,11 +23,8 @@ def _run(arguments: list[str]) -> None:
     given = settings.parse(arguments)
     process.collect_seldom()
     process.give_back()
-    process.until_signal(partial(_serve, given))
-
-
-async def _serve(given: settings.Settings, stop: Event) -> None:
-    await program.serve(given, os.environ, host.home_directory(), stop=stop)
+    home = host.home_directory()
+    process.until_signal(lambda stop: program.serve(given, os.environ, home, stop=stop))
 
 
 if __name__ == "__main__":

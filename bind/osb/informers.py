@@ -51,11 +51,21 @@ class Informers:
         self.brokers = self._view(osb.SERVICE_BROKER, {}, namespace=namespace)
         self.records = self._view(
             osb.BROKER_RECORD,
-            {BROKER: _broker, PLACE: place_of, OF_INSTANCE: _instance_id},
+            {
+                BROKER: lambda live: [manifest.get_text(live, "spec", "broker")],
+                PLACE: place_of,
+                OF_INSTANCE: _instance_id,
+            },
             namespace=namespace,
         )
         self.crds = self._view(
-            refs.CRD, {BROKER: _broker_of_crd, KIND: _kind}, labels=keys.OSB_BROKER, trim=_names
+            refs.CRD,
+            {
+                BROKER: lambda crd: [manifest.labels_of(crd).get(keys.OSB_BROKER, "")],
+                KIND: _kind,
+            },
+            labels=keys.OSB_BROKER,
+            trim=_names,
         )
         # A look asks for several kinds, and reading one of its CRD takes as long as the rest of it.
         self._kinds: dict[str, GeneratedKind | None] = {}
@@ -151,19 +161,9 @@ def _names(crd: Manifest) -> Manifest:
     return {**kept, "spec": names, "status": {}}
 
 
-def _broker(live: Manifest) -> Iterable[str]:
-    return [manifest.get_text(live, "spec", "broker")]
-
-
-def _broker_of_crd(crd: Manifest) -> Iterable[str]:
-    return [manifest.labels_of(crd).get(keys.OSB_BROKER, "")]
-
-
 def _kind(crd: Manifest) -> Iterable[tuple[str, str]]:
-    spec = ("spec",)
-    return [
-        (manifest.get_text(crd, *spec, "group"), manifest.get_text(crd, *spec, "names", "kind"))
-    ]
+    spec = manifest.get_map(crd, "spec")
+    return [(manifest.get_text(spec, "group"), manifest.get_text(spec, "names", "kind"))]
 
 
 def place_of(live: Manifest) -> Iterable[InstanceKey]:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
@@ -20,9 +21,8 @@ class BrokerMetrics:
     """What brokers answer, and what was made there, in a registry that a process has already."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._up = Gauge(
-            "klutch_osb_broker_up", "1 while a broker takes calls.", ["broker"], registry=registry
-        )
+        gauge = partial(Gauge, labelnames=["broker"], registry=registry)
+        self._up = gauge("klutch_osb_broker_up", "1 while a broker takes calls.")
         self._requests = CounterMetric(
             "klutch_osb_requests",
             "Calls to brokers, by what they were answered.",
@@ -36,30 +36,17 @@ class BrokerMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._records = Gauge(
-            "klutch_osb_records",
-            "What brokers have, by state.",
-            ["broker", "state"],
-            registry=registry,
+        self._records = gauge(
+            "klutch_osb_records", "What brokers have, by state.", labelnames=["broker", "state"]
         )
-        self._held = Gauge(
-            "klutch_osb_held",
-            "Instances that go on only once somebody does something.",
-            ["broker"],
-            registry=registry,
+        self._held = gauge(
+            "klutch_osb_held", "Instances that go on only once somebody does something."
         )
         self._waiting: dict[str, set[Hashable]] = {}
-        self._operations = Gauge(
-            "klutch_osb_operations",
-            "What brokers are at work on.",
-            ["broker"],
-            registry=registry,
-        )
-        self._expiry = Gauge(
+        self._operations = gauge("klutch_osb_operations", "What brokers are at work on.")
+        self._expiry = gauge(
             "klutch_osb_next_expiry_seconds",
             "Seconds until the next credentials expire; infinite where none do.",
-            ["broker"],
-            registry=registry,
         )
 
     def observer(self, broker: str) -> Callable[[str, str, float], None]:

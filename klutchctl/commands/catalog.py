@@ -1,6 +1,8 @@
 """`klutchctl catalog`: the catalogue of a service broker as files for Git. Contacts no cluster."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,8 +11,6 @@ import typer
 from klutchctl.entry import ExitCode
 
 if TYPE_CHECKING:
-    from reconciler.api.osb import BrokerSpec
-    from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault
     from reconciler.blueprints.offering.files import Output
 
 CODES: Final = {
@@ -54,59 +54,39 @@ def catalog(
     """
     if (catalog_file is None) == (credentials is None):
         raise typer.BadParameter("exactly one of --catalog and --credentials is needed")
+    import uvloop
+
     from klutchctl import files
-    from klutchctl.broker_files import broker_in
+    from klutchctl.broker_files import broker_in, fetched
     from reconciler.blueprints.offering import lock
+    from reconciler.blueprints.offering.catalogue import catalogue_of
+    from reconciler.blueprints.offering.files import files_of
 
     spec = broker_in(broker)
-    folder = out or broker.parent
-    found = (
-        _saved(catalog_file) if catalog_file is not None else _fetched(spec, credentials or Path())
-    )
+    folder, where = out or broker.parent, f"ServiceBroker {spec.name}"
+    if catalog_file is not None:
+        with _faults_of(str(catalog_file)):
+            found = catalogue_of(files.read(catalog_file))
+    else:
+        with _faults_of(where):
+            found = uvloop.run(fetched(spec, credentials or Path()))
     held = folder / lock.FILE
-    output = _files(spec, found, files.read(held) if held.exists() else None, allow_narrowing)
+    before = files.read(held) if held.exists() else None
+    with _faults_of(where):
+        output = files_of(spec, found, before, allow_narrowing=allow_narrowing)
     return _finish(folder, output, check=check)
 
 
-def _saved(file: Path) -> "Catalogue":
-    from klutchctl import files
-    from reconciler.blueprints.offering.catalogue import CatalogueFault, catalogue_of
-    from reconciler.core.errors import ConfigError
-
-    try:
-        return catalogue_of(files.read(file))
-    except CatalogueFault as error:
-        raise ConfigError(_listed(error), where=str(file)) from None
-
-
-def _fetched(spec: "BrokerSpec", credentials: Path) -> "Catalogue":
-    import uvloop
-
-    from klutchctl.broker_files import fetched
+@contextmanager
+def _faults_of(where: str) -> Iterator[None]:
+    """Have what is wrong with a catalogue be an error of `where` it is from."""
     from reconciler.blueprints.offering.catalogue import CatalogueFault
     from reconciler.core.errors import ConfigError
 
     try:
-        return uvloop.run(fetched(spec, credentials))
+        yield
     except CatalogueFault as error:
-        raise ConfigError(_listed(error), where=f"ServiceBroker {spec.name}") from None
-
-
-def _files(
-    spec: "BrokerSpec", catalogue: "Catalogue", held: bytes | None, allow_narrowing: bool
-) -> "Output":
-    from reconciler.blueprints.offering.catalogue import CatalogueFault
-    from reconciler.blueprints.offering.files import files_of
-    from reconciler.core.errors import ConfigError
-
-    try:
-        return files_of(spec, catalogue, held, allow_narrowing=allow_narrowing)
-    except CatalogueFault as error:
-        raise ConfigError(_listed(error), where=f"ServiceBroker {spec.name}") from None
-
-
-def _listed(error: "CatalogueFault") -> str:
-    return "; ".join(error.problems)
+        raise ConfigError("; ".join(error.problems), where=where) from None
 
 
 def _finish(folder: Path, output: "Output", *, check: bool) -> int:

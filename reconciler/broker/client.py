@@ -24,7 +24,6 @@ from reconciler.blueprints.offering.messages import (
 from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent
 from reconciler.blueprints.offering.wording import scrub
 from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token
-from reconciler.core.addresses import Address
 from reconciler.core.errors import KlutchError, Retry
 from reconciler.core.secret import Secret
 from reconciler.outbound.http import Answer, Http, OutboundError, Tls
@@ -72,7 +71,7 @@ class BrokerClient:
             tls=_tls(address),
             timeout=timeout.total_seconds(),
             most=answers.MOST_OCTETS,
-            forbids=None if allow_loopback else _is_loopback,
+            forbids=None if allow_loopback else lambda address: address.is_loopback,
             plain_http=allow_plain_http,
             once=True,
         )
@@ -164,7 +163,8 @@ class BrokerClient:
             answer = await self._http.request(
                 request.method, url, body=request.body, headers=headers, most=most
             )
-            code = _code(answer.status)
+            known = answer.status in HTTPStatus._value2member_map_
+            code = str(answer.status) if known else _OTHER_CODE
         finally:
             if self._observe is not None:
                 self._observe(verb, code, time.monotonic() - began)
@@ -205,11 +205,3 @@ def _tls(address: BrokerAddress) -> Tls:
             return Tls(ca, cert, key, insecure=address.insecure)
         case _:
             return Tls(ca, insecure=address.insecure)
-
-
-def _is_loopback(address: Address) -> bool:
-    return address.is_loopback
-
-
-def _code(status: int) -> str:
-    return str(status) if status in HTTPStatus._value2member_map_ else _OTHER_CODE

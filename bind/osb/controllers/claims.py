@@ -73,7 +73,8 @@ class Claims:
             self._calls.forget(key)
             return timedelta()
         if _is_over(view):
-            self._forget(view, key)
+            self._forget(key)
+            self._metrics.held(view.kind.broker, key, is_held=False)
             return None
         parts = turn.look(view, calling=self._calls.is_calling(key), now=now)
         self._metrics.held(view.kind.broker, key, is_held=turn.is_held(parts))
@@ -82,10 +83,9 @@ class Claims:
             self._ask(key, view, part)
         return min((again for again in agains if again is not None), default=None)
 
-    def _forget(self, view: InstanceView, key: InstanceKey) -> None:
+    def _forget(self, key: InstanceKey) -> None:
         self._pauses.pop(key, None)
         self._made.pop(key, None)
-        self._metrics.held(view.kind.broker, key, is_held=False)
 
     async def _execute(self, key: InstanceKey, view: InstanceView, part: Part) -> timedelta | None:
         """Execute a decision, then remember what it says to."""
@@ -142,8 +142,7 @@ class Claims:
         if kind is None and records:
             kind = _generated(records[0])  # its CRD is gone, with all claims
         if kind is None:
-            self._made.pop(key, None)
-            self._pauses.pop(key, None)
+            self._forget(key)
             return None
         recent = self._informers.claims.synced(kind.kind)
         live = None if recent is None else recent.get(key.namespace, key.name)
@@ -170,15 +169,13 @@ class Claims:
 
     def _records_at(self, key: InstanceKey) -> list[Record]:
         """Return the records of instances at a place, and of bindings that were just made there."""
-        shown = set(self._informers.records.keys_by(PLACE, key))
+        view = self._informers.records
+        shown = set(view.keys_by(PLACE, key))
         made = {ObjectKey(self._informers.namespace, name) for name in self._made.get(key, ())}
         found = {each: self._record(each) for each in (*shown, *(made - shown))}
-        gone = {each.name for each in made if found[each] is None or self._is_shown(each)}
+        gone = {each.name for each in made if found[each] is None or view.get(*each) is not None}
         self._made.get(key, set()).difference_update(gone)
         return [each for each in found.values() if each is not None]
-
-    def _is_shown(self, key: ObjectKey) -> bool:
-        return self._informers.records.get(*key) is not None
 
     def _record(self, key: ObjectKey) -> Record | None:
         live = self._records.get(*key)

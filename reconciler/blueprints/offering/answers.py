@@ -157,10 +157,11 @@ def _progress(answer: _Answer, document: Manifest) -> outcomes.Progress:
 
 
 def _done(document: Manifest, *, created: bool) -> outcomes.Done:
-    credentials, parameters = m.get(document, "credentials"), m.get(document, "parameters")
+    said, parameters = m.get(document, "credentials"), m.get(document, "parameters")
+    credentials = Secret(m.canonical(said).decode()) if isinstance(said, Mapping) else None
     return outcomes.Done(
         dashboard_url=_url(document),
-        credentials=_as_text(credentials) if isinstance(credentials, Mapping) else None,
+        credentials=credentials,
         parameters=parameters if isinstance(parameters, Mapping) else None,
         plan=name_in(document, "plan_id"),
         maintenance=name_in(document, "maintenance_info", "version"),
@@ -184,10 +185,6 @@ def _accepted(answer: _Answer, document: Manifest) -> outcomes.Outcome:
         return unreadable(answer.call, answer.status, "the key of its operation is too long")
     key = Secret(operation) if operation else None
     return outcomes.Accepted(key, _url(document), answer.retry_after)
-
-
-def _as_text(credentials: Mapping[str, JSON]) -> Secret:
-    return Secret(m.canonical(credentials).decode())
 
 
 def _flags(document: Manifest) -> tuple[bool | None, bool | None]:

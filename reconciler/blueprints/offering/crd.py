@@ -111,7 +111,7 @@ def _fitting(
         extent = Extent(deepest, words=False) if extent.words else shallower
         found = taken(extent)
         made = crd(found)
-    if len(canonical(made)) > MOST_OCTETS or _noted_octets(made) > _MOST_NOTED:
+    if len(canonical(made)) > MOST_OCTETS or len(canonical(made["metadata"])) > _MOST_NOTED:
         many = f"{len(offering.plans)} plans are too many for a kind: name some of them in `plans`"
         raise CatalogueFault([f"offering {offering.name}: {many}"])
     cut = [] if extent.words else ["descriptions are dropped"]
@@ -120,10 +120,6 @@ def _fitting(
     of = f"plan {rules.names([plan.name for plan in offering.plans])}: parameters"
     size = f"more than {MOST_OCTETS // 1024} KiB"
     return Made(made, (*found.warnings, *(f"{of}: {size}: {what}" for what in cut)))
-
-
-def _noted_octets(made: Manifest) -> int:
-    return len(canonical(made["metadata"]))
 
 
 def _marks(

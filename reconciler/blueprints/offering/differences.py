@@ -16,6 +16,7 @@ Path: TypeAlias = tuple[str, ...]
 
 # What a bound becomes in CEL, by the type that it bounds.
 COMPARED: Final = frozenset({"minimum", "maximum", "minLength", "maxLength"})
+_WIDER: Final = frozenset({("integer", "number"), ("integer", MIXED), ("string", MIXED)})
 _WORDS: Final = frozenset({"title", "description"})
 
 
@@ -75,7 +76,7 @@ def differences(narrow: Form, wide: Form, path: Path = ()) -> Iterator[Differenc
     if kinds[1] == ANY:
         yield _other(path, "its type and all that it holds")
         return
-    if kinds[0] != kinds[1] and not _is_wider(*kinds):
+    if kinds[0] != kinds[1] and kinds not in _WIDER:
         yield _other(path, f"that it is {kinds[0]}, and not {kinds[1]}")
         return
     if kinds[0] != kinds[1]:
@@ -87,10 +88,6 @@ def differences(narrow: Form, wide: Form, path: Path = ()) -> Iterator[Differenc
         yield from _of_objects(narrow, wide, path)
     if kinds[0] == "array":
         yield from _inside(narrow["items"], wide["items"], (*path, "[]"))
-
-
-def _is_wider(narrow: str, wide: str) -> bool:
-    return (narrow, wide) in {("integer", "number"), ("integer", MIXED), ("string", MIXED)}
 
 
 def _other(path: Path, what: str) -> Difference:
@@ -109,7 +106,9 @@ def _of_values(narrow: Form, wide: Form, path: Path) -> Iterator[Difference]:
             sharp = bool(narrow.get(forms.EXCLUSIVE.get(key, "")))
             same = narrow[key] == wide.get(key)
             looser = same and (wide.get(forms.EXCLUSIVE.get(key, "")) or not sharp)
-            if looser or (key in wide and not same and not stricter(*_floats(narrow, wide, key))):
+            if looser or (
+                key in wide and not same and not stricter(float(narrow[key]), float(wide[key]))
+            ):
                 continue
             if key in COMPARED:
                 yield Difference(Aspect.BOUND, path, key, narrow[key], sharp)
@@ -118,10 +117,6 @@ def _of_values(narrow: Form, wide: Form, path: Path) -> Iterator[Difference]:
     for key in forms.ALIKE:
         if key in narrow and narrow[key] != wide.get(key):
             yield _other(path, f"its {key}")
-
-
-def _floats(narrow: Form, wide: Form, key: str) -> tuple[float, float]:
-    return float(narrow[key]), float(wide[key])
 
 
 def _of_objects(narrow: Form, wide: Form, path: Path) -> Iterator[Difference]:

@@ -244,35 +244,27 @@ def cut(form: Form, depth: int) -> Form:
             if (type_of(form) == "object")
             else {**form, "items": ANYTHING}
         )
-    found = dict(form)
-    if "properties" in form:
-        found["properties"] = {
-            name: cut(inner, depth - 1) for name, inner in properties_of(form).items()
-        }
-    for key in ("items", "additionalProperties"):
-        if key in form:
-            found[key] = cut(form[key], depth - 1)
-    return found
+    return _inside(form, lambda inner: cut(inner, depth - 1))
 
 
 def silent(form: Form) -> Form:
     """Return a form without its words."""
-    found = {key: value for key, value in form.items() if key not in _WORDS}
-    if "properties" in form:
-        found["properties"] = {name: silent(inner) for name, inner in properties_of(form).items()}
-    for key in ("items", "additionalProperties"):
-        if key in form:
-            found[key] = silent(form[key])
-    return found
+    return _inside({key: value for key, value in form.items() if key not in _WORDS}, silent)
 
 
 def finished(form: Form) -> dict[str, Any]:
     """Return a form as a CRD has it."""
     head = {key: form[key] for key in _WORDS if key in form}
-    found = head | {key: value for key, value in form.items() if key != WELCOMING}
+    rest = {key: value for key, value in form.items() if key != WELCOMING}
+    return _inside(head | rest, finished)
+
+
+def _inside(form: Form, change: Callable[[Form], Form]) -> dict[str, Any]:
+    """Return a form in which those that it holds are changed."""
+    found = dict(form)
     if "properties" in form:
-        found["properties"] = {name: finished(inner) for name, inner in properties_of(form).items()}
+        found["properties"] = {name: change(inner) for name, inner in properties_of(form).items()}
     for key in ("items", "additionalProperties"):
         if key in form:
-            found[key] = finished(form[key])
+            found[key] = change(form[key])
     return found

@@ -119,12 +119,9 @@ def fitting(form: Form, path: str, notes: Iterable[Note]) -> Reading:
     while depth and (depth > DEEPEST or len(canonical(kept)) > MOST_OCTETS):
         depth -= 1
         kept = forms.cut(kept, depth)
-    more = [] if depth == deepest else [Note(path, _cut_off(depth))]
+    cut_off = f"too much: what is deeper than {depth} levels is accepted as it is"
+    more = [] if depth == deepest else [Note(path, cut_off)]
     return Reading(kept, tuple(dict.fromkeys([*notes, *more])))
-
-
-def _cut_off(depth: int) -> str:
-    return f"too much: what is deeper than {depth} levels is accepted as it is"
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ there once.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -135,10 +135,7 @@ def _sorted(value: manifest.JSON) -> manifest.JSON:
 
 def shown_metadata(metadata: manifest.Manifest) -> dict[str, manifest.JSON]:
     """Return what of an offering's metadata files show."""
-    return _texts(metadata, ("displayName", "longDescription", "documentationUrl"))
-
-
-def _texts(metadata: manifest.Manifest, keys: Iterable[str]) -> dict[str, manifest.JSON]:
+    keys = ("displayName", "longDescription", "documentationUrl")
     return {
         key: manifest.get_text(metadata, key) for key in keys if manifest.get_text(metadata, key)
     }

@@ -38,12 +38,24 @@ class OriginatingIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Provision:
-    """Makes an instance."""
-
+class _OfInstance:
     instance: str
     service: str
     plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfBinding:
+    instance: str
+    binding: str
+    service: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provision(_OfInstance):
+    """Makes an instance."""
+
     organization: str
     space: str
     context: Mapping[str, JSON] = field(default_factory=dict)
@@ -75,56 +87,36 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Deprovision:
+class Deprovision(_OfInstance):
     """Deletes an instance."""
-
-    instance: str
-    service: str
-    plan: str
 
 
 @dataclass(frozen=True, slots=True)
-class LastOperation:
+class LastOperation(_OfInstance):
     """Asks how far an operation is: the instance's, or where one is named the binding's."""
 
-    instance: str
-    service: str
-    plan: str
     operation: Secret | None = None
     binding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class FetchInstance:
+class FetchInstance(_OfInstance):
     """Reads an instance."""
 
-    instance: str
-    service: str
-    plan: str
-
 
 @dataclass(frozen=True, slots=True)
-class FetchBinding:
+class FetchBinding(_OfBinding):
     """Reads a binding, with its credentials."""
 
-    instance: str
-    binding: str
-    service: str
-    plan: str
-
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(_OfBinding):
     """Makes a binding; with `predecessor`, one that takes the place of that one.
 
     State `app` and `parameters` then too: a broker that is spoken to in a version without rotation
     gets them, any other has them from the predecessor.
     """
 
-    instance: str
-    binding: str
-    service: str
-    plan: str
     app: str = ""
     context: Mapping[str, JSON] = field(default_factory=dict)
     parameters: Mapping[str, JSON] | None = None
@@ -132,13 +124,8 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Unbind:
+class Unbind(_OfBinding):
     """Deletes a binding."""
-
-    instance: str
-    binding: str
-    service: str
-    plan: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,9 +222,7 @@ def _query(*parts: Mapping[str, str]) -> str:
     return f"?{urlencode(stated, quote_via=quote)}" if stated else ""
 
 
-def _ids(
-    call: LastOperation | FetchInstance | FetchBinding | Deprovision | Unbind,
-) -> dict[str, str]:
+def _ids(call: _OfInstance | _OfBinding) -> dict[str, str]:
     return {"service_id": call.service, "plan_id": call.plan}
 
 

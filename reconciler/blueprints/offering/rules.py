@@ -123,21 +123,16 @@ def _is_costly(difference: Difference, form: Form) -> bool:
 def _packed(rules: Sequence[tuple[Aspect, Rule]], most: int) -> list[Rule]:
     """Return no more than `most` rules, several of an aspect in one where there are too many."""
     together = -(-len(rules) // most)
+    groups = [[rule for _, rule in group] for _, group in groupby(rules, key=lambda one: one[0])]
     while True:
         packs = [
-            [rule for _, rule in several]
-            for _, group in groupby(rules, key=lambda one: one[0])
-            for several in _in_parts(list(group), together)
+            group[start : start + together]
+            for group in groups
+            for start in range(0, len(group), together)
         ]
         if len(packs) <= most:
             return [pack[0] if len(pack) == 1 else _joined(pack) for pack in packs]
         together += 1
-
-
-def _in_parts(
-    rules: list[tuple[Aspect, Rule]], together: int
-) -> Iterable[list[tuple[Aspect, Rule]]]:
-    return (rules[start : start + together] for start in range(0, len(rules), together))
 
 
 def _joined(rules: Sequence[Rule]) -> Rule:
@@ -180,12 +175,10 @@ def is_visible(form: Form) -> bool:
 
 
 def _rule(asked: Sequence[Asked], form: Form, plans: frozenset[str]) -> Rule:
-    difference, of = asked[0][1], _plans(asked)
+    difference, of = asked[0][1], frozenset[str]().union(*(of for of, _ in asked))
     path = difference.path
-    place = [
-        f"self.{'.'.join(('parameters', *map(_name, path[:depth])))}"
-        for depth in range(len(path) + 1)
-    ]
+    steps = ["self.parameters", *(escaped(step) or step for step in path)]
+    place = [".".join(steps[: depth + 1]) for depth in range(len(steps))]
     guards = [f"!has({one})" for one in place]
     if difference.aspect is Aspect.FROZEN:
         text = _same(of, place, plans)
@@ -200,18 +193,10 @@ def _rule(asked: Sequence[Asked], form: Form, plans: frozenset[str]) -> Rule:
     return Rule(text, _message(difference, of))
 
 
-def _name(step: str) -> str:
-    return escaped(step) or step
-
-
 def _leaf(form: Form, path: Path) -> Form:
     for step in path:
         form = forms.properties_of(form)[step]
     return form
-
-
-def _plans(asked: Iterable[Asked]) -> frozenset[str]:
-    return frozenset[str]().union(*(of for of, _ in asked))
 
 
 def _outside(of: frozenset[str], plans: frozenset[str], holds: Sequence[str]) -> str:
