@@ -8,11 +8,11 @@ import pytest
 
 from bind.osb.dataservices import kinds
 from bind.osb.dataservices.binding.results import OVERLAP
-from reconciler.core import keys, refs
-from reconciler.core.manifest import JSON, get, get_text, uid_of
+from reconciler.core import keys
+from reconciler.core.manifest import JSON, get, uid_of
 from reconciler.core.refs import Ref
 from tests.kit.osb import BrokerWires
-from tests.support import osb_compositions, osb_faults, removal
+from tests.support import osb_compositions, osb_faults
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_backup_manager import BackupManager
@@ -77,18 +77,6 @@ async def test_four_objects_become_ready_and_go(
     assert await front.credentials() == {}
 
 
-async def test_an_operation_without_key_is_polled(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
-    broker.modes.asynchronous, broker.modes.gives_operation = MUTATING, False
-    async with front.program():
-        await front.instance()
-        await front.ready(INSTANCE)
-        await front.binding()
-        await front.ready(BINDING)
-    assert broker.log_in(await front.credentials())
-
-
 async def test_a_restart_writes_nothing_and_asks_only_to_look(
     front: Compositions, broker: ScriptedBroker, manager: BackupManager
 ) -> None:
@@ -137,51 +125,6 @@ async def test_a_take_over_asks_for_nothing(front: Compositions, broker: Scripte
         await front.ready(BINDING)
         await settled(term)
     assert broker.count(*MUTATING) == asked
-
-
-async def test_a_plan_and_parameters_change(front: Compositions, broker: ScriptedBroker) -> None:
-    broker.modes.asynchronous = MUTATING
-    async with front.program():
-        made = await front.instance(parameters={"a": 1, "b": 2})
-        await front.ready(INSTANCE)
-        body: JSON = {"planName": "big", "parameters": {"a": None, "b": 3}}
-        await front.change(INSTANCE, {"spec": {"forProvider": body}})
-        big = broker.catalogue["services"][0]["plans"][1]["id"]
-
-        async def changed() -> bool:
-            live = await front.read(INSTANCE)
-            return bool(get_text(live, "status", "atProvider", "planId") == big)
-
-        await reached(changed)
-    held = broker.inventory.instances[uid_of(made)]
-    assert (held["plan_id"], held["parameters"]) == (big, {"b": 3})
-
-
-async def test_what_the_broker_lost_is_not_made_anew(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
-    async with front.program():
-        made = await front.instance()
-        await front.ready(INSTANCE)
-    broker.inventory.lose((uid_of(made), ""))
-    async with front.program():
-        await front.ready(INSTANCE, "Missing")
-        assert broker.count("provision") == 1
-        await front.annotate(INSTANCE, keys.OSB_RETRY, "an empty one will do")
-        await front.ready(INSTANCE)
-    assert broker.count("provision") == 2
-
-
-async def test_a_failed_instance_is_deleted_and_made_anew(
-    front: Compositions, broker: ScriptedBroker
-) -> None:
-    broker.modes.asynchronous = frozenset({"provision"})
-    broker.modes.failing["provision"] = 2
-    async with front.program():
-        await front.instance()
-        await front.ready(INSTANCE)
-    assert len(broker.provisioned()) == 3
-    assert len(broker.inventory.instances) == 1
 
 
 FAULTS = (
@@ -239,21 +182,6 @@ async def test_a_rotation_leaves_no_moment_without_a_way_in(
         await front.delete(BINDING)
         await front.gone(BINDING)
     assert not broker.inventory.bindings
-
-
-async def test_a_lost_secret_comes_back(front: Compositions, broker: ScriptedBroker) -> None:
-    async with front.program():
-        await front.instance()
-        await front.binding()
-        await front.ready(BINDING)
-        secret = Ref(front.plane.name, refs.SECRET, front.namespace, "orders-creds")
-        await removal.remove(front.plane.cluster, secret)
-
-        async def back() -> bool:
-            return broker.log_in(await front.credentials())
-
-        await reached(back)
-    assert broker.count("bind") == 1
 
 
 async def test_a_creation_whose_answer_was_lost_is_found_and_not_repeated(

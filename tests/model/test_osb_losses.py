@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 import pytest
 
@@ -16,8 +15,6 @@ from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
 from tests.support.osb_stories import (
-    credentials,
-    is_gone,
     is_provisioned,
     is_ready_and_logs_in,
     says,
@@ -65,18 +62,6 @@ async def test_crds_that_go_delete_nothing_before_that_is_confirmed(osb: OsbScen
         await eventually(lambda: osb.broker.inventory.is_empty, within=LONG)
 
 
-async def test_a_bound_claim_that_is_deleted_waits_for_its_bindings(osb: OsbScene) -> None:
-    async with osb.program():
-        await all_is_made(osb)
-        await osb.delete(INSTANCE)
-        await asyncio.sleep(LONG)
-        assert osb.broker.count(*DELETIONS) == 0
-        assert osb.broker.log_in(await credentials(osb))
-        await osb.delete(BINDING)
-        await eventually(lambda: is_gone(osb), within=LONG)
-    assert osb.broker.violations == []
-
-
 @pytest.mark.parametrize("kind", [INSTANCE, BINDING], ids=["instance", "binding"])
 async def test_what_lost_its_finalizer_is_an_orphan_within_a_minute(osb: OsbScene, kind) -> None:
     async with osb.program():
@@ -111,22 +96,6 @@ async def wish(osb: OsbScene, kind: str) -> None:
     note = {"metadata": {"annotations": {keys.OSB_ORPHAN: keys.ORPHAN_DEPROVISION}}}
     ref = Ref(osb.plane.name, BROKER_RECORD, osb.home, name_of(record))
     await osb.plane.cluster.merge_patch(ref, note, manager="tests")
-
-
-async def test_what_the_broker_lost_is_not_made_anew(osb: OsbScene) -> None:
-    async with osb.program():
-        await all_is_made(osb)
-        (lost,) = osb.broker.inventory.instances
-        osb.broker.inventory.lose((lost, ""))
-
-        async def is_missing() -> bool:
-            return await says(osb, INSTANCE, "Provisioned") == "False/Missing"
-
-        await eventually(is_missing, within=LONG)
-        await asyncio.sleep(LONG)
-        assert osb.broker.count("provision") == 1
-        await osb.annotate(INSTANCE, "orders", osb_retry="1")
-        await eventually(lambda: is_provisioned(osb), within=LONG)
 
 
 async def test_an_old_record_deletes_nothing(osb: OsbScene) -> None:
@@ -168,19 +137,3 @@ async def test_claims_are_held_while_crds_cannot_be_seen(osb: OsbScene) -> None:
         await asyncio.sleep(LONG)
         assert osb.broker.count(*DELETIONS) == 0
         assert await says(osb, INSTANCE, "DeletesAllowed") == "False/MassDeletion"
-
-
-async def test_credentials_are_renewed_before_they_end(osb: OsbScene) -> None:
-    """At every moment those in the Secret log in; the old ones go."""
-    osb.broker.modes.life = timedelta(hours=2)
-    async with osb.program():
-        await all_is_made(osb)
-        seen = set()
-        for _ in range(3600 * 8 // 30):
-            await asyncio.sleep(30)
-            held = await credentials(osb)
-            assert osb.broker.log_in(held)
-            seen.add(held["password"])
-    assert 4 <= len(seen) <= 6
-    assert len(osb.broker.inventory.bindings) <= 2
-    assert osb.broker.violations == []
