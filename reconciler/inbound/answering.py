@@ -10,12 +10,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
 
 from reconciler.core.errors import origin
 from reconciler.inbound import parsing
 from reconciler.inbound.addresses import Proxies, address_of
 from reconciler.inbound.answers import Answer, StreamedAnswer, answer_of
-from reconciler.inbound.bodies import body_of
 from reconciler.inbound.buckets import Buckets, address_key
 from reconciler.inbound.connections import Phase
 from reconciler.inbound.limits import Limits
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ID_BYTES: Final = 8
+_TOO_LARGE: Final = "the body of the request is too large"
 _NOWHERE: Final = ip_address("0.0.0.0")  # of a client that has left already
 _SOON: Final = (("Retry-After", "1"),)
 
@@ -62,7 +63,7 @@ class Answering:
                 raise RequestRefused(503, "too busy: try again later", headers=_SOON)
             request = self._head(raw, request)
             connection.enter(Phase.BODY)
-            request = replace(request, body=await body_of(raw, self._limits))
+            request = replace(request, body=await _body_of(raw, self._limits))
             connection.enter(Phase.ANSWER)
             answer = await self._handled(request)
         except RequestRefused as refused:
@@ -131,3 +132,45 @@ class Answering:
     def _refused(self, request: Request, refused: RequestRefused) -> Answer | StreamedAnswer:
         page = self._page(request, refused.status, refused.sentence)
         return answer_of(page, refused.headers)
+
+
+async def _body_of(raw: web.BaseRequest, limits: Limits) -> bytes:
+    """Return the whole body. Raises RequestRefused where it is too large, too slow, or packed."""
+    _check(raw, limits)
+    try:
+        async with asyncio.timeout(limits.body_time):
+            await _invite(raw)
+            return await _read(raw, limits.body)
+    except TimeoutError:
+        raise RequestRefused(408, "the body of the request took too long") from None
+    except (ConnectionError, RequestPayloadError):
+        raise RequestRefused(400, "the body of the request cannot be read") from None
+
+
+def _check(raw: web.BaseRequest, limits: Limits) -> None:
+    if raw.headers.get("Transfer-Encoding", "chunked").strip().lower() != "chunked":
+        raise RequestRefused(501, "the transfer encoding is not supported")
+    if raw.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise RequestRefused(415, "compressed bodies are not supported")
+    if (raw.content_length or 0) > limits.body:
+        raise RequestRefused(413, _TOO_LARGE)
+
+
+async def _invite(raw: web.BaseRequest) -> None:
+    """Let a client go on that asks before it sends a body, such as curl."""
+    if not (expected := raw.headers.get("Expect")):
+        return
+    if expected.strip().lower() != "100-continue":
+        raise RequestRefused(417, "the expectation is not known")
+    if raw.can_read_body:
+        await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        raw.writer.output_size = 0  # of the answer, nothing is sent yet
+
+
+async def _read(raw: web.BaseRequest, most: int) -> bytes:
+    body = bytearray()
+    while chunk := await raw.content.readany():
+        body += chunk
+        if len(body) > most:
+            raise RequestRefused(413, _TOO_LARGE)
+    return bytes(body)

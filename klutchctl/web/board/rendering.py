@@ -10,8 +10,8 @@ from klutchctl.web.board.pages.cluster import ClusterPage
 from klutchctl.web.board.pages.file import FilePage
 from klutchctl.web.board.pages.history import HistoryPage
 from klutchctl.web.board.pages.overview import Overview
+from klutchctl.web.board.pages.parts import RefusalPage
 from klutchctl.web.board.pages.plan import PlanPage
-from klutchctl.web.board.pages.refusal import RefusalPage
 from klutchctl.web.board.pages.unit import UnitPage
 from reconciler.health.verdict import State
 from reconciler.inbound import foreign, templates

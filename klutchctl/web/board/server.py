@@ -21,9 +21,9 @@ from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
 from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.history import history
 from klutchctl.web.board.pages.overview import overview
+from klutchctl.web.board.pages.parts import refusal
 from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.query import Query, parse
-from klutchctl.web.board.pages.refusal import refusal
 from klutchctl.web.board.pages.unit import Explain, unit
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError

@@ -182,3 +182,17 @@ def line_row(line: Line) -> LineRow:
         outcome.message if outcome else "",
         path_of("units", unit.cluster, unit.name) if unit else "",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalPage:
+    """Why there is no page."""
+
+    frame: Frame
+    status: int
+    sentence: str
+
+
+def refusal(index: Index, status: int, sentence: str, now: datetime) -> RefusalPage:
+    """Return the page."""
+    return RefusalPage(frame(index, "", now), status, sentence)
