@@ -4,9 +4,10 @@ A ClusterBinding's status is written by the app cluster's konnector: it is shown
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 from bind.door.pages.views import BindingRow, ConditionRow, Shape
@@ -22,41 +23,23 @@ _READY: Final[Mapping[str, tuple[str, Shape]]] = {
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
-class Bound(Protocol):
-    """An app cluster with a space."""
+@dataclass(frozen=True, slots=True)
+class BoundCluster:
+    """An app cluster with a space, as pages show it.
 
-    @property
-    def space(self) -> str:
-        """The name of the space."""
-        ...
+    `issuer` is "" until the space says who vouches for it. `services` are the names of its exports.
+    """
 
-    @property
-    def owner(self) -> str:
-        """The identity that bound it."""
-        ...
-
-    @property
-    def cid(self) -> str:
-        """The id of the app cluster."""
-        ...
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether the space goes."""
-        ...
-
-    @property
-    def cluster_binding(self) -> Manifest | None:
-        """The ClusterBinding, if it is there."""
-        ...
-
-    @property
-    def services(self) -> Sequence[str]:
-        """The names of its exports."""
-        ...
+    space: str
+    owner: str
+    cid: str
+    issuer: str
+    is_deleting: bool
+    cluster_binding: Manifest | None = field(default=None, repr=False)
+    services: tuple[str, ...] = ()
 
 
-def row(bound: Bound, now: datetime) -> BindingRow:
+def row(bound: BoundCluster, now: datetime) -> BindingRow:
     """Return a binding space as pages show it."""
     word, shape = _state(bound, now)
     heartbeat = api.heartbeat_of(bound.cluster_binding)
@@ -76,7 +59,7 @@ def row(bound: Bound, now: datetime) -> BindingRow:
     )
 
 
-def unbind(bound: Bound) -> list[str]:
+def unbind(bound: BoundCluster) -> list[str]:
     """Return the commands that unbind, for the app cluster."""
     kind = api.API_SERVICE_BINDING
     begin = ["kubectl", "--namespace", names.KLUTCH_NAMESPACE, "delete"]
@@ -97,7 +80,7 @@ def ago(age: timedelta) -> str:
     return f"{seconds} s ago"
 
 
-def _state(bound: Bound, now: datetime) -> tuple[str, Shape]:
+def _state(bound: BoundCluster, now: datetime) -> tuple[str, Shape]:
     if bound.is_deleting:
         return "Being deleted", "waiting"
     heartbeat = api.heartbeat_of(bound.cluster_binding)

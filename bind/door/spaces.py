@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from bind import bounds
 from bind.door import provisioning
 from bind.door.authorizer import Authorizer
+from bind.door.board import BoundCluster
 from bind.door.catalogue import Offer
 from bind.door.identity import Identity, owner_key, owner_of
 from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait, Wanted
@@ -49,22 +50,6 @@ class Space:
 
     name: str
     kubeconfig: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundCluster:
-    """An app cluster with a space, as pages show it.
-
-    `issuer` is "" until the space says who vouches for it. `services` are the names of its exports.
-    """
-
-    space: str
-    owner: str
-    cid: str
-    issuer: str
-    is_deleting: bool
-    cluster_binding: Manifest | None = field(default=None, repr=False)
-    services: tuple[str, ...] = ()
 
 
 def terms_of(settings: DoorSettings, way: Connection, *, restricted: bool) -> SpaceTerms:

@@ -16,7 +16,6 @@ from bind.door.handlers.walk import form_of, places_of, sentences_of
 from bind.door.pages import rendering, views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
-from bind.door.spaces import BoundCluster
 from reconciler.blueprints import consent
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler
@@ -158,7 +157,7 @@ class Ui:
                 return self._answer(view)
         raise Refused("not_found", "You have no such binding", reason="space")
 
-    async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[BoundCluster]]:
+    async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[board.BoundCluster]]:
         """Return whether a person may see all bindings, and those that it sees."""
         identity = visitor.visit.identity
         everybody = await self._services.authorizer.may_see_all(identity)

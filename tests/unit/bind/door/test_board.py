@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from bind.door import board
-from bind.door.spaces import BoundCluster
 
 NOW = datetime(2026, 11, 25, 12, 0, 0, tzinfo=UTC)
 
@@ -26,7 +25,7 @@ def bound(beat=None, ready=None, *, there=True, is_deleting=False):
                 "lastTransitionTime": "2026-11-25T10:00:00Z",
             }
         ]
-    return BoundCluster(
+    return board.BoundCluster(
         "cluster-a b",
         "alice",
         "4ceiSr",
