@@ -112,7 +112,7 @@ async def test_one_subject_looks_at_the_catalogue_ten_times_at_once() -> None:
     assert (await bind(desk, WANTED)).status == 200
 
 
-@pytest.mark.parametrize("verifier", ["", "x", "v" * 43])
+@pytest.mark.parametrize("verifier", ["", "x", "v" * 43, CODE["code_challenge"]])
 async def test_a_code_is_for_its_verifier(verifier: str) -> None:
     desk = await signed_in(CODE)
     code = await code_of(desk, "0")

@@ -102,6 +102,7 @@ async def test_the_original_cli_gets_a_response() -> None:
         ("same-origin", True),
         ("same-site", False),
         ("cross-site", False),
+        ("nonsense", False),
     ],
 )
 async def test_links_of_other_sites_bind_nothing(site: str | None, allowed: bool) -> None:
@@ -191,6 +192,7 @@ async def test_a_required_claim_that_is_not_checked_is_asked_for_again() -> None
     [
         {**OURS, "origin": "https://evil.example"},
         {**OURS, "origin": "null"},
+        {**OURS, "origin": ""},
         {**OURS, "origin": "https://bind.example.org.evil.example"},
         {"content-type": OURS["content-type"]},
     ],
@@ -226,7 +228,14 @@ async def test_the_form_of_another_page_session_or_user_is_refused() -> None:
     stranger = Desk()
     stranger.provider.identity = replace(ALICE, subject="bob")
     await signed_in(CODE, stranger)
-    for csrf in ("", "0" * 64, csrf_of(await page(other, "t" * 22)), csrf_of(await page(stranger))):
+    for csrf in (
+        "",
+        "x",
+        "\u00e9",
+        "0" * 64,
+        csrf_of(await page(other, "t" * 22)),
+        csrf_of(await page(stranger)),
+    ):
         with pytest.raises(Refused) as refused:
             await agree(desk, csrf, "0")
         assert refused.value.reason == "csrf"
