@@ -11,7 +11,8 @@ import orjson
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 
 from reconciler.core.secret import HIDDEN, Secret
-from reconciler.oidc.clients import Client, Fields, proof
+from reconciler.oidc.clients import Client as Client
+from reconciler.oidc.clients import Fields, proof
 from reconciler.oidc.errors import GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.provider import Provider, is_secure
 
