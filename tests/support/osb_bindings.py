@@ -48,7 +48,7 @@ from reconciler.core.decision import (
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.times import format_time
-from tests.support import osb_catalogues, osb_wire
+from tests.support import osb_catalogues, osb_views, osb_wire
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_turns import outcome_of
 
@@ -380,7 +380,7 @@ class World:
         metadata = manifest.get_map(body, "metadata")
         version = manifest.get_text(metadata, "resourceVersion")
         live = self._expect(ref, manifest.get_text(metadata, "uid"), version, moved)
-        merged = _merged(live, body)
+        merged = osb_views.merged(live, body)
         merged["metadata"] = {
             **merged["metadata"],
             "resourceVersion": str(next(self.versions)),
@@ -414,15 +414,3 @@ def _shown(step: Step) -> str:
         case Patch(ref, body, part):
             return f"{ref.kind} {ref.name[:4]} {part} {manifest.get_map(body, 'spec')}"
     return str(step)
-
-
-def _merged(live: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(live) if isinstance(live, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged

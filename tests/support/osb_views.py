@@ -180,17 +180,18 @@ def recorded(found: Next, before: Record | None = None) -> Record:
     live: Any = before.live
     for step in found.decision.steps:
         if isinstance(step, Patch) and step.ref.name == before.id:
-            live = _merged(live, {"spec": step.body.get("spec", {})})
+            live = merged(live, {"spec": step.body.get("spec", {})})
     return record.read(live, "plane")
 
 
-def _merged(live: Any, patch: Any) -> Any:
+def merged(live: Any, patch: Any) -> Any:
+    """Return an object after a merge patch."""
     if not isinstance(patch, Mapping):
         return patch
-    merged = dict(live) if isinstance(live, Mapping) else {}
+    found = dict(live) if isinstance(live, Mapping) else {}
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            found.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
+            found[key] = merged(found.get(key), value)
+    return found
