@@ -1,6 +1,6 @@
 """What all parts of a konnector work with, and what all that syncs with one space shares."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -43,6 +43,7 @@ class AgentContext:
     own_namespace: str
     mark: str
     orphan_grace: timedelta | None = None
+    stamping: "Turns" = field(default_factory=lambda: Turns())
 
     @property
     def clock(self) -> Clock:
@@ -115,6 +116,22 @@ class SyncContext:
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""
         return self.agent.clock.now()
+
+
+class Turns:
+    """Lets work for which nothing else asks be done at most ten times a second, one by one."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+        self._turns: dict[Hashable, float] = {}
+
+    def wait(self, key: Hashable, now: float) -> timedelta:
+        """Return how long `key` has to wait for its turn, which ends when it is reached."""
+        turn = self._turns.pop(key, max(now, self._next))
+        self._next = max(self._next, turn + 0.1)
+        if turn > now:
+            self._turns[key] = turn
+        return timedelta(seconds=max(turn - now, 0))
 
 
 class Troubles:

@@ -10,21 +10,23 @@ from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen
 from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions, Losses
+from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions
 from konnector.metrics import UP, directions
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing.trips import Trips, Write
-from reconciler.core import conditions, manifest
+from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.decision import Apply, Decision, Note
-from reconciler.core.manifest import Manifest, is_deleting
+from reconciler.core.identity import Life
+from reconciler.core.manifest import Manifest, annotations_of, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index
 
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
+_UID: Final = "uid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +53,16 @@ class Claims(PairedSync):
         self.pair, self._moved, self._say_of_binding = pair, moved, say
         names = name if pair.kind.namespaced else self._claim_name
         copies_of = {NAME: names, _BOUND: self._bound(names)}
+        claims_by = {**CLAIM_INDEXES, _LIVING: copies.living, _UID: copies.uid}
         super().__init__(
             "instances",
             link,
-            InformerSpec(pair.kind, copies.trimmed_claim, {**CLAIM_INDEXES, _LIVING: _living}),
-            InformerSpec(pair.kind, copies.trimmed_copy, copies_of, on_deleted=self._copy_deleted),
+            InformerSpec(pair.kind, copies.trimmed_claim, claims_by),
+            InformerSpec(pair.kind, copies.trimmed_copy, copies_of),
             unmapped=True,
         )
         self._lived_in: set[str] = set()
         self._deletions = Deletions(self.view.store)
-        self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._states = link.agent.syncs.claims(pair.kind.resource)
         self._trips = Trips(resource=pair.kind.resource)
@@ -85,10 +87,19 @@ class Claims(PairedSync):
 
     def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
         claim = self.here.get(*place)
-        if claim is None or is_deleting(claim) or not copies.is_managed(claim):
+        if claim is None or is_deleting(claim) or not self._had_copy(claim):
             return False
         copy = there.get(*self._copy_place(place))
         return copy is None or is_deleting(copy)
+
+    def _had_copy(self, claim: Manifest) -> bool:
+        """Tell whether a claim had a copy, by marks that are not those of a claim that lives."""
+        return copies.is_managed(claim) and not self._is_copied(claim)
+
+    def _is_copied(self, claim: Manifest) -> bool:
+        named = manifest.annotations_of(claim).get(keys.CLAIM_UID, "")
+        another = identity.compare(manifest.uid_of(claim), named) is Life.ANOTHER
+        return another and self.view.store.has(_UID, named)
 
     def live_in(self, app_namespace: str) -> bool:
         """Tell whether a developer has an instance in an app namespace that is to stay."""
@@ -133,14 +144,10 @@ class Claims(PairedSync):
             self.guard.note(place)
             return await self._without_home(place)
         seen = self._look(place, there)
-        lacks = seen.claim is not None and seen.copy is None and not is_deleting(seen.claim)
-        if lacks and (settles_in := self._losses.settles_in(place, seen.now)) is not None:
-            return settles_in
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
             return SOON  # a view is behind
-        lacked = seen.copy is None and self._losses.is_alone(place)
-        was_lost = lacked or place in self.guard.lost
+        was_lost = place in self.guard.lost
         self._note(seen)
         await self._act(seen, decision, there)
         if was_lost and there.get(*seen.copy_place) is not None:
@@ -153,8 +160,6 @@ class Claims(PairedSync):
         copy = there.get(*copy_place)
         taken = copy is not None and not self.pair.is_copy_of(copy, place)
         copy = None if taken else copy
-        if copy is not None:
-            self._losses.see(place, manifest.uid_of(copy))
         return Seen(
             place,
             copy_place,
@@ -166,17 +171,33 @@ class Claims(PairedSync):
             settled=self._settled(place, claim, copy),
             taken=taken,
             homeless=claim is None and self._is_homeless(place),
+            stamped=self._stamped(place.namespace, copy),
+            stamps_in=self._stamps_in(place, claim, copy),
+            copied=claim is not None and self._is_copied(claim),
         )
 
     def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
         """Return why a copy that a claim lost is not made again, or ""."""
-        if claim is None or copy is not None or is_deleting(claim) or not copies.is_managed(claim):
+        if claim is None or copy is not None or is_deleting(claim) or not self._had_copy(claim):
             return ""
         guards, resource = self.link.guards, self.kind.resource
         asked = self._say_of_binding.recreates or guards.recreates(resource)
-        if asked or self._losses.is_alone(place):
-            return ""
-        return mass_loss_decide.lost(resource, self.pair.space)
+        return "" if asked else mass_loss_decide.lost(resource, self.pair.space)
+
+    def _stamped(self, app_namespace: str, copy: Manifest | None) -> bool:
+        """Tell whether a copy without its claim's uid is that of another life."""
+        if copies.are_stamped(copy) or not self.kind.namespaced:
+            return False
+        return keys.UIDS_SINCE in annotations_of(self.link.homes.mapping(app_namespace) or {})
+
+    def _stamps_in(
+        self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None
+    ) -> timedelta | None:
+        """Return when a pair of a time without uids may get them, which nothing else asks for."""
+        if not copies.is_joined(claim, copy) or copies.are_stamped(claim, copy):
+            return None
+        agent = self.link.agent
+        return agent.stamping.wait((self, place), agent.clock.monotonic())
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
         """Decide, and read what has to be read for that."""
@@ -256,23 +277,13 @@ class Claims(PairedSync):
             return HELD
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
-        if seen.claim is not None and is_deleting(seen.claim) and seen.copy is not None:
+        if seen.claim is None or seen.copy is None:
+            return None
+        if is_deleting(seen.claim):
             return claim_status.deletion_noted_in(decide.waited(seen, seen.claim))
-        return None
-
-    def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
-        """Note that the control plane reported the deletion of a copy."""
-        now = self.link.now()
-        self._losses.forget(now)
-        place = self._place_of(app_namespace, copy)
-        claim = None if place is None else self.here.get(*place)
-        if place is not None and claim is not None and not is_deleting(claim):
-            self._losses.note(place, manifest.uid_of(copy), now)
-
-    def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
-        if self.kind.namespaced:
-            return ObjectKey(app_namespace, manifest.name_of(copy))
-        return self.pair.claim_of(copy)
+        if not copies.is_managed(seen.claim):
+            return decide.marks_in(seen, seen.claim, seen.copy) or None
+        return seen.stamps_in or None
 
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         for note in decision.notes:
@@ -379,12 +390,6 @@ class Claims(PairedSync):
     @staticmethod
     def _bound(names: Index) -> Index:
         return lambda copy: names(copy) if copies.is_managed(copy) else ()
-
-
-def _living(claim: Manifest) -> Sequence[str]:
-    """Return the app namespace where a developer wants something, as an index does."""
-    stays = not is_deleting(claim) and not copies.is_providers(claim)
-    return (manifest.namespace_of(claim),) if stays else ()
 
 
 def _applies(found: Decision | Read) -> bool:

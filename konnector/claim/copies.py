@@ -6,7 +6,7 @@ along, D.2, E.2 and H12: content, and of labels and annotations an allow list an
 name beside it; for what comes down, the app cluster alone. Refuses to know which objects exist.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,9 +126,14 @@ def travels(key: str, more: Set[str] = NO_MORE) -> bool:
     return key.startswith(_TRAVELS) or any(_names(one, key) for one in more)
 
 
-def is_left(key: str, more: Set[str] = NO_MORE) -> bool:
+def goes_up(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
+    """Tell whether a label or an annotation of a claim goes up: labels without a domain do, too."""
+    return travels(key, more) or (group == "labels" and "/" not in key)
+
+
+def is_left(group: str, key: str, more: Set[str] = NO_MORE) -> bool:
     """Tell whether what a copy has under this key stays as it is: nobody carries it any more."""
-    return not key.startswith(_STAYS) and not travels(key, more)
+    return not key.startswith(_STAYS) and not goes_up(group, key, more)
 
 
 def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
@@ -152,7 +157,7 @@ def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str])
     for group in ("labels", "annotations"):
         held = manifest.get_map(copy, "metadata", group)
         ours = field_set.names_at(written, "metadata", group) & held.keys()
-        if left := {key: held[key] for key in ours if is_left(key, more)}:
+        if left := {key: held[key] for key in ours if is_left(group, key, more)}:
             found[group] = {**left, **manifest.get_map(wanted, "metadata", group)}
     return found
 
@@ -237,6 +242,22 @@ def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
         return False
     left = {keys.ORPHANED, keys.RELEASED} & manifest.annotations_of(copy).keys()
     return keys.SYNCER in manifest.finalizers_of(claim) and not left
+
+
+def are_stamped(*pair: Manifest | None) -> bool:
+    """Tell whether each object of a pair bears its claim's uid; an absent one needs none."""
+    return all(one is None or keys.CLAIM_UID in manifest.annotations_of(one) for one in pair)
+
+
+def living(claim: Manifest) -> Sequence[str]:
+    """Return the app namespace where a developer wants something, as an index does."""
+    stays = not manifest.is_deleting(claim) and not is_providers(claim)
+    return (manifest.namespace_of(claim),) if stays else ()
+
+
+def uid(claim: Manifest) -> Sequence[str]:
+    """Return the uid of a claim, as an index does."""
+    return (manifest.uid_of(claim),)
 
 
 def owner_of(live: Manifest | None) -> str:

@@ -2,9 +2,10 @@
 
 protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
 status. The claim is held by a finalizer before its copy exists and until it is gone, and marked
-once it has one: a claim that is marked and has none lost it. A copy goes when its claim is being
-deleted while we hold it, and never because the claim is absent: that makes it an orphan. Refuses
-to know how objects are read and written; what must be read first is said as a `Read`.
+with the copy's first status, or soon: a claim that is marked and has no copy lost it. A copy names
+its claim by uid. It goes when that claim is being deleted while we hold it, and never because the
+claim is absent: that makes it an orphan. Another claim of its name gets it, but cannot end it.
+Refuses to know how objects are read and written; what must be read first is said as a `Read`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,17 @@ from konnector.claim import copies, orphans
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
 from reconciler.api import claim_status
-from reconciler.core import decision, field_set, keys, manifest, server_side_apply
+from reconciler.core import decision, field_set, identity, keys, manifest, server_side_apply
 from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
 from reconciler.core.field_set import FieldSet
+from reconciler.core.identity import Life
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import ObjectKey
 from reconciler.core.times import moment
 
 NAME_TAKEN: Final = "NameTaken"
+AT_ONCE: Final = timedelta()
+MARKED_WITHIN: Final = timedelta(seconds=10)  # of the copy's creation, where no status comes
 
 
 class Read(Enum):
@@ -45,6 +49,9 @@ class Seen:
     `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
     changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
     this space has its name. `homeless`: the app namespace is not there, or on its way out.
+    `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`: when this one may
+    get it without another reason to write, None: it has it. `copied`: the claim's marks are those
+    of another claim, which lives.
     """
 
     place: ObjectKey
@@ -60,6 +67,9 @@ class Seen:
     settled: bool = False
     taken: bool = False
     homeless: bool = False
+    stamped: bool = False
+    stamps_in: timedelta | None = None
+    copied: bool = False
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -92,13 +102,22 @@ def waited(seen: Seen, claim: Manifest) -> timedelta:
     return timedelta() if since is None else seen.now - since
 
 
+def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
+    """Return how long a claim without marks has none: so long a lost copy counts as never had."""
+    made = moment(manifest.get_text(copy, "metadata", "creationTimestamp"))
+    age = MARKED_WITHIN if made is None else seen.now - made
+    is_new = AT_ONCE <= age < MARKED_WITHIN and _life(seen, claim, copy) is Life.SAME
+    return MARKED_WITHIN - age if is_new and not copy.get("status") else AT_ONCE
+
+
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     """Return the fields of the copy that the claim decides about, without identity."""
     metadata: dict[str, JSON] = {
         "annotations": {**copies.travelling_annotations(claim, pair.carries), **pair.marks}
     }
-    if labels := copies.travelling_labels(claim, pair.carries):
-        metadata["labels"] = labels
+    labels = manifest.labels_of(claim)
+    if up := {key: labels[key] for key in labels if copies.goes_up("labels", key, pair.carries)}:
+        metadata["labels"] = up
     return {"metadata": metadata, **copies.content(claim)}
 
 
@@ -120,10 +139,10 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
 
 
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
-    """Make the claim first: a copy that is marked, and has none, is an orphan."""
-    claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
+    """Make the claim, which gets the copy once it has a uid."""
+    claim = copies.moved(copy, pair.kind, seen.place, {})
     claim["metadata"] = {**manifest.get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
-    return writes(decision.Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
+    return writes(decision.Create(pair.kind, claim, APP_CLUSTER))
 
 
 def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
@@ -134,7 +153,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     copy, freed = seen.copy, decision.unheld(APP_CLUSTER, pair.kind, claim, keys.SYNCER)
     if freed is None:
         return NOTHING
-    if copy is None or _is_let_go(claim, copy):
+    if copy is None or _is_let_go(seen, claim, copy):
         waits = "The copy is gone: the claim waits until they are removed"
         return replace(writes(freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
@@ -147,13 +166,21 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
 
 
-def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
+def _life(seen: Seen, claim: Manifest, copy: Manifest) -> Life:
+    """Tell whether a copy is that of a claim, or of another one at its place."""
+    uid = manifest.uid_of(claim)
+    return identity.of_mark(uid, copy, keys.CLAIM_UID, stamped=seen.stamped)
+
+
+def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
     """Tell whether a copy stays when its claim goes.
 
-    It was released, or never was this claim's. The original marks no copy that it adopted, but
-    it marks and holds the claim.
+    It was released, is an orphan, or never was this claim's. The original marks no copy that it
+    adopted, but it marks and holds the claim.
     """
-    if keys.RELEASED in manifest.annotations_of(copy):
+    if keys.RELEASED in manifest.annotations_of(copy) or orphans.is_orphan(copy):
+        return True
+    if _life(seen, claim, copy) is Life.ANOTHER:
         return True
     ours = copies.is_managed(claim) and keys.SYNCER in manifest.finalizers_of(claim)
     return not copies.is_managed(copy) and not ours
@@ -162,15 +189,12 @@ def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
         return replace(_decision(_resumed(pair, claim)), notes=(_taken(seen),))
-    if copies.is_managed(claim) and seen.creates_held:
+    if copies.is_managed(claim) and not seen.copied and seen.creates_held:
         note = Note("RecreationHeld", seen.creates_held, "Warning")
         return replace(_decision(_resumed(pair, claim)), notes=(note,))
-    made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
-    if owners := pair.owners:
-        made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
-    made_there = decision.Create(pair.kind, made, CONTROL_PLANE)
+    made = _copy_of(pair, seen.copy_place, _stamped(stated(pair, claim), claim))
     held = _patch_claim(pair, claim, _finalizer(claim))
-    steps = (*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
+    steps = (*held, decision.Create(pair.kind, made, CONTROL_PLANE))
     return replace(writes(*steps), notes=_finalizer_notes(claim, "The copy goes without them"))
 
 
@@ -180,6 +204,16 @@ def _finalizer_notes(claim: Manifest, consequence: str) -> tuple[Note, ...]:
     others = [one for one in held if "/" in one and one != keys.SYNCER]
     message = f"Finalizers do not reach the provider: {', '.join(others)}. {consequence}"
     return (Note("FinalizersStay", message, "Warning"),) if others else ()
+
+
+_FORMER: Final = Note(
+    "FormerCopyPending",
+    "The control plane is still deleting the copy of a former claim of this name",
+)
+_READOPTED: Final = Note(
+    "Readopted",
+    "The copy of a former claim of this name and namespace is this claim's now, with its data",
+)
 
 
 def _taken(seen: Seen) -> Note:
@@ -192,11 +226,18 @@ def _taken(seen: Seen) -> Note:
 
 
 def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
-    tasks = [_held(pair, claim), _status_down(pair, claim, copy)]
+    life, is_ours = _life(seen, claim, copy), copies.is_managed(copy)
+    is_others = is_ours and life is Life.ANOTHER
+    if is_others and manifest.is_deleting(copy):
+        return Decision(notes=(_FORMER,))
+    held = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
+    tasks = [_status_down(pair, claim, copy), held]
     if manifest.is_deleting(copy):
         return _decision(*tasks)
-    if not copies.is_managed(copy) or _joining_notes(copy):
-        return _decision(*tasks, (_joining(pair, copy),))
+    stamps = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
+    if not is_ours or is_others or stamps or _joining_notes(copy):
+        tasks[-1] = (*held, _joining(pair, claim, copy))
+        return replace(_decision(*tasks), notes=(_READOPTED,) if is_others else ())
     wanted = stated(pair, claim)
     written = field_set.owned(copy, *WRITERS)
     is_left = _holds_unstated(pair, copy, written, wanted)
@@ -204,7 +245,27 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return _decision(*tasks)
     if is_left and not seen.copy_whole:
         return Read.COPY
-    return _decision(*tasks, _spec_up(pair, copy, wanted))
+    return _decision(*tasks, _spec_up(pair, copy, _stamped(wanted, claim)))
+
+
+def _copy_of(pair: Pair, place: ObjectKey, wanted: Manifest, **more: JSON) -> dict[str, JSON]:
+    """Return a copy at its place, as it is made or applied; `more` is metadata."""
+    identity: dict[str, JSON] = {"name": place.name, **more}
+    if place.namespace:
+        identity["namespace"] = place.namespace
+    if owners := pair.owners:
+        identity["ownerReferences"] = owners
+    return {
+        "apiVersion": pair.kind.api_version,
+        "kind": pair.kind.kind,
+        **wanted,
+        "metadata": {**identity, **manifest.get_map(wanted, "metadata")},
+    }
+
+
+def _stamped(wanted: Manifest, claim: Manifest) -> dict[str, JSON]:
+    uid = manifest.uid_of(claim)
+    return manifest.put(wanted, uid, "metadata", "annotations", keys.CLAIM_UID)
 
 
 def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
@@ -217,18 +278,10 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
         steps.append(
             decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before))
         )
-    identity: dict[str, JSON] = {"name": manifest.name_of(copy), **decision.preconditions_of(copy)}
-    if namespace := manifest.namespace_of(copy):
-        identity["namespace"] = namespace
-    if owners := pair.owners:
-        identity["ownerReferences"] = owners
     left = copies.as_left(copy, wanted, field_set.owned(copy, *WRITERS), pair.carries)
-    body: dict[str, JSON] = {
-        "apiVersion": pair.kind.api_version,
-        "kind": pair.kind.kind,
-        **wanted,
-        "metadata": {**identity, **manifest.get_map(wanted, "metadata"), **left},
-    }
+    said = {**wanted, "metadata": {**manifest.get_map(wanted, "metadata"), **left}}
+    place = ObjectKey(*manifest.identity_of(copy))
+    body = _copy_of(pair, place, said, **decision.preconditions_of(copy))
     return (*steps, decision.Apply(pair.kind, body, CONTROL_PLANE))
 
 
@@ -262,17 +315,12 @@ def _agrees(copy: Manifest, wanted: Manifest, written: FieldSet) -> bool:
 def _travels(pair: Pair, path: field_set.Path) -> bool:
     """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
     match path:
-        case ("f:metadata", "f:labels" | "f:annotations", key):
-            return copies.travels(key.removeprefix("f:"), pair.carries)
+        case ("f:metadata", "f:labels" | "f:annotations" as group, key):
+            return copies.goes_up(group[2:], key.removeprefix("f:"), pair.carries)
         case ("f:metadata" | "f:status", *_):
             return False
         case _:
             return True
-
-
-def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    """Return the patch with finalizer and mark, where one of them is missing."""
-    return _patch_claim(pair, claim, {**_finalizer(claim), **_mark(claim)})
 
 
 def _finalizer(claim: Manifest) -> dict[str, JSON]:
@@ -280,8 +328,15 @@ def _finalizer(claim: Manifest) -> dict[str, JSON]:
     return {} if keys.SYNCER in held else {"finalizers": [*held, keys.SYNCER]}
 
 
-def _mark(claim: Manifest) -> dict[str, JSON]:
-    return {} if copies.is_managed(claim) else {"annotations": {keys.BOUND: keys.BOUND_VALUE}}
+def _marks(seen: Seen, claim: Manifest, copy: Manifest) -> dict[str, JSON]:
+    """Return the marks of a claim with a copy, where they are missing and due."""
+    life = identity.of_mark(manifest.uid_of(claim), claim, keys.CLAIM_UID)
+    if copies.is_managed(claim) and life is not Life.ANOTHER:
+        due = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
+    else:
+        due = marks_in(seen, claim, copy) == AT_ONCE
+    marks = {keys.BOUND: keys.BOUND_VALUE, keys.CLAIM_UID: manifest.uid_of(claim)}
+    return {"annotations": marks} if due else {}
 
 
 def _joining_notes(copy: Manifest) -> dict[str, JSON]:
@@ -292,9 +347,10 @@ def _joining_notes(copy: Manifest) -> dict[str, JSON]:
     return released | orphans.unmarks(copy)
 
 
-def _joining(pair: Pair, copy: Manifest) -> decision.Patch:
+def _joining(pair: Pair, claim: Manifest, copy: Manifest) -> decision.Patch:
     """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
-    marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
+    uid = {keys.CLAIM_UID: manifest.uid_of(claim)}
+    marks: dict[str, JSON] = {**pair.marks, **uid, **_joining_notes(copy)}
     return decision.modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
 
 

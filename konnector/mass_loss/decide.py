@@ -27,7 +27,6 @@ HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, fro
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
 FEW: Final = 5  # so many deletions at once are never too many
 AT_ONCE: Final = timedelta(minutes=1)
-FOLLOWED: Final = timedelta(seconds=2)  # so soon a loss that is part of a larger one is followed
 _NAMED: Final = 10  # app namespaces in one command
 ALL: Final = "all"  # as a `confirm-recreate`
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
@@ -290,14 +289,6 @@ def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Pa
         return None
     notes: Manifest = {keys.SPACE_UID: identity.space_uid}
     return modification(APP_CLUSTER, SECRET, secret, metadata={"annotations": notes})
-
-
-def alone(place: ObjectKey, losses: Mapping[ObjectKey, datetime]) -> bool:
-    """Tell whether the deletion of a copy, as it was watched, was no part of a larger loss."""
-    mine = losses.get(place)
-    return mine is not None and not any(
-        abs(time - mine) < AT_ONCE for one, time in losses.items() if one != place
-    )
 
 
 def _recreation(cluster_binding: Manifest, value: str) -> Recreation:

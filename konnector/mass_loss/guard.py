@@ -1,15 +1,13 @@
 """Which app cluster and which space these are, and so what may be written, deleted, made again.
 
-Beside that, which copies of one kind were lost lately, and which claims deleted. Of copies that a
-watch saw deleted though their claims stay, one alone is made again (T16). Many claims that are
-deleted at once are hardly meant (T11).
+Beside that, which claims of one kind were deleted lately: many at once are hardly meant (T11).
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from konnector.claim import copies, orphans
+from konnector.claim import orphans
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.mass_loss import decide
 from konnector.mass_loss.decide import Confirmations, Held, Identity
@@ -25,10 +23,12 @@ from reconciler.kube.cluster import Reader
 from reconciler.kube.store import Index, Store
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from konnector.context import AgentContext
     from konnector.informers import SpaceInformers
 
-_BOUND: Final = "bound"
+_HELD: Final = "held"
 _LEAVING: Final = "leaving"
 
 
@@ -266,49 +266,6 @@ def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
     return changes
 
 
-class Losses:
-    """Remembers when the copy of each claim was lost. What is looked at first was lost first."""
-
-    def __init__(self) -> None:
-        self._times: dict[ObjectKey, datetime] = {}
-        self._uids: dict[ObjectKey, str] = {}  # of copies that have no successor yet
-
-    def note(self, place: ObjectKey, uid: str, now: datetime) -> None:
-        """Remember that the copy of a claim was lost now."""
-        for held in (self._times, self._uids):
-            held.pop(place, None)
-        self._times[place], self._uids[place] = now, uid
-
-    def see(self, place: ObjectKey, uid: str) -> None:
-        """Note which copy is there: of its own loss, that of its predecessor says nothing."""
-        if self._uids.get(place, uid) != uid:
-            del self._uids[place]
-
-    def forget(self, now: datetime) -> None:
-        """Forget losses that were watched too long ago, and what those were measured by later.
-
-        "10 lost, 9 restored, a minute: the tenth looks alone".
-        """
-        for held, age in ((self._uids, decide.AT_ONCE), (self._times, 2 * decide.AT_ONCE)):
-            while held and abs(now - self._times[next(iter(held))]) >= age:
-                del held[next(iter(held))]
-
-    def is_alone(self, place: ObjectKey) -> bool:
-        """Tell whether the loss of this copy was watched, and was no part of a larger one."""
-        return place in self._uids and decide.alone(place, self._times)
-
-    def settles_in(self, place: ObjectKey, now: datetime) -> timedelta | None:
-        """Return how long to wait for further losses before this one counts as alone, if it may.
-
-        The copies of a space that goes are deleted one after the other: the first is never alone,
-        and looks so.
-        """
-        time = self._times.get(place)
-        if time is None or now - time >= decide.FOLLOWED:
-            return None
-        return min(decide.FOLLOWED - (now - time), decide.FOLLOWED)
-
-
 class Deletions:
     """Follows a view of claims that has the CLAIM_INDEXES."""
 
@@ -323,7 +280,7 @@ class Deletions:
         mine = self._times.get(place)
         if mine is None:
             return False
-        total = self._claims.count(_BOUND) + len(self._gone)
+        total = self._claims.count(_HELD) + len(self._gone)
         if decide.too_many(self._times.values(), mine, total):
             return True
         old = {one for one in self._gone if mine - self._times[one] >= decide.AT_ONCE}
@@ -344,18 +301,16 @@ class Deletions:
             self._gone.add(place)
 
 
-def _bound(claim: Manifest) -> tuple[ObjectKey, ...]:
-    """Return the place of a claim that has, or had, a copy, as an index does."""
-    return (ObjectKey(*manifest.identity_of(claim)),) if copies.is_managed(claim) else ()
+def _held(claim: Manifest) -> tuple[ObjectKey, ...]:
+    """Return the place of a claim that we hold, as an index does."""
+    held = keys.SYNCER in manifest.finalizers_of(claim)
+    return (ObjectKey(*manifest.identity_of(claim)),) if held else ()
 
 
 def _leaving(claim: Manifest) -> tuple[tuple[str, ObjectKey], ...]:
-    """Return when such a claim was deleted while we hold it, and its place, as an index does."""
-    held = copies.is_managed(claim) and keys.SYNCER in manifest.finalizers_of(claim)
-    if not held or not manifest.is_deleting(claim):
-        return ()
+    """Return when such a claim was deleted, and its place, as an index does."""
     time = manifest.get_text(claim, "metadata", "deletionTimestamp")
-    return ((time, ObjectKey(*manifest.identity_of(claim))),)
+    return tuple((time, place) for place in _held(claim)) if time else ()
 
 
-CLAIM_INDEXES: Final[Mapping[str, Index]] = {_BOUND: _bound, _LEAVING: _leaving}
+CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _LEAVING: _leaving}

@@ -36,13 +36,16 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         await account.begin()
         metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
         await account.settle(metadata=metadata)
-        created = [*2 * ["patch here orders"], "patch/status here orders", "create there orders"]
+        status = "patch/status here orders"
+        created = ["patch here orders", status, "patch here orders", "create there orders"]
         assert await account.writes() == created
         copy = await account.there.read()
         assert copy["metadata"]["name"] == f"{wide.space}-orders"
         assert labels_of(copy) == {NAME: "a"}
+        uid = uid_of(await account.here.read())
         assert annotations_of(copy) == {
             keys.BOUND: "true",
+            keys.CLAIM_UID: uid,
             keys.CLUSTER_NAMESPACE: wide.space,
         }
         assert copy["metadata"]["ownerReferences"] == [await owner(wide)]
@@ -76,6 +79,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
 async def _comes_back(account: Story) -> None:
     """G 44: with all that a copy has, and without the status of the one that is gone."""
     before = await account.there.read()
+    await account.scene.recreate_always()
     await account.begin()
     await account.there.delete()
     made = await until(account.there.read)
@@ -124,12 +128,13 @@ async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
         await account.there.make("bound", metadata={"annotations": {keys.BOUND: "true"}})
         owned = {**marks(wide.space), "ownerReferences": [await owner(wide)]}
         await account.there.make("marked", metadata=owned)
-        adopted = await until(lambda: account.here.read("marked"))
-        assert annotations_of(adopted) == {keys.BOUND: "true"}
+        await until(lambda: equals(account.here.annotations("marked"), {keys.BOUND: "true"}))
+        adopted = await account.here.read("marked")
         assert finalizers_of(adopted) == [keys.SYNCER]
         assert "ownerReferences" not in adopted["metadata"]
         assert await account.writes() == [
             "create here marked",
+            "patch here marked",
             "patch there marked",
         ]
         assert await account.there.annotations("marked") == {

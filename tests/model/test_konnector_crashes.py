@@ -175,7 +175,7 @@ async def test_konnectors_that_die_in_an_outage_leave_no_loss_together(scene: Sc
         async with konnector(scene.app.connection):
             await until(lambda: says(scene.export(), "Ready"))
             await scene.create_instance()
-            await until(scene.copy)
+            await until(scene.is_marked)
         for name in created:
             await scene.create_instance(name)
         for _ in range(3):

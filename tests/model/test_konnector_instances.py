@@ -42,8 +42,8 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
         await account.settle()
         created = [
             "patch here orders",
-            "patch here orders",
             "patch/status here orders",
+            "patch here orders",  # the mark, once nobody waits for the status
             "create there orders",
         ]
         assert await account.writes() == created
@@ -58,6 +58,7 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
         await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
         assert await account.writes() == ["patch there orders"]
 
+        await scene.recreate_always()
         await account.begin()
         await account.there.delete()
         await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
@@ -110,8 +111,9 @@ async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
         }
         await account.here.make(metadata=metadata)
         copy = await until(account.there.read)
-        assert labels_of(copy) == {NAME: "orders"}
-        assert annotations_of(copy) == {NOTE: "anna", keys.BOUND: "true"}
+        assert labels_of(copy) == {NAME: "orders", "team": "x"}
+        uid = uid_of(await account.here.read())
+        assert annotations_of(copy) == {NOTE: "anna", keys.BOUND: "true", keys.CLAIM_UID: uid}
         assert finalizers_of(copy) == []
         assert "ownerReferences" not in copy["metadata"]
         assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
@@ -119,9 +121,12 @@ async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
         instance = await account.here.read()
         assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
         assert annotations_of(instance)[keys.BOUND] == "true"
-        await account.here.patch({"metadata": {"labels": {NAME: "billing", PART: "small"}}})
-        await until(lambda: equals(account.there.labels(), {NAME: "billing", PART: "small"}))
-        note = {"annotations": {NOTE: None}, "labels": {PART: None}}
+        labels = {NAME: "billing", PART: "small", "team": "y"}
+        await account.here.patch(
+            {"metadata": {"labels": {NAME: "billing", PART: "small", "team": "y"}}}
+        )
+        await until(lambda: equals(account.there.labels(), labels))
+        note = {"annotations": {NOTE: None}, "labels": {PART: None, "team": None}}
         await account.here.patch({"metadata": note})
         await until(lambda: equals(account.there.labels(), {NAME: "billing"}))
         await until(lambda: equals(account.there.annotations(), {keys.BOUND: "true"}))

@@ -4,25 +4,20 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, CLUSTER_BINDING
-from reconciler.core import keys, names
-from reconciler.core.errors import Expired
+from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
+from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from reconciler.kube.requests import Request
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
-from tests.support.faults import Events, Faults, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, claim, data, degraded
-from tests.support.konnector_faults import mortal
 from tests.support.losses import (
     Many,
     all_names,
@@ -182,53 +177,74 @@ async def unmapped(scene: Scene) -> bool:
     return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
 
 
-async def test_one_that_is_deleted_alone_before_our_eyes_is_made_again(scene: Scene) -> None:
-    """G 44; a second one, so soon after, is part of a larger loss."""
-    many = Many(scene, 3)
+async def test_s6_one_that_is_lost_alone_before_our_eyes_is_not_made_again(scene: Scene) -> None:
+    """Nor is a second one, nor after a restart; a new claim of the name gets what comes back."""
+    many, clock = Many(scene, 3), ForwardClock()
+    async with scene.backend():
+        async with konnector(scene.app.connection, clock=clock) as made:
+            await bound(scene)
+            await many.make("orders")
+            mark = scene.plane.audit.mark()
+            for name in many.names[:2]:
+                await many.lose_copy(name)
+                await until(partial(told_of, scene, name, "RecreationHeld"))
+                clock.put_forward(timedelta(minutes=5))
+            await settled(made)
+            assert creates(scene, mark) == []
+        async with konnector(scene.app.connection) as made:
+            await until(lambda: says(scene, *HELD))
+            await settled(made)
+            assert await many.there() == ["db02", "orders"]
+            await confirm(scene, keys.CONFIRM_RECREATE)  # a time, as before: all, for an hour
+            await until(lambda: many.are_there("orders"))
+
+
+async def test_s7_an_old_deletion_ends_no_copy_of_a_later_life(scene: Scene) -> None:
+    """A restore brings a claim back that was on its way out; its name has other data by now."""
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await until(lambda: scene.is_marked("orders"))
+        later: Any = await scene.copy()
+        notes = {**annotations_of(later), keys.CLAIM_UID: "uid-of-a-later-life"}
+        await scene.patch_copy({"metadata": {"annotations": notes}})
+        await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+        async with konnector(scene.app.connection):
+            await until(lambda: is_unclaimed(scene, "orders"))
+            await until(lambda: says(scene, *ORPHANED))
+            assert uid_of(await scene.copy() or {}) == uid_of(later)
+            await scene.create_instance("orders")
+            await until(lambda: told_of(scene, "orders", "Readopted"))
+            await until(lambda: scene.is_marked("orders"))
+            assert uid_of(await scene.copy() or {}) == uid_of(later)
+
+
+async def test_s28_a_manifest_that_was_copied_with_its_marks_is_served(scene: Scene) -> None:
+    """Its copy here lives; where the claim that the marks name does not, its data may be lost."""
     async with scene.backend(), konnector(scene.app.connection) as made:
         await bound(scene)
-        await many.make("orders")
-        before = uid_of(await scene.copy("db00"))
-        await many.lose_copy("db00")
-        await until(lambda: is_another(scene, "db00", before))
-        await many.lose_copy("db01")
-        await until(lambda: told_of(scene, "db01", "RecreationHeld"))
+        await until(lambda: scene.is_marked("orders"))
+        marks = {"annotations": annotations_of(await scene.instance() or {})}
+        await copied(scene, "second", marks)
+        await until(lambda: scene.copy("second"))
+        await until(lambda: scene.is_marked("second"))
+        await copied(scene, "third", {"annotations": {**marks["annotations"], keys.CLAIM_UID: "x"}})
+        await until(lambda: told_of(scene, "third", "RecreationHeld"))
         await settled(made)
-        assert await many.there() == ["db00", "db02", "orders"]
-        await confirm(scene, keys.CONFIRM_RECREATE)  # a time, as before: all, for an hour
-        await until(lambda: many.are_there("orders"))
+        assert await scene.copy("third") is None
 
 
-class SetBack:
-    """Lets a watch miss that a copy is lost, as where a control plane is set back to a backup."""
-
-    def __init__(self, lose: Callable[[], Awaitable[object]]) -> None:
-        self.lose, self.is_due = lose, False
-
-    async def perform(self, call: Request, /) -> None:
-        if self.is_due:
-            self.is_due = False
-            await self.lose()
-            raise Expired("set back", ref=call.ref, verb="watch")
+async def copied(scene: Scene, name: str, metadata: Any) -> None:
+    """Create a claim from a manifest that has what a konnector wrote to another one."""
+    kind = scene.offer.kind
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"size": "1Gi"}}
+    identity = {"name": name, "namespace": scene.app_namespace}
+    made: Any = {**body, "metadata": {**identity, **metadata, "finalizers": [keys.SYNCER]}}
+    await scene.app.cluster.create(made, kind, manager="developer")
 
 
-async def test_what_was_made_again_and_is_lost_unseen_is_not_made_again(scene: Scene) -> None:
-    many, faults = Many(scene, 1), Faults()
-    back = SetBack(lambda: many.lose_copy("db00"))
-    watched = on("watch", kind=scene.offer.kind, namespace=scene.service_namespace)
-    for count in range(1, 40):
-        faults.add(watched, back, at=Events(count))
-    async with scene.backend(), mortal(scene.app.connection, faults) as made:
-        await bound(scene)
-        await many.make("orders")
-        before = uid_of(await scene.copy("db00"))
-        await many.lose_copy("db00")
-        await until(lambda: is_another(scene, "db00", before))
-        await settled(made)
-        back.is_due = True
-        await scene.patch_copy({"metadata": {"labels": {"seen": "again"}}})
-        await until(lambda: told_of(scene, "db00", "RecreationHeld"))
-        assert await many.there() == ["orders"]
+async def is_unclaimed(scene: Scene, name: str) -> bool:
+    return await scene.instance(name) is None
 
 
 async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
@@ -246,42 +262,6 @@ async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_
         await settled(made)
         assert creates(scene, mark) == []
         assert await many.there() == ["orders"]
-
-
-async def test_one_of_many_stays_lost_when_the_others_are_back_and_a_developer_deletes_something(
-    scene: Scene,
-) -> None:
-    many, clock = Many(scene, 3), ForwardClock()
-    async with scene.backend(), konnector(scene.app.connection, clock=clock) as made:
-        await bound(scene)
-        await many.make("orders")
-        kept = [await scene.copy(name) for name in many.names]
-        mark = scene.plane.audit.mark()
-        for name in many.names:
-            await many.lose_copy(name)
-        await until(lambda: are_lost(scene, "3 "))
-        for copy in kept[1:]:
-            metadata = {key: copy["metadata"][key] for key in ("name", "namespace", "annotations")}
-            back = {**copy, "metadata": metadata}
-            await scene.plane.cluster.create(back, many.kind, manager="provider")
-        await until(lambda: are_lost(scene, "1 "))
-        clock.put_forward(timedelta(minutes=2))
-        await remove(scene.app, many.kind, scene.app_namespace, "orders")
-        await until(lambda: lacks(many, "orders"))
-        clock.put_forward(timedelta(minutes=2))
-        await settled(made)
-        assert creates(scene, mark) == []
-        assert await many.there() == many.names[1:]
-
-
-async def are_lost(scene: Scene, number: str) -> bool:
-    said = conditions(await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING))
-    return f"of {number}" in said.get("RecreationAllowed", {}).get("message", "")
-
-
-async def is_another(scene: Scene, name: str, uid: str) -> bool:
-    live = await scene.copy(name)
-    return live is not None and uid_of(live) != uid
 
 
 async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:

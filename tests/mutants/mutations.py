@@ -75,7 +75,7 @@ CLAIMS: Final = (
     _guard(
         "recreation",
         "konnector",
-        r"copies\.is_managed\(claim\) and seen\.creates_held",
+        r"copies\.is_managed\(claim\) and not seen\.copied and seen\.creates_held",
         "a lost service is replaced by an empty one",
         f"{_UNIT}/test_instance.py",
     ),
@@ -377,11 +377,19 @@ EXPORTS: Final = (
         (f"{_MODEL}canaries.py",),
     ),
     Mutation(
-        "alone-in-a-crowd",
+        "copy-of-any-life",
         "konnector",
-        r"place in self\._uids and decide\.alone\(place, self\._times\)",
-        "place in self._times",
-        "of many copies that are lost at once, some are made again",
+        r"identity\.of_mark\(uid, copy, keys\.CLAIM_UID, stamped=seen\.stamped\)",
+        "Life.SAME",
+        "an old deletion of a name ends the copy of a later claim",
+        (f"{_UNIT}/test_instance.py",),
+    ),
+    Mutation(
+        "marks-of-anybody",
+        "konnector",
+        r"copies\.is_managed\(claim\) and not self\._is_copied\(claim\)",
+        "copies.is_managed(claim)",
+        "a claim from a copied manifest is never served",
         (f"{_MODEL}losses.py",),
     ),
     _guard(

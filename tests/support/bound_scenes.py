@@ -134,6 +134,20 @@ class Scene:
     async def copy(self, name: str = "orders") -> Any:
         return await self.on_plane(self.offer.kind, name, self.service_namespace)
 
+    async def is_marked(self, name: str = "orders") -> bool:
+        """Tell whether both sides of an instance say whose copy it is."""
+        claim = await self.instance(name) or {}
+        uids = {
+            annotations_of(one or {}).get(keys.CLAIM_UID) for one in (claim, await self.copy(name))
+        }
+        return uids == {uid_of(claim)} and keys.BOUND in annotations_of(claim)
+
+    async def recreate_always(self) -> None:
+        """Let a person allow that copies which are lost are made anew."""
+        ref = refs.Ref(self.app.name, api.API_SERVICE_BINDING, BIND, self.offer.name)
+        note: Manifest = {"metadata": {"annotations": {keys.RECREATE: keys.RECREATE_ALWAYS}}}
+        await self.app.cluster.merge_patch(ref, note, manager="operator")
+
     async def create_instance(self, name: str = "orders", **spec: Any) -> Manifest:
         made = self.offer.instance(name, namespace=self.app_namespace, spec=spec)
         return await new(self.app, made, self.offer.kind, manager="developer")

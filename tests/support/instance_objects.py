@@ -18,6 +18,7 @@ BOUND, OWNER = "klutch.anynines.com/bound", "klutch.anynines.com/resource-owner"
 SYNCER = "klutch.anynines.com/syncer"
 RELEASED = "klutchctl.dev/released"
 ORPHANED = "klutchctl.dev/orphaned"
+CLAIM_UID = "klutchctl.dev/claim-uid"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 HELD: Any = {"annotations": {BOUND: "true"}, "finalizers": [SYNCER]}
 GONE = "2026-06-01T12:00:00Z"

@@ -41,7 +41,7 @@ async def bound(
     await offer(scene, *(claims if offers is None else offers))
     await scene.bound(*claims)
     await scene.create_instance(size="1Gi")
-    await until(lambda: scene.copy())
+    await until(scene.is_marked)
     return ends(scene)
 
 

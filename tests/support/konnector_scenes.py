@@ -8,6 +8,7 @@ from typing import Any, Final
 from bind.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
+from reconciler.core import keys
 from reconciler.core.conditions import INSTANCES_REFUSED
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import (
@@ -121,7 +122,9 @@ class Side:
         return labels_of(await self.read(name) or {})
 
     async def annotations(self, name: str = "orders") -> dict[str, str]:
-        return annotations_of(await self.read(name) or {})
+        """Return all but the uid of the claim, which is another one each time."""
+        found = annotations_of(await self.read(name) or {})
+        return {key: value for key, value in found.items() if key != keys.CLAIM_UID}
 
 
 @dataclass

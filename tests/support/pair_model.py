@@ -6,7 +6,7 @@ from typing import Any
 from konnector import APP_CLUSTER
 from konnector.claim import decide as claim_decide
 from konnector.claim.copies import Pair, trimmed_copy
-from konnector.claim.decide import Read, Seen
+from konnector.claim.decide import MARKED_WITHIN, Read, Seen
 from konnector.claim.orphans import Terms
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
@@ -84,7 +84,7 @@ class Both:
     def look(self, **more) -> tuple[Decision, Seen]:
         """Decide as the controller does, with what has to be read for that."""
         copy = self.plane.live and trimmed_copy(self.plane.live)
-        more = {"terms": Terms(self.pair.kind.resource), "now": NOW, **more}
+        more = {"terms": Terms(self.pair.kind.resource), "now": NOW + MARKED_WITHIN, **more}
         seen = Seen(self.place, self.copy_place, self.app.live, copy, **more)
         for _ in range(3):
             found = claim_decide.decide(self.pair, seen)

@@ -43,7 +43,8 @@ ORDERS = [
 def test_what_tools_and_konnectors_write_stays(key):
     assert not copies.travels(key)
     assert not copies.travels(key, {"*", key})
-    assert not copies.is_left(key, {"*", key})
+    assert not copies.goes_up("labels", key, {"*", key})
+    assert not copies.is_left("labels", key, {"*", key})
 
 
 @pytest.mark.parametrize("key", DESCRIBES)
@@ -54,11 +55,12 @@ def test_what_describes_travels(key):
 @pytest.mark.parametrize("key", ORDERS)
 def test_all_else_travels_where_it_is_named(key):
     assert not copies.travels(key)
-    assert copies.is_left(key)
+    assert copies.is_left("annotations", key)
+    assert copies.goes_up("labels", key) is ("/" not in key)
     for named in (key, "*", f"{key[:4]}*", f"other, {key} ,"):
         more = copies.carried({"metadata": {"annotations": {"klutchctl.dev/carries": named}}})
         assert copies.travels(key, more)
-        assert not copies.is_left(key, more)
+        assert not copies.is_left("annotations", key, more)
     assert not copies.travels(key, {key[:-1], f"{key}x*"})
 
 

@@ -232,21 +232,6 @@ def test_what_klutchctl_deletes_is_meant():
     assert not mass_loss_decide.is_being_deleted({}, DATABASES)
 
 
-ALONE = {
-    "nobody watched": ({}, False),
-    "it alone": ({"a": NOW}, True),
-    "with another": ({"a": NOW, "b": NOW + 59 * SECOND}, False),
-    "long after another": ({"a": NOW, "b": NOW - MINUTE}, True),
-    "another alone": ({"b": NOW}, False),
-}
-
-
-@pytest.mark.parametrize(("losses", "expected"), ALONE.values(), ids=ALONE.keys())
-def test_what_was_deleted_alone(losses, expected):
-    watched = {place(name): time for name, time in losses.items()}
-    assert mass_loss_decide.alone(place("a"), watched) is expected
-
-
 def binding(*held, **annotations):
     made = live(CLUSTER_BINDING, "cluster", namespace=SPACE, status={"conditions": list(held)})
     return live_like(made, annotations=annotations)

@@ -7,14 +7,16 @@ import pytest
 
 from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
-from konnector.claim.decide import NAME_TAKEN, Read, decide
+from konnector.claim.decide import AT_ONCE, MARKED_WITHIN, NAME_TAKEN, Read, decide, marks_in
 from konnector.claim.orphans import Confirmation, Terms
 from reconciler.api import claim_status
 from reconciler.api.claim_status import deletion_noted_in
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
+from reconciler.core.manifest import put
 from reconciler.core.times import format_time
 from tests.support.instance_objects import (
     BOUND,
+    CLAIM_UID,
     GONE,
     HELD,
     KIND,
@@ -40,14 +42,14 @@ UNMARKED = {"labels": {"made-by": "provider"}}
 # The claim, its copy, and what follows. D.2 to D.4 and H.2.
 TABLE: dict[str, tuple[Any, Any, Any]] = {
     "a new claim is held before it has a copy": (
-        claim({}), None, ["hold claim", "create copy", "mark claim"],
+        claim({}), None, ["hold claim", "create copy"],
     ),
     "one that others hold as well": (
-        claim(FRESH), None, ["hold claim", "create copy", "mark claim"],
+        claim(FRESH), None, ["hold claim", "create copy"],
     ),
     "one that lost its copy, and nothing holds it": (claim(), None, ["create copy"]),
     "held, and no copy could be made so far": (
-        claim({"finalizers": [SYNCER]}), None, ["create copy", "mark claim"],
+        claim({"finalizers": [SYNCER]}), None, ["create copy"],
     ),
     "marked, and not held": (
         claim({"annotations": {BOUND: "true"}}), None, ["hold claim", "create copy"],
@@ -112,9 +114,7 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
     "a released copy stays": (
         leaving(claim(), SYNCER), copy({"annotations": {RELEASED: GONE}}), ["let the claim go"],
     ),
-    "a copy that nobody's konnector made comes down, and is marked then": (
-        None, copy(UNMARKED), ["create claim", "mark copy"],
-    ),
+    "a copy that nobody's konnector made comes down": (None, copy(UNMARKED), ["create claim"]),
     "but not on its way out": (None, leaving(copy(UNMARKED), "x.example/x"), []),
     "a marked copy without a claim: is it really gone?": (None, copy(), Read.CLAIM),
     "a mark of any value": (None, copy({"annotations": {BOUND: ""}}), Read.CLAIM),
@@ -193,7 +193,6 @@ def test_a_guard_against_recreation_lets_new_claims_through():
     assert told(look(claim({}), None, creates_held="Why.")) == [
         "hold claim",
         "create copy",
-        "mark claim",
     ]
 
 
@@ -229,17 +228,86 @@ def step_of(found: Any, kind: type) -> Any:
 
 
 def test_a_claim_is_held_before_and_marked_after_its_copy_is_made():
-    found = look(claim(FRESH), None)
-    assert isinstance(found, Decision)
-    (first, _, last) = found.tasks[0].steps
-    assert isinstance(first, Patch)
-    assert isinstance(last, Patch)
+    first = step_of(look(claim(FRESH), None), Patch)
+    last = step_of(look(claim({"finalizers": [SYNCER]}), made_for("uid-dev")), Patch)
     identity = {"uid": "uid-dev", "resourceVersion": "7"}
     assert first.body["metadata"] == {
         **identity,
         "finalizers": ["somebody.example/x", SYNCER],
     }
-    assert last.body["metadata"] == {**identity, "annotations": {BOUND: "true"}}
+    marks = {BOUND: "true", CLAIM_UID: "uid-dev"}
+    assert last.body["metadata"] == {**identity, "annotations": marks}
+
+
+def made_for(uid, **notes):
+    return copy({"annotations": {BOUND: "true", CLAIM_UID: uid, **notes}})
+
+
+def bound(uid):
+    return claim({"annotations": {BOUND: "true", CLAIM_UID: uid}, "finalizers": [SYNCER]})
+
+
+ORPHAN = {ORPHANED: GONE}
+OTHERS = made_for("uid-of-former")
+DYING = leaving(OTHERS, "provider.example/x")
+GOING = leaving(claim(), SYNCER)
+BARE = copy(UNMARKED)
+# Law 6, identity.md 2: the claim, its copy, what is known beside them, what follows, and Events.
+LIVES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
+    "a live one gets the copy of a former one": (
+        bound("uid-dev"), OTHERS, {}, ["mark copy"], ["Readopted"],
+    ),
+    "restored with marks of its former life": (
+        bound("uid-of-former"), OTHERS, {}, ["mark claim", "mark copy"], ["Readopted"],
+    ),
+    "it gets none that is on its way out, and does not seem to have had one": (
+        claim({}), DYING, {}, [], ["FormerCopyPending"],
+    ),
+    "S7: an old deletion ends no copy of a later life": (
+        GOING, OTHERS, {}, ["let the claim go"], [],
+    ),
+    "S7: nor an orphan": (GOING, made_for("uid-dev", **ORPHAN), {}, ["let the claim go"], []),
+    "S7: nor waits for one that goes": (GOING, DYING, {}, ["let the claim go"], []),
+    "S7: nor one without uid, where all had one": (
+        GOING, BARE, {"stamped": True}, ["let the claim go"], [],
+    ),
+    "its own goes": (GOING, made_for("uid-dev"), {}, ["delete copy"], []),
+    "one of a time without uids goes as it did": (GOING, copy(), {}, ["delete copy"], []),
+    "S28: marks that were copied from one that lives are words": (
+        bound("uid-of-other"), None, {"creates_held": "Why.", "copied": True}, ["create copy"], [],
+    ),
+    "S28: those of one that is no more tell of a loss": (
+        bound("uid-of-other"), None, {"creates_held": "Why."}, [], ["RecreationHeld"],
+    ),
+    "S28: its own do": (bound("uid-dev"), None, {"creates_held": "Why."}, [], ["RecreationHeld"]),
+    "a pair without uids waits for its turn": (
+        claim(), copy(), {"stamps_in": timedelta(seconds=1)}, [], [],
+    ),
+    "and gets them then": (
+        claim(), copy(), {"stamps_in": AT_ONCE}, ["mark claim", "mark copy"], [],
+    ),
+    "the rest of it": (
+        claim(), made_for("uid-dev"), {"stamps_in": AT_ONCE}, ["mark claim"], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "more", "steps", "notes"), LIVES.values(), ids=LIVES)
+def test_what_follows_for_another_life(one, other, more, steps, notes):
+    found = look(one, other, **more)
+    assert isinstance(found, Decision)
+    assert (told(found), [note.reason for note in found.notes]) == (steps, notes)
+
+
+def test_a_status_comes_before_the_mark_and_without_one_the_mark_soon():
+    held = claim({"finalizers": [SYNCER]})
+    made: Any = made_for("uid-dev")
+    new = put(made, format_time(NOW), "metadata", "creationTimestamp")
+    assert told(look(held, new)) == []
+    assert told(look(held, {**new, **READY})) == ["status to status", "mark claim"]
+    assert marks_in(seen(held, new), held, new) == MARKED_WITHIN
+    for clock in (NOW + MARKED_WITHIN, NOW - timedelta(seconds=1)):
+        assert told(look(held, new, now=clock)) == ["mark claim"]
 
 
 def test_the_finalizers_of_others_stay():
@@ -293,7 +361,7 @@ def test_a_copy_has_content_and_what_is_meant_to_travel_and_nothing_else():
             "name": "orders",
             "namespace": "cluster-a1-dev",
             "labels": {"team": "a"},
-            "annotations": {"note": "n", BOUND: "true"},
+            "annotations": {"note": "n", BOUND: "true", CLAIM_UID: "uid-dev"},
         },
         "spec": SMALL,
         "data": {"x": "y"},
@@ -308,9 +376,7 @@ def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
         "finalizers": ["provider.example/x"],
     }
     found = look(None, copy(meta, **READY))
-    assert isinstance(found, Decision)
-    ((created, marked),) = (task.steps for task in found.tasks)
-    assert isinstance(created, Create)
+    created = step_of(found, Create)
     assert created.manifest == {
         "apiVersion": "shop.example/v1",
         "kind": "Database",
@@ -318,18 +384,10 @@ def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
             "name": "orders",
             "namespace": "dev",
             "labels": {"app.kubernetes.io/name": "a"},
-            "annotations": {BOUND: "true"},
+            "annotations": {},
             "finalizers": [SYNCER],
         },
         "spec": SMALL,
-    }
-    assert isinstance(marked, Patch)
-    assert marked.body == {
-        "metadata": {
-            "uid": "uid-cluster-a1-dev",
-            "resourceVersion": "7",
-            "annotations": {BOUND: "true"},
-        }
     }
 
 
@@ -345,7 +403,7 @@ def test_an_apply_says_what_the_claim_says_of_exactly_that_copy():
             "uid": "uid-cluster-a1-dev",
             "resourceVersion": "7",
             "labels": {"team": "a"},
-            "annotations": {BOUND: "true"},
+            "annotations": {BOUND: "true", CLAIM_UID: "uid-dev"},
         },
         "spec": LARGE,
     }

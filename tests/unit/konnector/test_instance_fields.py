@@ -10,6 +10,7 @@ from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import get, put
 from tests.support.instance_objects import (
     BOUND,
+    CLAIM_UID,
     HELD,
     LARGE,
     LAST_APPLIED,
@@ -133,13 +134,13 @@ def test_what_went_up_before_and_does_not_any_more_is_said_again():
     """A service may have been found by it ever since: only what is said again stays."""
     fields: Any = {
         "f:metadata": {
-            "f:labels": {"f:color": {}, "f:team": {}},
+            "f:labels": {"f:x.example/color": {}, "f:team": {}, "f:tier": {}},
             "f:annotations": {"f:crossplane.io/external-name": {}, f"f:{LAST_APPLIED}": {}},
         },
         "f:spec": {"f:size": {}},
     }
     notes = {BOUND: "true", "crossplane.io/external-name": "db-1", LAST_APPLIED: "{}"}
-    theirs = {"theirs": "x", "team": "a", "color": "blue"}
+    theirs = {"theirs": "x", "team": "a", "x.example/color": "blue", "tier": "db"}
     meta = {"labels": theirs, "annotations": notes}
     for entries in (
         [entry("klutch.anynines.com", "Apply", **fields)],
@@ -147,14 +148,18 @@ def test_what_went_up_before_and_does_not_any_more_is_said_again():
     ):
         held = trimmed_copy(copy({**meta, "managedFields": entries}))
         # Nothing else differs, so nothing is written.
-        assert told(look(claim({**HELD, "labels": {"team": "a"}}), held)) == []
+        assert told(look(claim({**HELD, "labels": {"team": "a", "tier": "db"}}), held)) == []
         later = claim({**HELD, "labels": {"team": "b"}}, spec=LARGE)
         changed = look(later, held, copy_whole=True)
         assert isinstance(changed, Decision)
         applied = changed.tasks[-1].steps[-1]
         assert isinstance(applied, Apply)
-        assert get(applied.manifest, "metadata", "labels") == {"team": "b", "color": "blue"}
+        assert get(applied.manifest, "metadata", "labels") == {
+            "team": "b",
+            "x.example/color": "blue",
+        }
         assert get(applied.manifest, "metadata", "annotations") == {
             BOUND: "true",
+            CLAIM_UID: "uid-dev",
             "crossplane.io/external-name": "db-1",
         }
