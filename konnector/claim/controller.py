@@ -281,9 +281,7 @@ class Claims(PairedSync):
             return None
         if is_deleting(seen.claim):
             return claim_status.deletion_noted_in(decide.waited(seen, seen.claim))
-        if not copies.is_managed(seen.claim):
-            return decide.marks_in(seen, seen.claim, seen.copy) or None
-        return seen.stamps_in or None
+        return decide.marks_in(seen, seen.claim, seen.copy) or None
 
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         for note in decision.notes:

@@ -103,7 +103,9 @@ def waited(seen: Seen, claim: Manifest) -> timedelta:
 
 
 def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
-    """Return how long a claim without marks has none: so long a lost copy counts as never had."""
+    """Return how long a claim goes without marks: so long a lost copy counts as never had."""
+    if copies.is_managed(claim) and _own_life(claim) is not Life.ANOTHER:
+        return seen.stamps_in or AT_ONCE
     made = moment(manifest.get_text(copy, "metadata", "creationTimestamp"))
     age = MARKED_WITHIN if made is None else seen.now - made
     is_new = AT_ONCE <= age < MARKED_WITHIN and _life(seen, claim, copy) is Life.SAME
@@ -170,6 +172,11 @@ def _life(seen: Seen, claim: Manifest, copy: Manifest) -> Life:
     """Tell whether a copy is that of a claim, or of another one at its place."""
     uid = manifest.uid_of(claim)
     return identity.of_mark(uid, copy, keys.CLAIM_UID, stamped=seen.stamped)
+
+
+def _own_life(claim: Manifest) -> Life:
+    """Tell whether a claim's marks are its own, or came with the manifest of another one."""
+    return identity.of_mark(manifest.uid_of(claim), claim, keys.CLAIM_UID)
 
 
 def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
@@ -330,13 +337,11 @@ def _finalizer(claim: Manifest) -> dict[str, JSON]:
 
 def _marks(seen: Seen, claim: Manifest, copy: Manifest) -> dict[str, JSON]:
     """Return the marks of a claim with a copy, where they are missing and due."""
-    life = identity.of_mark(manifest.uid_of(claim), claim, keys.CLAIM_UID)
-    if copies.is_managed(claim) and life is not Life.ANOTHER:
-        due = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
-    else:
-        due = marks_in(seen, claim, copy) == AT_ONCE
+    life = _own_life(claim)
+    has = copies.is_managed(claim) and life is not Life.ANOTHER
+    lacks = life is Life.UNKNOWN and seen.stamps_in is not None if has else True
     marks = {keys.BOUND: keys.BOUND_VALUE, keys.CLAIM_UID: manifest.uid_of(claim)}
-    return {"annotations": marks} if due else {}
+    return {"annotations": marks} if lacks and not marks_in(seen, claim, copy) else {}
 
 
 def _joining_notes(copy: Manifest) -> dict[str, JSON]:

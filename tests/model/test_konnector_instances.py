@@ -117,6 +117,7 @@ async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
         assert finalizers_of(copy) == []
         assert "ownerReferences" not in copy["metadata"]
         assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
+        await until(scene.is_marked)
         await account.begin()
         instance = await account.here.read()
         assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
