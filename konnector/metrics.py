@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.metrics import StateCounts
 from reconciler.core.decision import Apply, Create, Decision, Patch, Step
+from reconciler.core.manifest import get_map
 
 UP: Final = "up"
 DOWN: Final = "down"
@@ -70,11 +71,14 @@ class SyncMetrics(Collector):
 def directions(decision: Decision) -> Iterator[str]:
     """Yield the ways that a decision carries something: up, down, or both.
 
-    A patch beside a write of another kind only marks an origin, but for that of a status.
+    A patch of annotations only marks, and one of finalizers counts where nothing else is written.
     """
-    steps = decision.steps
-    carrying = [one for one in steps if not isinstance(one, Patch) or "status" in one.body]
-    clusters = {_cluster_of(step) for step in carrying or steps}
+    patches = [
+        one for one in decision.steps if isinstance(one, Patch) and one.body.keys() == {"metadata"}
+    ]
+    carrying = [one for one in decision.steps if one not in patches]
+    freeing = [one for one in patches if "annotations" not in get_map(one.body, "metadata")]
+    clusters = {_cluster_of(step) for step in carrying or freeing}
     if CONTROL_PLANE in clusters:
         yield UP
     if APP_CLUSTER in clusters:

@@ -267,11 +267,11 @@ class PairedSync(TaskSupervisor):
                 self.say(place, str(error))
             raise
         self.say(place, "")
-        began = self._events.pop(place, None)
-        if began is None:
+        began, ways = self._events.pop(place, None), [*directions(decision)]
+        if began is None or not ways:
             return None
         took = self.link.agent.clock.monotonic() - began
-        for way in directions(decision):
+        for way in ways:
             self._seconds[way].observe(took)
         now = self.link.now().timestamp()
         return Write(now - took, now)

@@ -108,7 +108,7 @@ async def _is_in_its_space(story: Story, spec: Any) -> None:
     copy = await story.there.read()
     assert copy["spec"] == spec
     marks = {} if story.scene.offer.kind.namespaced else _naming(story.scene)["annotations"]
-    assert annotations_of(copy) == {keys.BOUND: "true", **marks}
+    assert await story.there.annotations() == {keys.BOUND: "true", **marks}
 
 
 async def _a_taken_name_is_told_to_one(first: Story, second: Story) -> None:

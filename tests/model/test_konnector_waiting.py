@@ -10,7 +10,7 @@ from konnector import CONTROL_PLANE
 from konnector.provider.provider import LATE
 from reconciler.blueprints.objects import namespace
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, uid_of
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import Scene, conditions, gone, has, remove, says, shown, until
@@ -137,42 +137,19 @@ def before_the_copy_is_read(
     faults.add(read.nth(1), Meanwhile(story), at=BEFORE)
 
 
-async def test_a_copy_that_is_lost_meanwhile_with_another_is_not_made_again_past_the_guard(
+async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(
     scene: Scene,
 ) -> None:
-    """The other goes first: whatever is known of this loss, it is known to be no lone one (T16)."""
     faults, (here, there) = Faults(), sides(scene)
-
-    async def lose_both() -> None:
-        await there.delete("other")
-        await there.delete()
-
     async with scene.backend(), mortal(scene.app.connection, faults) as made:
         await scene.bound()
         await settle(here, there)
-        await here.make("other", spec=FULL)
-        await until(lambda: there.has_spec(FULL, "other"))
-        await settled(made)
-        before_the_copy_is_read(faults, there, lose_both)
+        await until(scene.is_marked)
+        before_the_copy_is_read(faults, there, there.delete)
         await here.patch(LESS)
         await until(lambda: event(scene, "orders", "RecreationHeld"))
         await settled(made)
         assert await there.gone()
-
-
-async def test_a_copy_that_is_deleted_alone_meanwhile_is_made_again_as_the_claim_is_now(
-    scene: Scene,
-) -> None:
-    faults, (here, there) = Faults(), sides(scene)
-    async with scene.backend(), mortal(scene.app.connection, faults) as made:
-        await scene.bound()
-        await settle(here, there)
-        before = uid_of(await there.read())
-        before_the_copy_is_read(faults, there, there.delete)
-        await here.patch(LESS)
-        await until(lambda: there.has_spec({"size": "1Gi"}))
-        await settled(made)
-        assert uid_of(await there.read()) != before
 
 
 async def test_an_object_of_another_space_that_takes_the_name_meanwhile_stays_as_it_is(

@@ -160,8 +160,8 @@ CLAIMS: Final = (
     Mutation(
         "copy-before-finalizer",
         "konnector",
-        r"steps = \(\*held, made_there",
-        "steps = (made_there",
+        r"steps = \(\*held, decision\.Create",
+        "steps = (decision.Create",
         "a claim may go while its copy is made",
         (f"{_UNIT}/test_instance.py",),
     ),
@@ -935,8 +935,8 @@ WATCH: Final = (
     Mutation(
         "marks-count-as-syncs",
         "konnector",
-        r"carrying or steps",
-        "steps",
+        r"carrying or freeing",
+        "decision.steps",
         "what comes down counts as going up, too",
         ("tests/unit/konnector/test_directions.py",),
     ),
