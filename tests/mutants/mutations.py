@@ -387,8 +387,8 @@ EXPORTS: Final = (
     Mutation(
         "marks-of-anybody",
         "konnector",
-        r"copies\.is_managed\(claim\) and not self\._is_copied\(claim\)",
-        "copies.is_managed(claim)",
+        r"another and self\.view\.store\.has\(_UID, named\)",
+        "False",
         "a claim from a copied manifest is never served",
         (f"{_MODEL}losses.py",),
     ),
