@@ -251,3 +251,12 @@ def _kept(
     metadata |= {part: value for part, value in said.items() if value}
     kept = {part: live[part] for part in ("apiVersion", "kind") if part in live}
     return {**kept, "metadata": metadata, **{part: value for part, value in parts.items() if value}}
+
+
+def owner_of(annotation: str) -> str:
+    """Return the owner of the space with this annotation; "" for one that the door did not make.
+
+    No id of an app cluster holds a `#`, and subjects may.
+    """
+    owner, separator, _ = annotation.rpartition("#")
+    return owner if separator else ""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bind import bounds
-from bind.door import identity
 from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace.facts import home_of
@@ -242,7 +241,7 @@ def _home(namespace: Manifest) -> Iterable[ObjectKey]:
 
 
 def _subject(namespace: Manifest) -> Iterable[str]:
-    owner = identity.owner_of(manifest.annotations_of(namespace).get(keys.IDENTITY, ""))
+    owner = bounds.owner_of(manifest.annotations_of(namespace).get(keys.IDENTITY, ""))
     return [owner] if owner else []
 
 

@@ -96,15 +96,6 @@ def space_identity(identity: Identity, cid: str) -> str:
     return f"{owner_key(identity)}#{cid}"
 
 
-def owner_of(annotation: str) -> str:
-    """Return the owner of the space with this annotation; "" for one that the door did not make.
-
-    No id of an app cluster holds a `#`, and subjects may.
-    """
-    owner, separator, _ = annotation.rpartition("#")
-    return owner if separator else ""
-
-
 def owner_key(identity: Identity) -> str:
     """Return what the annotations of all spaces of an identity begin with, before `#`."""
     if identity.first:

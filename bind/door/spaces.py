@@ -14,11 +14,12 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from bind import bounds
+from bind.bounds import owner_of
 from bind.door import provisioning
 from bind.door.authorizer import Authorizer
 from bind.door.board import BoundCluster
 from bind.door.catalogue import Offer
-from bind.door.identity import Identity, owner_key, owner_of
+from bind.door.identity import Identity, owner_key
 from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait, Wanted
 from bind.door.refusals import Refused
 from bind.door.settings import PRETTY_NAME, DoorSettings

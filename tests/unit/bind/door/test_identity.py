@@ -4,13 +4,13 @@ from typing import Any, Final
 
 import pytest
 
+from bind.bounds import owner_of
 from bind.door import sessions
 from bind.door.identity import (
     Identity,
     Naming,
     identity_of,
     owner_key,
-    owner_of,
     space_identity,
     space_name,
 )
