@@ -8,7 +8,7 @@ claim is absent: that makes it an orphan. Another claim of its name gets it, but
 Refuses to know how objects are read and written; what must be read first is said as a `Read`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -377,19 +377,13 @@ def _patch_status(pair: Pair, claim: Manifest, status: JSON) -> tuple[Step, ...]
     A custom resource's status is patched whatever uid the patch states, so only the test of the
     resourceVersion keeps it from a claim that was made again.
     """
-    changes = _status_changes(claim.get("status"), status)
+    before, after = ({} if s is None else {"status": s} for s in (claim.get("status"), status))
+    changes = decision.changes(before, after)
     if not changes:
         return ()
     ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
     subresource = "status" if pair.has_status else ""
     return (decision.JsonPatch(ref, (decision.unchanged(claim), *changes), subresource),)
-
-
-def _status_changes(before: JSON, after: JSON) -> list[Manifest]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return decision.changes(before, after, "status")
-    there, wanted = ({} if one is None else {"status": one} for one in (before, after))
-    return decision.changes(there, wanted)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:

@@ -240,16 +240,19 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
 
 
 def changes(before: Manifest, after: Manifest, *above: str) -> list[Manifest]:
-    """Return the operations of a JSON patch for each field that differs; nulls are values to it.
+    """Return the operations of a JSON patch for what differs; nulls are values to it.
 
-    `above` leads to both from the top of the object.
+    Of an object at the top, such as a status, each field that differs is one; `above` leads there.
     """
-    gone = [{"op": "remove", "path": pointer(*above, key)} for key in before.keys() - after.keys()]
-    return gone + [
-        {"op": "add", "path": pointer(*above, key), "value": value}
-        for key, value in after.items()
-        if key not in before or not are_equal(before[key], value)
-    ]
+    gone = before.keys() - after.keys()
+    found: list[Manifest] = [{"op": "remove", "path": pointer(*above, key)} for key in gone]
+    for key, value in after.items():
+        held = before.get(key)
+        if not above and isinstance(value, dict) and isinstance(held, dict):
+            found += changes(held, value, key)
+        elif key not in before or not are_equal(held, value):
+            found.append({"op": "add", "path": pointer(*above, key), "value": value})
+    return found
 
 
 def are_equal(one: JSON, other: JSON) -> bool:

@@ -105,8 +105,8 @@ CLAIMS: Final = (
     Mutation(
         "status-nulls",
         "reconciler/core",
-        r"if key not in before or not are_equal",
-        "if before.get(key) != value and not are_equal",
+        r"elif key not in before or not are_equal",
+        "elif held != value and not are_equal",
         "a null that comes alone is not written",
         (f"{_UNIT}/test_instance.py",),
     ),

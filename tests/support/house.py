@@ -117,7 +117,7 @@ def budgets() -> dict[str, int]:
 
 
 def main() -> int:
-    """Print each figure beside its budget, and return 1 where one is more than that."""
+    """Print each figure beside its budget, and the tokens; return 1 where one is more than that."""
     figures = measure()
     broken = 0
     for name, most in budgets().items():
@@ -125,6 +125,8 @@ def main() -> int:
         broken += figure > most
         verdict = "  <- too many" if figure > most else ""
         print(f"{name:26}{figure:8,} of {most:,}{verdict}")
+    for name in ("tokens of the product", "tokens of tests"):
+        print(f"{name:26}{figures[name]:8,}")
     return int(broken > 0)
 
 
