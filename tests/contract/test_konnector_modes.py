@@ -230,7 +230,8 @@ async def test_a_claim_goes_up_and_its_status_and_secret_come_down(scene: Scene)
         await scene.create_instance(size="1Gi")
         copy = await until(lambda: scene.copy())
         assert copy["spec"] == {"size": "1Gi"}
-        assert annotations_of(copy) == {keys.BOUND: "true"}
+        uid = uid_of(await scene.instance())
+        assert annotations_of(copy) == {keys.BOUND: "true", keys.CLAIM_UID: uid}
         assert finalizers_of(copy) == []
         instance = await scene.instance()
         assert finalizers_of(instance) == [keys.SYNCER]
