@@ -38,7 +38,7 @@ def look(facts, *, grace=GRACE):
     return decide(facts, isolation="None", grace=grace, now=NOW)
 
 
-def told(decision):
+def reasons_of(decision):
     return {one.type: (one.status, one.reason) for one in decision.conditions}
 
 
@@ -62,7 +62,7 @@ IN_SYNC = {"ProviderInSync": ("True", "")}
 
 def test_an_export_that_follows_is_told_so_and_left_alone():
     decision = look(seen())
-    assert (decision.tasks, told(decision), decision.again) == ((), IN_SYNC, None)
+    assert (decision.tasks, reasons_of(decision), decision.again) == ((), IN_SYNC, None)
 
 
 def test_the_export_of_an_original_is_not_written_for_its_hash_alone():
@@ -138,7 +138,7 @@ def test_what_somebody_changed_in_an_export_is_put_right():
 
 
 def test_what_is_in_sync_after_the_write_is_told_with_it():
-    assert told(look(seen(crd=crd(versions=[V1, V2])))) == IN_SYNC
+    assert reasons_of(look(seen(crd=crd(versions=[V1, V2])))) == IN_SYNC
 
 
 SCOPES = {
@@ -173,7 +173,7 @@ def test_a_crd_that_cannot_be_exported_leaves_the_export_as_it_is(unusable):
     decision = look(seen(crd=unusable))
     assert decision.tasks == ()
     want = {"ProviderInSync": ("False", "CustomResourceDefinitionUpdateFailed")}
-    assert told(decision) == want
+    assert reasons_of(decision) == want
 
 
 FULL = {
@@ -252,12 +252,12 @@ def test_claims_follow_also_where_the_crd_cannot():
 def test_an_export_outlives_its_template_and_says_so():
     decision = look(seen(export(claims=[SECRETS]), template=None))
     assert decision.tasks == ()
-    assert told(decision) == {**IN_SYNC, "Offered": ("False", "TemplateNotFound")}
+    assert reasons_of(decision) == {**IN_SYNC, "Offered": ("False", "TemplateNotFound")}
 
 
 def test_an_offer_that_came_back_is_told_because_its_absence_was():
     withdrawn = export(conditions=[condition("Offered", "False", "TemplateNotFound")])
-    assert told(look(seen(withdrawn))) == {**IN_SYNC, "Offered": ("True", "")}
+    assert reasons_of(look(seen(withdrawn))) == {**IN_SYNC, "Offered": ("True", "")}
 
 
 def missing(since, reason="CustomResourceDefinitionNotFound"):
@@ -279,7 +279,7 @@ AWAY = {
 def test_a_crd_that_is_away_deletes_nothing_yet(facts, again):
     decision = look(facts)
     assert (decision.tasks, decision.again) == ((), again)
-    assert told(decision) == {"ProviderInSync": ("False", "CustomResourceDefinitionNotFound")}
+    assert reasons_of(decision) == {"ProviderInSync": ("False", "CustomResourceDefinitionNotFound")}
 
 
 def test_the_message_stays_the_same_so_that_its_time_does_too():
@@ -308,12 +308,12 @@ def test_nothing_follows_from_what_may_only_be_unseen():
     assert (decision.tasks, decision.conditions) == ((), ())
     assert decision.again
     kept = look(seen(template=None, unsure="403"))
-    assert (told(kept), bool(kept.again)) == (IN_SYNC, True)
+    assert (reasons_of(kept), bool(kept.again)) == (IN_SYNC, True)
 
 
 def test_a_crd_that_is_back_is_in_sync_again():
     back = missing(ago(minutes=9)).export
-    assert told(look(seen(back))) == IN_SYNC
+    assert reasons_of(look(seen(back))) == IN_SYNC
 
 
 def test_an_export_that_goes_is_left_alone():

@@ -113,7 +113,7 @@ def done(decision):
     return found
 
 
-def told(decision):
+def reasons_of(decision):
     return [one.reason for one in decision.conditions]
 
 
@@ -207,7 +207,7 @@ RELEASING: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize(("facts", "steps", "reasons"), RELEASING.values(), ids=RELEASING.keys())
 def test_releasing(policy, facts, steps, reasons):
     decision = decide(seen(leaving(policy), **facts), now=NOW)
-    assert (done(decision), told(decision)) == (steps, reasons)
+    assert (done(decision), reasons_of(decision)) == (steps, reasons)
     assert (decision.again is None) is (steps == LET_GO)
 
 
@@ -406,7 +406,7 @@ DELETING: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize(("facts", "steps", "reasons"), DELETING.values(), ids=DELETING.keys())
 def test_deleting(facts, steps, reasons):
     decision = decide(seen(leaving("Delete"), **facts), now=NOW)
-    assert (done(decision), told(decision)) == (steps, reasons)
+    assert (done(decision), reasons_of(decision)) == (steps, reasons)
     assert (decision.again is None) is (steps == LET_GO)
 
 
@@ -421,7 +421,7 @@ LEFT = {
 def test_a_space_that_goes_waits_for_its_instances(facts):
     look = seen(leaving("Delete", draining=True), crd=crd(), told=True, syncing=True, **facts)
     decision = decide(look, now=NOW)
-    assert (done(decision), told(decision)) == ([], ["DrainWaiting"])
+    assert (done(decision), reasons_of(decision)) == ([], ["DrainWaiting"])
     assert "delete them, or annotate" in decision.conditions[0].message
     assert syncs(look)
     # A released space keeps its data, so there is nothing to wait for.
