@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from reconciler.blueprints.objects import build
+from reconciler.core import keys
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind
@@ -119,16 +120,23 @@ async def test_a_status_comes_down_with_its_nulls(scene: Scene) -> None:
     async with story(scene) as account:
         await account.here.make()
         await until(account.there.read)
+        ref, cluster = account.there.ref("orders"), account.there.live.cluster
+
+        async def comes_down(status: Manifest) -> None:
+            change = {"op": "add", "path": "/status", "value": status}
+            await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
+            await until(partial(account.here.has_status, status))
+
+        await comes_down({"doneAt": None})
+        for side in (account.here, account.there):
+            await until(lambda side=side: equals(side.annotations(), {keys.BOUND: "true"}))
         for status in (
             {"phase": "Running", "doneAt": None},
             {"doneAt": None, "updates": [None], "inner": {"a": None}},
             {"doneAt": "2026-01-01T00:00:00Z", "updates": None},
         ):
-            change = {"op": "add", "path": "/status", "value": status}
-            ref, cluster = account.there.ref("orders"), account.there.live.cluster
             await account.begin()
-            await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
-            await until(partial(account.here.has_status, status))
+            await comes_down(status)
             assert await account.writes() == ["patch/status here orders"]
 
 
