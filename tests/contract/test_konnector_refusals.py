@@ -9,13 +9,13 @@ from typing import Any, Final
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind
 from tests.support.bound_scenes import Scene, remove, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, degraded, offer
-from tests.support.konnector_scenes import equals, event, mutated, redefine, refusal, story
+from tests.support.konnector_scenes import Side, equals, event, mutated, redefine, refusal, story
 
 SECRETS = claim("secrets", "Provider")
 MAPS = claim("configmaps", "Provider")
@@ -122,22 +122,27 @@ async def test_a_status_comes_down_with_its_nulls(scene: Scene) -> None:
         await until(account.there.read)
         ref, cluster = account.there.ref("orders"), account.there.live.cluster
 
-        async def comes_down(status: Manifest) -> None:
-            change = {"op": "add", "path": "/status", "value": status}
+        async def comes_down(status: JSON) -> None:
+            change: Manifest = {"op": "add", "path": "/status", "value": status}
             await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
             await until(partial(account.here.has_status, status))
 
         await comes_down({"doneAt": None})
         for side in (account.here, account.there):
-            await until(lambda side=side: equals(side.annotations(), {keys.BOUND: "true"}))
-        for status in (
+            await until(partial(_is_marked, side))
+        statuses: tuple[JSON, ...] = (
             {"phase": "Running", "doneAt": None},
             {"doneAt": None, "updates": [None], "inner": {"a": None}},
             {"doneAt": "2026-01-01T00:00:00Z", "updates": None},
-        ):
+        )
+        for status in statuses:
             await account.begin()
             await comes_down(status)
             assert await account.writes() == ["patch/status here orders"]
+
+
+async def _is_marked(side: Side) -> bool:
+    return await equals(side.annotations(), {keys.BOUND: "true"})
 
 
 async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
