@@ -12,12 +12,7 @@ from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_ma
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import names, refs
 from reconciler.core.decision import Decision, preconditions_of
-from reconciler.core.manifest import (
-    Manifest,
-    get_text,
-    is_deleting,
-    ref_of,
-)
+from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
 from reconciler.core.refs import Kind, ObjectKey, Ref
 
 _SOURCE: Final = ("spec", "kubeconfigSecretRef")

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import (
-    Output,
-    Settings,
-    of,
-    output_option,
-    parse_outputs,
-    write_outputs,
-)
+from klutchctl.settings import Output, Settings, of, output_option, parse_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

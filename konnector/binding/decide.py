@@ -18,14 +18,7 @@ from reconciler.api import is_established
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, writes
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_text,
-    is_deleting,
-    name_of,
-    namespace_of,
-)
+from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, name_of, namespace_of
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
 

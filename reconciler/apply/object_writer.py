@@ -27,14 +27,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    Manifest,
-    get,
-    get_text,
-    put,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest, get, get_text, put, resource_version_of, uid_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.wanted import KubeconfigSource, Rule, Wanted

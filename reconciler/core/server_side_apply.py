@@ -11,15 +11,7 @@ from typing import Final, TypeAlias
 from reconciler.core import field_set
 from reconciler.core.decision import are_equal, pointer, preconditions_of
 from reconciler.core.field_set import ITSELF, FieldSet, Indexes, Path, value_at
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    covers,
-    get,
-    get_list,
-    get_map,
-    put,
-)
+from reconciler.core.manifest import JSON, Manifest, covers, get, get_list, get_map, put
 from reconciler.core.normalize import normalize
 
 _NULL: Final[tuple[JSON, ...]] = (None,)

@@ -28,16 +28,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from reconciler.core.errors import Origin, Problem
-from reconciler.core.yaml_text import (
-    Fields,
-    Items,
-    Node,
-    Scalar,
-    Shape,
-    child,
-    kind_of,
-    locate,
-)
+from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape, child, kind_of, locate
 from reconciler.fleet import wording
 
 REFERENCE_MARK: Final = "${"

@@ -18,14 +18,7 @@ from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
 from reconciler.health import verdict
-from reconciler.health.board import (
-    Board,
-    ClusterUnits,
-    Definitions,
-    FleetView,
-    board,
-    view_of,
-)
+from reconciler.health.board import Board, ClusterUnits, Definitions, FleetView, board, view_of
 from reconciler.health.kept_definitions import KeptDefinitions
 from reconciler.health.live_units import LiveUnits, Location
 from reconciler.kube.cluster import Reader

@@ -38,14 +38,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.cluster import Port, Reader, WatchEvent
 from reconciler.kube.requests import ListQuery
-from reconciler.kube.store import (
-    NO_INDEXES,
-    Index,
-    Packed,
-    Store,
-    Trim,
-    without_managed_fields,
-)
+from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,7 @@ from reconciler import api
 from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, GroupResource, Ref
-from reconciler.fleet.values import (
-    AppCluster,
-    DeletionPolicy,
-    Fleet,
-    UnitKey,
-    read_unit_policies,
-)
+from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, UnitKey, read_unit_policies
 from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning import homes, prune_units
 from reconciler.planning.changes import Step, Verb

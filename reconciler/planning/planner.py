@@ -31,21 +31,8 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning import (
-    app_cluster_bindings,
-    homes,
-    preflight,
-    prune_clusters,
-    prune_units,
-)
-from reconciler.planning.changes import (
-    Action,
-    Change,
-    Held,
-    Plan,
-    UnseenCluster,
-    WidenedClaim,
-)
+from reconciler.planning import app_cluster_bindings, homes, preflight, prune_clusters, prune_units
+from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster, WidenedClaim
 from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.permission_claims import offered_by
 from reconciler.planning.placement import LOOKED_AT, Blocked

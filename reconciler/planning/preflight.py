@@ -12,13 +12,7 @@ from typing import TypeAlias
 from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState, Live, control_plane_ref_name
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    is_deleting,
-    labels_of,
-    name_of,
-)
+from reconciler.core.manifest import Manifest, annotations_of, is_deleting, labels_of, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.planning import app_cluster_bindings, homes, permission_claims, placement

@@ -10,17 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from reconciler.blueprints.offering.messages import (
-    FetchInstance,
-    OriginatingIdentity,
-)
-from reconciler.blueprints.offering.outcomes import (
-    Accepted,
-    Done,
-    Gone,
-    Unknown,
-    Unsent,
-)
+from reconciler.blueprints.offering.messages import FetchInstance, OriginatingIdentity
+from reconciler.blueprints.offering.outcomes import Accepted, Done, Gone, Unknown, Unsent
 from reconciler.broker.address import BrokerAddress, ClientCertificate, Token
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.core.errors import ConfigError

@@ -20,13 +20,7 @@ from reconciler.core.manifest import get_text
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.connection import (
-    ClientCertificate,
-    ExecPlugin,
-    NoCredential,
-    Token,
-    TokenFile,
-)
+from reconciler.kube.connection import ClientCertificate, ExecPlugin, NoCredential, Token, TokenFile
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.accounts import robot_token

@@ -12,15 +12,7 @@ from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from tests.support.apply_runs import mode, scene
-from tests.support.controllers import (
-    HOME,
-    OFTEN,
-    bound_with,
-    controller,
-    deeds,
-    files,
-    writes_of,
-)
+from tests.support.controllers import HOME, OFTEN, bound_with, controller, deeds, files, writes_of
 from tests.support.eventually import eventually
 from tests.support.role_holders import operator
 from tests.support.signing import ALICE, ed25519, signed_commit

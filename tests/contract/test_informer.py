@@ -29,17 +29,7 @@ from tests.support.churn import (
 from tests.support.cues import Cue, Delay
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.http_faults import (
-    Body,
-    Cut,
-    Effect,
-    Inject,
-    Point,
-    Request,
-    answer,
-    gone,
-    on,
-)
+from tests.support.http_faults import Body, Cut, Effect, Inject, Point, Request, answer, gone, on
 
 # What the control plane itself puts into each new namespace, some time after it was made.
 ROOT_CA = "kube-root-ca.crt"

@@ -21,16 +21,7 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from tests.support.bound_scenes import (
-    ACCEPTED,
-    Managed,
-    Scene,
-    b64,
-    new,
-    says,
-    served,
-    until,
-)
+from tests.support.bound_scenes import ACCEPTED, Managed, Scene, b64, new, says, served, until
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
 from tests.support.replicas import Replica, Replicas, replicas

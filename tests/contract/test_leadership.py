@@ -13,16 +13,7 @@ from reconciler.kube.client import KubeCluster
 from tests.support import http_faults
 from tests.support import konnector as konnectors
 from tests.support.backend import backend
-from tests.support.candidates import (
-    STATUS,
-    candidate,
-    diary,
-    live,
-    renewed,
-    short,
-    times,
-    turns,
-)
+from tests.support.candidates import STATUS, candidate, diary, live, renewed, short, times, turns
 from tests.support.cues import Gate as Held
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy

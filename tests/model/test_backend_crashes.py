@@ -24,11 +24,7 @@ from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
-from tests.kit.stories import (
-    dies_after_every_write,
-    dies_once_at_every_write,
-    disturbed,
-)
+from tests.kit.stories import dies_after_every_write, dies_once_at_every_write, disturbed
 from tests.support.backend import AGENT, backend
 from tests.support.backend_stories import STORIES, Act, Tenant, tenancy
 from tests.support.clusters import LiveCluster, Write

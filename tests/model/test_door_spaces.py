@@ -27,17 +27,7 @@ from reconciler.kube.requests import Preconditions, Propagation
 from tests.kit.stories import DISTURBANCES, dies_after_every_write, disturbed
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
-from tests.support.door_spaces import (
-    ALICE,
-    BOB,
-    CI,
-    COMPLETE,
-    ISSUER,
-    TERMS,
-    Door,
-    inside,
-    replica,
-)
+from tests.support.door_spaces import ALICE, BOB, CI, COMPLETE, ISSUER, TERMS, Door, inside, replica
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, faulty, forbidden, on, survives, writes
 from tests.support.offers import offered

@@ -28,14 +28,7 @@ from tests.support.bound_scenes import Scene, b64, new, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import (
-    End,
-    accept,
-    claim,
-    data,
-    mapping_of,
-    offer,
-)
+from tests.support.konnector_claims import End, accept, claim, data, mapping_of, offer
 from tests.support.settled import settled
 from tests.support.spans import Collector
 

@@ -9,15 +9,7 @@ from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET, GroupResource
 from tests.support.bound_scenes import BIND, Scene, remove, until
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import (
-    accept,
-    bound,
-    canaries,
-    claim,
-    data,
-    provided,
-    quiet_in,
-)
+from tests.support.konnector_claims import accept, bound, canaries, claim, data, provided, quiet_in
 from tests.support.konnector_scenes import sides
 from tests.support.settled import settled
 

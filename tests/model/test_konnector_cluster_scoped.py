@@ -6,14 +6,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import NAMESPACE
 from tests.support.bound_scenes import Scene, until
-from tests.support.konnector_scenes import (
-    CLUSTER_WIDE,
-    Story,
-    equals,
-    event,
-    refusal,
-    story,
-)
+from tests.support.konnector_scenes import CLUSTER_WIDE, Story, equals, event, refusal, story
 
 HOLD = "provider.example/cleanup"
 NAME = "app.kubernetes.io/name"

@@ -20,17 +20,7 @@ from tests.support.bound_scenes import Scene, concerns, says, until
 from tests.support.clusters import Write
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
-from tests.support.faults import (
-    Crash,
-    Fail,
-    Faults,
-    broken,
-    conflict,
-    deeds,
-    missing,
-    on,
-    survives,
-)
+from tests.support.faults import Crash, Fail, Faults, broken, conflict, deeds, missing, on, survives
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import CLAIMS, STORY, Goal, alike, begins, mortal

@@ -11,17 +11,7 @@ from typing import Any, Final
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CRD, Ref
-from tests.support.bound_scenes import (
-    Scene,
-    conditions,
-    gone,
-    has,
-    new,
-    read,
-    remove,
-    says,
-    until,
-)
+from tests.support.bound_scenes import Scene, conditions, gone, has, new, read, remove, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector

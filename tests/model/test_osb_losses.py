@@ -14,11 +14,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
-from tests.support.osb_stories import (
-    is_provisioned,
-    is_ready_and_logs_in,
-    says,
-)
+from tests.support.osb_stories import is_provisioned, is_ready_and_logs_in, says
 
 DELETIONS = ("deprovision", "unbind")
 LONG = 3600.0

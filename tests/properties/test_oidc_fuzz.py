@@ -12,16 +12,7 @@ from reconciler.core.secret import Secret
 from reconciler.oidc import grants, keys, provider, tokens
 from reconciler.oidc.errors import GrantRefused, ProviderFault, TokenRefused
 from tests.support.issuer_tokens import b64
-from tests.unit.oidc.made import (
-    ISSUER,
-    KEY,
-    access,
-    key_set,
-    of_access,
-    of_sign_in,
-    sign_in,
-    token,
-)
+from tests.unit.oidc.made import ISSUER, KEY, access, key_set, of_access, of_sign_in, sign_in, token
 from tests.unit.oidc.test_answers import DEVICE, TOKENS
 from tests.unit.oidc.test_providers import DOCUMENT
 

@@ -18,12 +18,7 @@ from reconciler.controller.fence import WriteFence
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    ref_of,
-)
+from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, ref_of
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.fleet.values import Mode
 from reconciler.kube import registry

@@ -26,13 +26,7 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Missing
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_maps,
-    get_text,
-    get_texts,
-)
+from reconciler.core.manifest import Manifest, annotations_of, get_maps, get_text, get_texts
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.core.times import format_time

@@ -17,14 +17,7 @@ from reconciler.controller.tasks import Clock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_maps,
-    get_text,
-    ref_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest, annotations_of, get_maps, get_text, ref_of, uid_of
 from reconciler.core.secret import Secret
 from tests.support import accounts, removal
 from tests.support.backend import USUAL, backend

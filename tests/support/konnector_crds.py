@@ -4,10 +4,7 @@ from typing import Any
 
 from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CRD, Ref
-from tests.support.bound_scenes import (
-    Scene,
-    read,
-)
+from tests.support.bound_scenes import Scene, read
 from tests.support.clusters import LiveCluster
 
 

@@ -25,15 +25,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from tests.support.bound_scenes import (
-    ACCEPTED,
-    Scene,
-    b64,
-    conditions,
-    remove,
-    says,
-    secret,
-)
+from tests.support.bound_scenes import ACCEPTED, Scene, b64, conditions, remove, says, secret
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster, survives

@@ -13,13 +13,7 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Ref,
-)
+from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import Connection, NoCredential
 from tests.support import policed, removal

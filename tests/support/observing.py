@@ -12,19 +12,8 @@ import yaml
 from reconciler.core import names
 from reconciler.core.errors import NotServed, Unreachable
 from reconciler.core.live import ClusterState, Live, Unavailable
-from reconciler.core.manifest import (
-    Manifest,
-    get_maps,
-    get_text,
-    name_of,
-    namespace_of,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CRD,
-    Kind,
-    Ref,
-)
+from reconciler.core.manifest import Manifest, get_maps, get_text, name_of, namespace_of, uid_of
+from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.cluster import Cluster

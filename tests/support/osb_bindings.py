@@ -37,14 +37,7 @@ from reconciler.blueprints.offering.catalogue import Catalogue, catalogue_of
 from reconciler.blueprints.offering.messages import is_mutating
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import keys, manifest
-from reconciler.core.decision import (
-    Create,
-    Decision,
-    Delete,
-    Patch,
-    Step,
-    status_patch,
-)
+from reconciler.core.decision import Create, Decision, Delete, Patch, Step, status_patch
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.times import format_time

@@ -14,14 +14,7 @@ from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import seen as look_of
 from bind.osb.decisions.bindings.seen import CHECKS, Seen
 from bind.osb.decisions.record import Record
-from bind.osb.decisions.view import (
-    CLOSED,
-    Ask,
-    BindingView,
-    InstanceView,
-    Next,
-    soon,
-)
+from bind.osb.decisions.view import CLOSED, Ask, BindingView, InstanceView, Next, soon
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import conditions, manifest
 from reconciler.core.decision import Patch, Task

@@ -12,16 +12,7 @@ from bind.osb.decisions import causes, holds, instance_status, record
 from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import (
-    CLOSED,
-    SOON,
-    Ask,
-    InstanceView,
-    Next,
-    due,
-    plan_name,
-    soon,
-)
+from bind.osb.decisions.view import CLOSED, SOON, Ask, InstanceView, Next, due, plan_name, soon
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause

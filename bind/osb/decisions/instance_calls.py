@@ -7,16 +7,7 @@ from bind.osb.decisions import instance_outcomes as become
 from bind.osb.decisions import instance_status, record
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import (
-    CLOSED,
-    Ask,
-    InstanceView,
-    Next,
-    Pause,
-    due,
-    parameters_of,
-    soon,
-)
+from bind.osb.decisions.view import CLOSED, Ask, InstanceView, Next, Pause, due, parameters_of, soon
 from reconciler.blueprints.offering import messages
 from reconciler.core.decision import NOTHING
 

@@ -20,15 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
 from postgresql_server.troubles import ServerTrouble
-from postgresql_server.works import (
-    Deprovision,
-    LetIn,
-    Place,
-    Provision,
-    Role,
-    ShutOut,
-    is_database,
-)
+from postgresql_server.works import Deprovision, LetIn, Place, Provision, Role, ShutOut, is_database
 from reconciler.core.secret import Secret, scrub
 
 _TIMEOUT: Final = 10  # seconds to connect

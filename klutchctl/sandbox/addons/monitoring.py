@@ -14,15 +14,7 @@ from klutchctl import files
 from klutchctl.sandbox.addons.addon import Addon, Request, Run
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import (
-    Layout,
-    Member,
-    MonitoringPorts,
-    NewPorts,
-    Role,
-    State,
-    assigned,
-)
+from klutchctl.sandbox.state import Layout, Member, MonitoringPorts, NewPorts, Role, State, assigned
 from reconciler.core.errors import HostError
 
 NAME: Final = "prometheus"

@@ -20,11 +20,7 @@ from reconciler.kube.connection import Connection, TokenFile
 from reconciler.kube.kubeconfig import credential_text, entries, profile
 from reconciler.kube.kubeconfig.entries import Kubeconfig, Profile
 from reconciler.kube.kubeconfig.profile import IMPERSONATION
-from reconciler.kube.networks import (
-    ANYWHERE,
-    Networks,
-    server_fault,
-)
+from reconciler.kube.networks import ANYWHERE, Networks, server_fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,7 @@ from reconciler.controller.tasks import Clock, unless
 from reconciler.core import errors, keys
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError, NotServed
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_int,
-    get_map,
-    put,
-    resource_version_of,
-)
+from reconciler.core.manifest import JSON, Manifest, get_int, get_map, put, resource_version_of
 from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.kube.cluster import Cluster

@@ -6,16 +6,7 @@ from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from tests.support.bound_scenes import (
-    BIND,
-    MANAGER,
-    Scene,
-    conditions,
-    gone,
-    remove,
-    secret,
-    until,
-)
+from tests.support.bound_scenes import BIND, MANAGER, Scene, conditions, gone, remove, secret, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector

@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 
 from bind import bounds
-from bind.bounds import (
-    IN_SPACE,
-    Countable,
-    countable,
-    hard,
-    is_space,
-    pod_security,
-    quota,
-)
+from bind.bounds import IN_SPACE, Countable, countable, hard, is_space, pod_security, quota
 from bind.export import decide
 from bind.export.decide import RequestView
 from reconciler.blueprints.export import Terms

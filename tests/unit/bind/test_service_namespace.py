@@ -5,15 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bind.service_namespace.decide import decide, is_bound, needs_search, obstacle, revocations
-from bind.service_namespace.facts import (
-    Contents,
-    Home,
-    Removal,
-    Seen,
-    chosen,
-    home_of,
-    leaving,
-)
+from bind.service_namespace.facts import Contents, Home, Removal, Seen, chosen, home_of, leaving
 from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch

@@ -9,14 +9,7 @@ from klutchctl import kubectl_bind
 from klutchctl.binding import job, kubectl_flags
 from klutchctl.binding.consent import Claims
 from klutchctl.binding.provider import Device, FrontDoor
-from klutchctl.binding.run import (
-    Asked,
-    Browser,
-    DeviceCode,
-    Machine,
-    Vouched,
-    require_issuer,
-)
+from klutchctl.binding.run import Asked, Browser, DeviceCode, Machine, Vouched, require_issuer
 from klutchctl.binding.sign_in import ways
 from klutchctl.binding.sign_in.identities import Identity
 from klutchctl.binding.sign_in.ways import Flags

@@ -8,13 +8,7 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from reconciler.api.osb import BrokerSpec
-from reconciler.broker.address import (
-    Basic,
-    BrokerAddress,
-    ClientCertificate,
-    Token,
-    address_of,
-)
+from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token, address_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 

@@ -4,12 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from reconciler.core.times import (
-    format_duration,
-    format_time,
-    parse_duration,
-    parse_time,
-)
+from reconciler.core.times import format_duration, format_time, parse_duration, parse_time
 
 
 def span(**parts):

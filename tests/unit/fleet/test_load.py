@@ -5,13 +5,7 @@ import pytest
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, PruneMode, Rbac, UnitKey
-from tests.support.fleet_texts import (
-    ACB_CONTROL_PLANE,
-    GOOD,
-    TEMPLATE,
-    document,
-    tree,
-)
+from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, TEMPLATE, document, tree
 
 SHOP = UnitKey("shop", "g.io", "pgs")
 

@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import drain
-from konnector.binding.drain import (
-    BATCH,
-    RECHECK,
-    SOMEWHAT_LATER,
-    Seen,
-    decide,
-    is_held,
-    syncs,
-)
+from konnector.binding.drain import BATCH, RECHECK, SOMEWHAT_LATER, Seen, decide, is_held, syncs
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE, claim_status
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch, unheld

@@ -7,14 +7,7 @@ import pytest
 
 from konnector import APP_CLUSTER
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss.decide import (
-    ALL,
-    Confirmations,
-    Held,
-    Identity,
-    Recreation,
-    Seen,
-)
+from konnector.mass_loss.decide import ALL, Confirmations, Held, Identity, Recreation, Seen
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch

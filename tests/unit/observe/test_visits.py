@@ -5,13 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from reconciler.core.errors import (
-    ClusterError,
-    Expired,
-    Forbidden,
-    Unauthorized,
-    Unreachable,
-)
+from reconciler.core.errors import ClusterError, Expired, Forbidden, Unauthorized, Unreachable
 from reconciler.core.live import Address, Unavailable
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Access

@@ -11,17 +11,7 @@ from bind.osb.decisions.view import BindingView
 from bind.osb.metrics import BrokerMetrics
 from reconciler.blueprints.offering import messages
 from reconciler.core.refs import Kind
-from tests.support.osb_views import (
-    KIND,
-    NOW,
-    OTHER_UID,
-    claim,
-    held,
-    intent,
-    operation,
-    sent,
-    view,
-)
+from tests.support.osb_views import KIND, NOW, OTHER_UID, claim, held, intent, operation, sent, view
 
 BINDINGS = replace(
     KIND,

@@ -7,14 +7,7 @@ import yaml
 
 from klutchctl.sandbox import credentials, processes
 from klutchctl.sandbox.addons import agents, keycloak
-from klutchctl.sandbox.state import (
-    KeycloakPorts,
-    Layout,
-    Member,
-    MonitoringPorts,
-    Role,
-    State,
-)
+from klutchctl.sandbox.state import KeycloakPorts, Layout, Member, MonitoringPorts, Role, State
 from reconciler.core.manifest import get_text, name_of
 from reconciler.core.refs import GroupResource
 from tests.support.worlds import template

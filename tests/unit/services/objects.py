@@ -7,14 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from postgresql_operator.outcome import Outcome
-from postgresql_operator.wire import (
-    BACKUP,
-    BINDING,
-    CREDENTIALS,
-    FINALIZER,
-    POSTGRESQL,
-    RESTORE,
-)
+from postgresql_operator.wire import BACKUP, BINDING, CREDENTIALS, FINALIZER, POSTGRESQL, RESTORE
 from postgresql_server.works import Place
 from reconciler.core.decision import Apply, Create, Delete, Patch
 from reconciler.core.manifest import finalizers_of, get_text

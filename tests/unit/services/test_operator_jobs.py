@@ -2,13 +2,7 @@
 
 import pytest
 
-from postgresql_operator.job import (
-    SeenBackup,
-    SeenRestore,
-    decide_backup,
-    decide_restore,
-    failed,
-)
+from postgresql_operator.job import SeenBackup, SeenRestore, decide_backup, decide_restore, failed
 from postgresql_operator.outcome import Discard, Dump, Load
 from postgresql_server.works import ShutOut
 from tests.unit.services.objects import (

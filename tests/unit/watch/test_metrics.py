@@ -19,13 +19,7 @@ from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch.agenda import Task, Trigger
-from reconciler.watch.fleet_state import (
-    FleetState,
-    SourceProblem,
-    SourceView,
-    Storm,
-    Waiting,
-)
+from reconciler.watch.fleet_state import FleetState, SourceProblem, SourceView, Storm, Waiting
 from tests.support import fleets
 from tests.support.reports import change, report
 

@@ -5,16 +5,7 @@ import pytest
 from klutchctl.web.hooks.decide import UNPROVEN, Accepted, Provider, decide
 from reconciler.core.secret import Secret
 from tests.support.fake_clock import FakeClock
-from tests.support.webhooks import (
-    BODY,
-    KEY,
-    SECOND,
-    SIGNING_TOKEN,
-    generic,
-    github,
-    mac,
-    signature,
-)
+from tests.support.webhooks import BODY, KEY, SECOND, SIGNING_TOKEN, generic, github, mac, signature
 
 GITHUB, GITLAB, GITEA, GENERIC = Provider
 SHA1 = {"x-hub-signature": f"sha1={mac(algorithm='sha1')}"}

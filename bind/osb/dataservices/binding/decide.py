@@ -12,13 +12,7 @@ from bind.osb.dataservices import connection, managed, rules
 from bind.osb.dataservices.binding.facts import Ledger, Seen
 from bind.osb.dataservices.instance import facts as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Call,
-    FetchBinding,
-    LastOperation,
-    Unbind,
-)
+from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Task, deletion
 from reconciler.core.manifest import JSON

@@ -11,13 +11,7 @@ from bind.osb.dataservices.binding.decide import Step
 from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, SUCCESS
 from reconciler.blueprints.offering import outcomes as answers
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Call,
-    FetchBinding,
-    LastOperation,
-    Unbind,
-)
+from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note, Task
 from reconciler.core.secret import Secret

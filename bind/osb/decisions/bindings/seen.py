@@ -7,14 +7,7 @@ from typing import Final
 
 from bind.osb.decisions import record, rotation
 from bind.osb.decisions.record import Claim, Record, Sent
-from bind.osb.decisions.view import (
-    BindingView,
-    Broker,
-    InstanceView,
-    Next,
-    Pause,
-    parameters_of,
-)
+from bind.osb.decisions.view import BindingView, Broker, InstanceView, Next, Pause, parameters_of
 from reconciler.api.osb import Timing
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import keys, manifest

@@ -6,14 +6,7 @@ import pytest
 
 from bind.bounds import owner_of
 from bind.door import sessions
-from bind.door.identity import (
-    Identity,
-    Naming,
-    identity_of,
-    owner_key,
-    space_identity,
-    space_name,
-)
+from bind.door.identity import Identity, Naming, identity_of, owner_key, space_identity, space_name
 from bind.door.refusals import Refused
 from reconciler.oidc.claims import Claims
 
