@@ -20,6 +20,7 @@ ORDERS: Final = {PAUSED: "true", NAME: "somebody-elses-db", "team": "a"}
 METADATA: Final = {"labels": LABELS, "annotations": ORDERS}
 TEAM: Final = {"team": "a"}
 BOUND: Final = {keys.BOUND: "true"}
+MANAGERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 OWNED: Final = {keys.RESOURCE_OWNER, keys.ORIGIN_UID, keys.ORIGIN_SPACE_UID}
 
 
@@ -97,12 +98,13 @@ async def test_what_went_up_before_stays_as_it_is(scene: Scene) -> None:
             await scene.bound()
             await told.settle("first")
         here, there = sides(scene)
-        for manager in (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR):
+        for manager in MANAGERS:
             await here.make(manager, metadata=held)
             await there.make(manager, metadata=body, manager=manager)
         async with working(scene) as told:
-            assert await told.writes() == []
-            for name in (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR):
+            stamped = {f"patch {side} {name}" for side in ("here", "there") for name in MANAGERS}
+            assert set(await told.writes()) == stamped
+            for name in MANAGERS:
                 await here.patch({"spec": {"size": "2Gi"}}, name)
                 await until(partial(there.has_spec, {"size": "2Gi"}, name))
                 assert await there.annotations(name) == {NAME: "db-1", **BOUND}
