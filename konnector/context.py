@@ -8,6 +8,8 @@ from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.metrics import SyncMetrics
+from konnector.namespace import decide as namespace_decide
+from konnector.space import decide as space_decide
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
@@ -112,6 +114,11 @@ class SyncContext:
     def is_reserved(self, app_namespace: str) -> bool:
         """Tell whether an app namespace is one of the cluster's own programs."""
         return names.is_reserved(app_namespace, self.agent.own_namespace)
+
+    def are_stamped(self, app_namespace: str) -> bool:
+        """Tell whether a copy behind a mapping that lacks its claim's uid is of another life."""
+        marked = namespace_decide.is_marked(self.homes.mapping(app_namespace) or {})
+        return marked and not space_decide.is_anothers(self.views.cluster_binding)
 
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""

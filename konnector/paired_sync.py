@@ -280,6 +280,10 @@ class PairedSync(TaskSupervisor):
         """Leave out of the figures what waits for people, or needs no write."""
         self._events.pop(place, None)
 
+    def turn(self, place: ObjectKey) -> timedelta:
+        """Return how long a write waits for which uids are the only reason."""
+        return self.link.agent.stamping.wait((self, place), self.link.agent.clock.monotonic())
+
     async def fresh_terms(self) -> Terms:
         """Ask once more which app cluster it is that lacks an object, and what was confirmed."""
         await self.link.guards.look_at_app_cluster()

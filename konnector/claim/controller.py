@@ -19,7 +19,7 @@ from reconciler.controller.tracing.trips import Trips, Write
 from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.identity import Life
-from reconciler.core.manifest import Manifest, annotations_of, is_deleting
+from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index
@@ -27,6 +27,7 @@ from reconciler.kube.store import Index
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
 _UID: Final = "uid"
+_UNSTAMPED: Final = "unstamped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Claims(PairedSync):
     ) -> None:
         self.pair, self._moved, self._say_of_binding = pair, moved, say
         names = name if pair.kind.namespaced else self._claim_name
-        copies_of = {NAME: names, _BOUND: self._bound(names)}
+        copies_of = {NAME: names, _BOUND: self._bound(names), _UNSTAMPED: copies.unstamped}
         claims_by = {**CLAIM_INDEXES, _LIVING: copies.living, _UID: copies.uid}
         super().__init__(
             "instances",
@@ -117,6 +118,12 @@ class Claims(PairedSync):
             return False
         recent = self._there.of(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
+
+    def are_stamped(self, app_namespace: str) -> bool:
+        """Tell whether each copy behind a mapping is known to have its claim's uid."""
+        there = self.there(app_namespace)
+        is_known = there is not None and not there.view.store.count(_UNSTAMPED)
+        return is_known or not self.kind.namespaced
 
     def vouches(self, app_namespace: str) -> bool:
         """Tell whether a claim in an app namespace and a copy behind its mapping are a pair."""
@@ -186,9 +193,8 @@ class Claims(PairedSync):
 
     def _stamped(self, app_namespace: str, copy: Manifest | None) -> bool:
         """Tell whether a copy without its claim's uid is that of another life."""
-        if copies.are_stamped(copy) or not self.kind.namespaced:
-            return False
-        return keys.UIDS_SINCE in annotations_of(self.link.homes.mapping(app_namespace) or {})
+        known = copies.are_stamped(copy) or not self.kind.namespaced
+        return not known and self.link.are_stamped(app_namespace)
 
     def _stamps_in(
         self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None
@@ -196,8 +202,7 @@ class Claims(PairedSync):
         """Return when a pair of a time without uids may get them, which nothing else asks for."""
         if not copies.is_joined(claim, copy) or copies.are_stamped(claim, copy):
             return None
-        agent = self.link.agent
-        return agent.stamping.wait((self, place), agent.clock.monotonic())
+        return self.turn(place)
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
         """Decide, and read what has to be read for that."""

@@ -240,13 +240,23 @@ def is_joined(claim: Manifest | None, copy: Manifest | None) -> bool:
         return False
     if manifest.is_deleting(claim) or manifest.is_deleting(copy):
         return False
-    left = {keys.ORPHANED, keys.RELEASED} & manifest.annotations_of(copy).keys()
-    return keys.SYNCER in manifest.finalizers_of(claim) and not left
+    return keys.SYNCER in manifest.finalizers_of(claim) and not _is_let_go(copy)
 
 
 def are_stamped(*pair: Manifest | None) -> bool:
     """Tell whether each object of a pair bears its claim's uid; an absent one needs none."""
     return all(one is None or keys.CLAIM_UID in manifest.annotations_of(one) for one in pair)
+
+
+def unstamped(copy: Manifest) -> Sequence[str]:
+    """Return the name of a copy that is synced and lacks its claim's uid, as an index does."""
+    if not is_managed(copy) or are_stamped(copy):
+        return ()
+    return () if manifest.is_deleting(copy) or _is_let_go(copy) else (manifest.name_of(copy),)
+
+
+def _is_let_go(copy: Manifest) -> bool:
+    return bool({keys.ORPHANED, keys.RELEASED} & manifest.annotations_of(copy).keys())
 
 
 def living(claim: Manifest) -> Sequence[str]:

@@ -11,6 +11,7 @@ from konnector.context import SyncContext
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_manager import Syncs
+from konnector.space import decide as space_decide
 from reconciler.api import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
@@ -48,6 +49,7 @@ class Namespaces:
             seen = replace(self._look(key), removal=removal)
         else:
             self._keep(key, frozenset())
+            seen = replace(seen, stamped=await self._is_stamped(key, seen.mapping))
         orphan = seen.app_namespace is None and orphans.is_orphan(seen.mapping)
         self._kind_guard.note(ObjectKey("", key), orphan=orphan)
         decision = decide.decide(seen)
@@ -95,6 +97,15 @@ class Namespaces:
         if removal.gone:  # all this takes long enough for it to be made again, with claims
             return replace(removal, gone=await self._is_gone(name, mapping))
         return removal
+
+    async def _is_stamped(self, name: str, mapping: Manifest | None) -> bool:
+        """Tell whether each copy behind a mapping has its claim's uid. A new one has no copies."""
+        if space_decide.is_anothers(self._views.cluster_binding):
+            return False
+        if mapping is None or decide.is_marked(mapping):
+            return True
+        known = self._syncs.are_stamped(name) and not self.pending
+        return known and not await self._unsynced(mapping)
 
     def _look(self, name: str) -> Seen:
         app_namespace = self._context.namespaces.get("", name)

@@ -65,6 +65,7 @@ class Seen:
     which an orphan goes at the time `now`. `confirmed`: this app cluster is meant, whatever was
     recorded. `confirmed_uid` is that of the app namespace that a person gives the mapping to.
     `vouched`: a claim or a Secret in the app namespace has its counterpart behind the mapping.
+    `stamped`: each copy behind it has its claim's uid.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Seen:
     confirmed: bool = False
     confirmed_uid: str = ""
     vouched: bool = False
+    stamped: bool = False
     removal: Removal | None = None
 
 
@@ -131,6 +133,11 @@ def is_unmarked(mapping: Manifest | None) -> bool:
     return mapping is not None and not against & annotations_of(mapping).keys()
 
 
+def is_marked(mapping: Manifest) -> bool:
+    """Tell whether each copy behind a mapping had its claim's uid at some time."""
+    return keys.UIDS_SINCE in annotations_of(mapping)
+
+
 def has_ended(mapping: Manifest | None) -> bool:
     """Tell whether the app namespace of a mapping was seen on its way out."""
     return mapping is not None and keys.APP_NAMESPACE_DELETED in annotations_of(mapping)
@@ -159,7 +166,8 @@ def _made(seen: Seen) -> Decision:
     if not seen.wanted or live is None or _is_ending(live):
         return NOTHING
     uids = {keys.APP_CLUSTER_UID: seen.app_cluster_uid, keys.APP_NAMESPACE_UID: uid_of(live)}
-    marks = Marks(annotations={key: uid for key, uid in uids.items() if uid})
+    since = {keys.UIDS_SINCE: format_time(seen.now)} if seen.stamped else {}
+    marks = Marks(annotations={key: uid for key, uid in (uids | since).items() if uid})
     kind = API_SERVICE_NAMESPACE
     made = build(kind, seen.name, namespace=seen.space, marks=marks, spec={})
     return writes(Create(kind, made, CONTROL_PLANE))
@@ -213,7 +221,10 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
         notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
         if is_held(mapping, seen.app_namespace):
             notes[keys.APP_NAMESPACE_UID] = uid_of(seen.app_namespace)
-    return writes(_noted(mapping, notes)) if notes else NOTHING
+    if seen.stamped and not is_marked(mapping):
+        notes[keys.UIDS_SINCE] = format_time(seen.now)
+    found = writes(_noted(mapping, notes)) if notes else NOTHING
+    return found if seen.stamped or is_marked(mapping) else replace(found, again=_HELD)
 
 
 def _noted(mapping: Manifest, notes: Manifest) -> Patch:

@@ -142,6 +142,10 @@ class Syncs(TaskSupervisor):
         every = (*self._instances.values(), *self._running())
         return any(one.vouches(app_namespace) for one in every)
 
+    def are_stamped(self, app_namespace: str) -> bool:
+        """Tell whether each copy behind a mapping is known to have its claim's uid."""
+        return all(one.are_stamped(app_namespace) for one in self._instances.values())
+
     def has_brought(self, app_namespace: str) -> bool:
         """Tell whether claimed objects were brought to or from an app namespace, or may have."""
         return any(one.has_brought(app_namespace) for one in self._running())

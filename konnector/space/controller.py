@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from importlib.metadata import version
 from typing import Final
 
 from konnector.context import SyncContext
@@ -20,7 +19,6 @@ from reconciler.core.manifest import Manifest, is_deleting
 
 log = logging.getLogger(__name__)
 
-_VERSION: Final = decide.konnector_version(version("klutchctl"))
 _AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
 
 
@@ -64,7 +62,8 @@ class ClusterBindings:
         standing, now = self._guardian.meet(live), self._link.agent.clock.monotonic()
         found = active.mark_in(live)
         decided = active.report(standing, found, now)
-        decision = Decision.merge((self._decided(seen, live), decided))
+        voided = decide.void(live, self._link.homes.mappings())
+        decision = Decision.merge((self._decided(seen, live, voided), decided))
         for note in decision.notes:
             self._link.around.notify(note)
         recent = self._views.recent_cluster_bindings
@@ -73,6 +72,7 @@ class ClusterBindings:
         self._guardian.meet(self._views.cluster_binding or live)
         if self._guardian.stranger():
             return decision.again
+        await self._executor.execute(voided)
         await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
         await self._executor.execute(self._guardian.records())
         refused = bool(seen.verdict)
@@ -121,14 +121,17 @@ class ClusterBindings:
             self._verdict = (fingerprint, fault)
         return self._verdict[1]
 
-    def _decided(self, seen: ClusterBindingView, live: Manifest) -> Decision:
+    def _decided(self, seen: ClusterBindingView, live: Manifest, voided: Decision) -> Decision:
         """Unite what is said of the beat with what is said of the guards."""
-        beat = decide.beat(seen, now=self._link.now(), version=_VERSION)
+        beat = decide.beat(seen, now=self._link.now(), version=decide.VERSION)
         guards = self._guardian.report(live)
-        times = [one for one in (beat.again, guards.again) if one is not None]
+        times = [one.again for one in (beat, guards, voided) if one.again is not None]
+        fields = {} if self._guardian.stranger() else {**beat.fields}
+        if voided.tasks:
+            fields.pop("konnectorVersion", None)
         return replace(
             beat,
-            fields={} if self._guardian.stranger() else beat.fields,
+            fields=fields,
             conditions=(*beat.conditions, *guards.conditions),
             notes=(*beat.notes, *guards.notes),
             again=min(times, default=None),

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from importlib import metadata
 from typing import Final, Literal, TypeAlias
 
-from konnector import APP_CLUSTER
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.kubeconfig import judge
-from reconciler.api import INTERVAL, kubeconfig_content, reports_sync
+from reconciler.api import API_SERVICE_NAMESPACE, INTERVAL, kubeconfig_content, reports_sync
 from reconciler.api.mirroring import is_mirrored
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest
@@ -28,6 +29,7 @@ from reconciler.core.decision import (
     Patch,
     Step,
     merge_diff,
+    modification,
     preconditions_of,
     writes_each,
 )
@@ -38,6 +40,7 @@ from reconciler.core.times import format_duration, format_time, moment
 # A beat is due after so long: often enough that one may get lost, and not so often that the
 # original's backend takes it for a clock that runs ahead (B).
 PULSE: Final = INTERVAL / 2
+_SOON: Final = timedelta(seconds=1)
 UNKNOWN: Final = "unknown"  # what stands in the status where a build does not say its version
 
 _OF_A_DISTRIBUTION: Final = re.compile(
@@ -236,6 +239,32 @@ def konnector_version(build: str) -> str | None:
     """Return `vX.Y.Z` of the version of a Python distribution (PEP 440); None where it is none."""
     found = _OF_A_DISTRIBUTION.fullmatch(build)
     return None if found is None else f"v{found[1]}"
+
+
+VERSION: Final = konnector_version(metadata.version("klutchctl"))
+
+
+def is_anothers(cluster_binding: Manifest | None, version: str | None = VERSION) -> bool:
+    """Tell whether another program was the last to serve a space."""
+    held = manifest.get_text(cluster_binding, "status", "konnectorVersion")
+    return held not in ("", version or UNKNOWN)
+
+
+def void(cluster_binding: Manifest, mappings: Iterable[Manifest]) -> Decision:
+    """Return the patches that take `uids-since` off where another program has served since.
+
+    The original wipes annotations of what it writes. While there is anything to take off, that
+    program's version has to stay: after a restart nothing else shows that it was there.
+    """
+    if not is_anothers(cluster_binding):
+        return NOTHING
+    nothing: Manifest = {"annotations": {keys.UIDS_SINCE: None}}
+    found = writes_each(
+        modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, one, metadata=nothing)
+        for one in mappings
+        if keys.UIDS_SINCE in manifest.annotations_of(one)
+    )
+    return replace(found, again=_SOON) if found.tasks else NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import EVENT, NAMESPACE, SECRET, GroupResource, Ref
+from reconciler.core.times import moment
 from tests.support import losses
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -73,7 +74,9 @@ async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None
         system = await scene.in_app(NAMESPACE, "kube-system")
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         namespace = await scene.in_app(NAMESPACE, scene.app_namespace)
-        assert annotations_of(mapping) == {
+        marks = {**annotations_of(mapping)}
+        assert moment(marks.pop(keys.UIDS_SINCE)) is not None
+        assert marks == {
             keys.APP_CLUSTER_UID: uid_of(system),
             keys.APP_NAMESPACE_UID: uid_of(namespace),
         }

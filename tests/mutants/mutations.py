@@ -385,6 +385,14 @@ EXPORTS: Final = (
         (f"{_UNIT}/test_instance.py",),
     ),
     Mutation(
+        "uids-after-others",
+        "konnector",
+        r"if not is_anothers\(cluster_binding\):",
+        "if True:",
+        "copies that the original wrote meanwhile count as those of another life",
+        (f"{_MODEL}uids.py",),
+    ),
+    Mutation(
         "marks-of-anybody",
         "konnector",
         r"another and self\.view\.store\.has\(_UID, named\)",

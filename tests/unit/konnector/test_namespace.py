@@ -15,6 +15,7 @@ from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.times import format_time
 from reconciler.kube.store import Store
 from tests.support.space_objects import NOW, SPACE, ago, deleting, live, live_like, mapping
 
@@ -44,6 +45,7 @@ _WORDS = {
     keys.APP_CLUSTER_UID: "mark",
     keys.APP_NAMESPACE_UID: "uid",
     keys.APP_NAMESPACE_DELETED: "ends",
+    keys.UIDS_SINCE: "since",
     keys.ORPHANED: "orphan",
     keys.ORPHANED_UNDER: "under",
 }
@@ -84,6 +86,13 @@ SAID = {
     "a claim needs it": ({"app_namespace": DEV, "wanted": True}, [("make", OURS)]),
     "an app cluster that cannot be told is not recorded": (
         {"app_namespace": DEV, "wanted": True, "app_cluster_uid": ""}, [("make", NEW)],
+    ),
+    "a new one has no copy without uid": (
+        {"app_namespace": DEV, "wanted": True, "stamped": True},
+        [("make", {**OURS, keys.UIDS_SINCE: format_time(NOW)})],
+    ),
+    "its copies have their uids by now": (
+        {"app_namespace": DEV, "mapping": marked(), "stamped": True}, [("since", format_time(NOW))],
     ),
     "nobody needs it": ({"app_namespace": DEV}, []),
     "none for an app namespace that is ending": ({"app_namespace": ENDING, "wanted": True}, []),

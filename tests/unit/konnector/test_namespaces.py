@@ -80,6 +80,7 @@ class World:
         )  # fmt: skip
         views = SimpleNamespace(
             space=SPACE,
+            cluster_binding=None,
             mappings=SimpleNamespace(get=lambda *_: home),
             exports=SimpleNamespace(names=lambda _: list(named)),
             export=named.get,
@@ -100,7 +101,7 @@ class World:
         syncs: Any = SimpleNamespace(
             needs=lambda _: False, has_copies=lambda _: False, settled=True, kinds=[],
             runs=lambda _: not self.unread, missing=lambda _: self.missing,
-            vouches=lambda _: False, has_brought=lambda _: False,
+            vouches=lambda _: False, has_brought=lambda _: False, are_stamped=lambda _: False,
         )  # fmt: skip
         self.link, self.guards, self.views, self.plane = link, guards, views, plane
         self.follow(syncs)
