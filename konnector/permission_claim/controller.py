@@ -116,12 +116,19 @@ class PermissionClaims(PairedSync):
             self.drop_event(place)
             self.say(place, "")
             return HELD if kept else self._again(seen)
+        if wait := self._stamps_in(seen):
+            return wait
         if decision.deletes:
             self._present.discard(place)  # that it goes is not the developer's word
         write = await self.write(place, seen.consumer, decision, there)
         if write is not None and tracing.is_on():
             self._trace(seen, decision, write)
         return None
+
+    def _stamps_in(self, seen: Seen) -> timedelta | None:
+        """Return how long the marks wait that a copy of an earlier time lacks, and nothing else."""
+        urgent = decide.decide(replace(seen, stamps=False)).tasks
+        return None if urgent else self.turn(seen.claim_place)
 
     def _trace(self, seen: Seen, decision: Decision, write: Write) -> None:
         comes = self.kind.resource == SECRET.resource and DOWN in directions(decision)

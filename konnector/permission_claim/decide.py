@@ -67,10 +67,14 @@ def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
     (origin, copy), down = seen.pair(owner), owner == _PROVIDER
     from_, to = (CONTROL_PLANE, APP_CLUSTER) if down else (APP_CLUSTER, CONTROL_PLANE)
     if way is Way.BRING and origin is not None:
-        marks = _marks_of_copy(seen, origin, owner)
+        marks, held = _marks_of_copy(seen, origin, owner), manifest.annotations_of(copy or {})
         travel = _Travel(marks, carried_by(seen.rules, down=down))
         ref = Ref(to, seen.kind, *(seen.claim_place if down else seen.copy_place))
-        return (*_brought(ref, origin, copy, travel), *_marked(from_, seen.kind, origin, owner))
+        brought = _brought(ref, origin, copy, travel)
+        if copy is not None and not seen.stamps:
+            known = travel._replace(marks={key: marks[key] for key in marks if key in held})
+            brought = brought if _brought(ref, origin, copy, known) else ()
+        return (*brought, *_marked(from_, seen.kind, origin, owner))
     if copy is None:
         return ()
     if way is Way.COLLECT:

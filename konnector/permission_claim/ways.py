@@ -67,6 +67,7 @@ class Seen:
     `living` are the bindings of which a developer has an instance in this app namespace that is not
     being deleted, `wide` those of which one has a cluster-scoped instance. `reserved`: it is one of
     the cluster's own programs; `is_kubeconfig`: it is the Secret of an APIServiceBinding.
+    `stamps`: a copy gets marks that it lacks also where there is no other reason to write.
     """
 
     kind: Kind
@@ -85,6 +86,7 @@ class Seen:
     wide: Set[str] = frozenset()
     reserved: bool = False
     is_kubeconfig: bool = False
+    stamps: bool = True
 
     def pair(self, owner: str) -> tuple[Manifest | None, Manifest | None]:
         """Return origin and copy of an object that this side owns."""

@@ -12,7 +12,8 @@ from reconciler.core.refs import SECRET, Kind
 from tests.support.bound_scenes import Scene, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import bound
+from tests.support.konnector_claims import bound, claim, data
+from tests.support.losses import Many
 from tests.support.settled import settled
 
 UIDS: Final = (keys.CLAIM_UID, keys.ORIGIN_UID, keys.ORIGIN_SPACE_UID, keys.UIDS_SINCE)
@@ -98,3 +99,33 @@ async def test_marks_are_void_before_the_version_of_another_program_goes(scene: 
             assert now is None
             await until(scene.is_marked)
             await until(lambda: is_marked(scene), within=120)
+
+
+async def test_at_rest_uids_come_ten_a_second_and_then_the_mark(scene: Scene) -> None:
+    """Claims and claimed objects alike; an object that is written anyway does not wait."""
+    many = Many(scene, NUMBER)
+    names_of = [f"creds{one}" for one in range(NUMBER)]
+    kind, app = scene.offer.kind, (scene.app, scene.app_namespace)
+
+    async def are_there() -> bool:
+        secrets = await lacking(scene, keys.ORIGIN_UID, SECRET, *app)
+        return not secrets + await lacking(scene, keys.CLAIM_UID, kind, *app)
+
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            there, here = await bound(scene, claim("secrets", "Provider"))
+            await there.make_all(SECRET, dict.fromkeys(names_of, data("one")))
+            await many.make("orders")
+            await until(lambda: here.holds(SECRET, names_of[-1], "one"))
+        await wipe(scene)
+        await there.patch(SECRET, names_of[-1], **data("two"))
+        began = asyncio.get_running_loop().time()
+        async with konnector(scene.app.connection) as made:
+            await until(lambda: here.holds(SECRET, names_of[-1], "two"))
+            assert keys.ORIGIN_UID in annotations_of(await here.read(SECRET, names_of[-1]))
+            assert not await is_marked(scene)
+            await until(are_there)
+            took = asyncio.get_running_loop().time() - began
+            assert (2 * NUMBER - 1) * 0.1 <= took <= 10
+            await until(lambda: is_marked(scene), within=120)
+            await settled(made)
