@@ -6,7 +6,7 @@ changed leads to keys, and a key finds its objects."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bind import bounds
+from bind import bounds, parties
 from bind.export.decide import resources
 from bind.rbac_changes import granted
 from bind.service_namespace.facts import home_of
@@ -18,6 +18,7 @@ from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies, Informer, ReadYourWrites
 from reconciler.kube.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.turns import Party
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
 NAME: Final = "name"
@@ -85,7 +86,9 @@ class Informers:
         self._crds = Bodies(self.cluster, self.crds)
         of_namespaces = {NAME: _name, HOME: _home, SPACE: _home_space}
         self.namespaces = self._view(
-            refs.NAMESPACE, of_namespaces | ({SUBJECT: _subject} if door else {})
+            refs.NAMESPACE,
+            of_namespaces | ({SUBJECT: _subject} if door else {}),
+            trim=parties.trimmed_namespace,
         )
 
     def _serve_rights(self, *, quotas: bool) -> None:
@@ -142,6 +145,11 @@ class Informers:
     def recent(self, view: Store) -> ReadYourWrites:
         """Return one of these views together with what the backend wrote of it just now."""
         return self._recents[view]
+
+    def party(self, space: str) -> Party:
+        """Return for whom work in a space is done, as far as the views know."""
+        binding = self.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        return parties.party_of(space, self.namespaces.get("", space), binding)
 
     def template(self, resource: str) -> Manifest | None:
         """Return the template that counts for a resource."""

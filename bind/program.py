@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bind import metrics
+from bind import metrics, parties
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
 from bind.cluster_binding.controller import BinderRole, ClusterBindings
@@ -30,6 +30,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.limits import Limits
+from reconciler.kube.turns import Party
 
 if TYPE_CHECKING:
     from bind.door.door import Door
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_PLANE: Final = "control-plane"
 _AGENT: Final = "klutch-bind"
+_APP_CLUSTER_BINDINGS: Final = "appclusterbinding"
 # Of the rate of the controllers: a bind takes 5 short reads, a first one 30, and 20 people a second
 # would wait for each other.
 _DOOR: Final = 4
@@ -202,15 +204,17 @@ def _controllers(
             metrics=runtime.metrics,
             workers=settings.workers,
             depends_on=(informers.cluster.connectivity,),
-            party=_space_of,
+            party=partial(_party_of, informers, name),
         )
         reconciler.subscribe(controller)
         yield controller
 
 
-def _space_of(key: Hashable) -> Hashable:
-    """Return the namespace of a key: what many objects in one of them want waits for itself."""
-    return key.namespace if isinstance(key, ObjectKey) else key
+def _party_of(informers: Informers, controller: str, key: Any) -> Party:
+    """Return for whom a key is worked on: what many spaces of an owner want waits for itself."""
+    if controller == _APP_CLUSTER_BINDINGS:
+        return parties.party_of_binding(key)
+    return informers.party(key.namespace if isinstance(key, ObjectKey) else key)
 
 
 def _reconcilers(
@@ -245,5 +249,5 @@ def _reconcilers(
             networks=settings.networks,
             drain_deadline=settings.drain_deadline,
         )
-        reconcilers["appclusterbinding"] = AppClusterBindings(informers, executor, terms=terms)
+        reconcilers[_APP_CLUSTER_BINDINGS] = AppClusterBindings(informers, executor, terms=terms)
     return reconcilers

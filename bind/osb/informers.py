@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from bind import parties
 from bind.osb.decisions import record
 from reconciler import api
 from reconciler.api import osb
@@ -72,7 +73,9 @@ class Informers:
         self.crds.subscribe_keys(self._forget_kind)
         self.mappings = self._view(api.API_SERVICE_NAMESPACE, {TARGET: _target})
         self.cluster_bindings = self._view(api.CLUSTER_BINDING, {})
-        self.namespaces = self._view(refs.NAMESPACE, {}, metadata_only=True)
+        self.namespaces = self._view(
+            refs.NAMESPACE, {}, metadata_only=True, trim=parties.trimmed_namespace
+        )
 
     @property
     def informers(self) -> Sequence[Informer]:

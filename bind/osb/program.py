@@ -26,6 +26,7 @@ from reconciler.core import keys, names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.limits import Limits
+from reconciler.kube.turns import NOBODY, Party
 
 CONTROL_PLANE: Final = "control-plane"
 _AGENT: Final = "klutch-osb"
@@ -123,7 +124,7 @@ def _workers(
     claims = Claims(
         informers, executor, brokers=brokers, calls=calls, places=places, metrics=metrics
     )
-    make = partial(_controller, settings, informers.cluster, runtime)
+    make = partial(_controller, settings, places, informers.cluster, runtime)
     of_claims: Controller[InstanceKey] = make("claims", claims.reconcile)
     of_kinds: Controller[str] = make("kinds", kinds.reconcile)
     of_brokers: Controller[str] = make("brokers", brokers.reconcile)
@@ -138,7 +139,12 @@ def _workers(
 
 
 def _controller(
-    settings: Settings, cluster: Cluster, runtime: Runtime, name: str, reconcile: Reconcile[Any]
+    settings: Settings,
+    places: Places,
+    cluster: Cluster,
+    runtime: Runtime,
+    name: str,
+    reconcile: Reconcile[Any],
 ) -> Controller[Any]:
     return Controller(
         name,
@@ -147,7 +153,7 @@ def _controller(
         metrics=runtime.metrics,
         workers=settings.workers,
         depends_on=(cluster.connectivity,),
-        party=_namespace_of,
+        party=partial(_party_of, places),
     )
 
 
@@ -160,6 +166,6 @@ def _terms(settings: Settings, metrics: BrokerMetrics) -> Terms:
     )
 
 
-def _namespace_of(key: object) -> object:
-    """Return the namespace of a claim: what many of them in one want waits for itself."""
-    return key.namespace if isinstance(key, InstanceKey) else key
+def _party_of(places: Places, key: object) -> Party:
+    """Return for whom a key is worked on: what many claims of an owner want waits for itself."""
+    return places.party(key.namespace) if isinstance(key, InstanceKey) else NOBODY

@@ -1,16 +1,15 @@
-"""Turns at one broker, so that no space takes all of them, and when none is given.
+"""Turns at one broker, so that no owner takes all of them, and when none is given.
 
 A gate belongs to one broker: one that hangs delays no other. Refuses to know what is called.
 """
 
-import asyncio
 import math
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from reconciler.blueprints.offering import outcomes
+from reconciler.kube.turns import Party, Places
 from reconciler.outbound.kept import within
 
 _IN_A_ROW: Final = 5
@@ -19,17 +18,25 @@ _DENIED: Final = 300.0  # seconds for which denied credentials are not tried
 
 
 class Gate:
-    """Gives `at_once` turns, `per_space` of them to one space, in the order of spaces that wait.
+    """Gives `at_once` turns, `per_owner` and `per_space` of them, as `Places` does.
+
+    So one owner leaves a turn to the others, and one of its spaces a turn to its sisters.
 
     Closed after five calls in a row without a word that can be used, until the catalogue, or any
     other call, has one; and while our credentials are denied, for five minutes or until they
     change. Ask `closed` when the turn has come.
     """
 
-    def __init__(self, *, now: Callable[[], float], at_once: int = 4, per_space: int = 2) -> None:
-        self._now, self._at_once, self._per_space = now, at_once, per_space
-        self._active: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        at_once: int = 4,
+        per_owner: int = 3,
+        per_space: int = 2,
+    ) -> None:
+        self._now = now
+        self._places = Places(at_once, per_owner=per_owner, per_space=per_space)
         self._row: list[str] = []  # the spaces of the last calls that failed
         # Whose calls failed while the catalogue answered: it is these calls that do it.
         self._suspects: set[str] = set()
@@ -39,14 +46,9 @@ class Gate:
         self._digest = ""
         self.doubted = False
 
-    @asynccontextmanager
-    async def turn(self, space: str) -> AsyncIterator[None]:
+    def turn(self, party: Party) -> AbstractAsyncContextManager[None]:
         """Wait for a turn, and have it for as long as the block lasts."""
-        await self._enter(space)
-        try:
-            yield
-        finally:
-            self._leave(space)
+        return self._places.turn(party)
 
     @property
     def closed(self) -> str:
@@ -106,41 +108,3 @@ class Gate:
             self._suspects.discard(space)
         self._row.clear()
         self._denied_at = None
-
-    async def _enter(self, space: str) -> None:
-        if self._has_room(space):
-            self._active[space] += 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(space, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._forget(space, turn)
-            else:
-                self._leave(space)  # the turn came in the same moment
-            raise
-
-    def _leave(self, space: str) -> None:
-        self._active[space] -= 1
-        if not self._active[space]:
-            del self._active[space]
-        while (following := next(filter(self._has_room, self._waiting), None)) is not None:
-            turns = self._waiting.pop(following)
-            turn = turns.popleft()
-            if not turn.done():  # it may be cancelled, and not know yet
-                self._active[following] += 1
-                turn.set_result(None)
-            if turns:
-                self._waiting[following] = turns  # behind the other spaces
-
-    def _forget(self, space: str, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting.get(space, deque())
-        if turn in turns:
-            turns.remove(turn)
-        if not turns:
-            self._waiting.pop(space, None)
-
-    def _has_room(self, space: str) -> bool:
-        return self._active.total() < self._at_once and self._active[space] < self._per_space

@@ -26,6 +26,7 @@ from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Connectivity
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Store
+from reconciler.kube.turns import Party, act_for, nobody
 
 log = logging.getLogger(__name__)
 
@@ -43,18 +44,14 @@ _FRAMES: Final = 12  # of a traceback: more tell no more
 _LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
 
 
-def _one_party(key: Hashable) -> Hashable:
-    del key
-    return None
-
-
 class Controller(Generic[K]):
     """Calls `reconcile` for keys that were added, never for one key twice at a time.
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
     and metrics; controllers may share one. `timeout` is in seconds: see `stop`. `depends_on` are
     the clusters that it works with: when one of them is back, what failed is tried again at once.
-    `party` returns whose a key is, so that no party waits for all keys of another.
+    `party` returns whose a key is, so that no party waits for all keys of another, nor for the
+    calls that they take.
     Idle, it costs one task.
     """
 
@@ -69,11 +66,12 @@ class Controller(Generic[K]):
         timeout: float = 20.0,
         jitter: Callable[[], float] = random.random,
         depends_on: Sequence[Connectivity] = (),
-        party: Callable[[K], Hashable] = _one_party,
+        party: Callable[[K], Party] = nobody,
     ) -> None:
         self.name = name
         self._depends_on = depends_on
         self._reconcile, self._clock, self._timeout = reconcile, clock, timeout
+        self._party = party
         self._metrics, self._activity = metrics.controller(name), metrics.activity
         self._queue: WorkQueue[K] = WorkQueue(
             clock, jitter=jitter, observer=self._metrics, party=party
@@ -134,6 +132,7 @@ class Controller(Generic[K]):
     async def _work(self, key: K) -> None:
         began = self._clock.monotonic()
         log_context.bind(controller=self.name, key=key)
+        act_for(self._party(key))
         result = "stopped"
         try:
             again = await self._reconcile(key)

@@ -25,7 +25,7 @@ from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
 from reconciler.core.refs import EVENT, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.limits import TokenBucket
+from reconciler.kube.turns import TokenBucket
 
 log = logging.getLogger(__name__)
 

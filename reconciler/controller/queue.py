@@ -8,11 +8,11 @@ import asyncio
 import heapq
 import itertools
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from reconciler.controller.tasks import Clock
+from reconciler.kube.turns import Party, Turns, nobody
 
 K = TypeVar("K", bound=Hashable)
 
@@ -39,59 +39,6 @@ class Observer:
         """So many keys that wait will never be worked on."""
 
 
-def _one_party(key: object) -> Hashable:
-    del key
-    return None
-
-
-class _Line(Generic[K]):
-    """Keys that wait, those of each party in their order; the parties have their turns.
-
-    Every step costs the same, however many keys and parties there are.
-    """
-
-    def __init__(self, party: Callable[[K], Hashable]) -> None:
-        self._party = party
-        self._parties: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._parties.get(self._party(key), ())
-
-    def append(self, key: K) -> None:
-        """Let a key wait that does not yet."""
-        self._parties.setdefault(self._party(key), OrderedDict())[key] = None
-        self._length += 1
-
-    def remove(self, key: K) -> None:
-        """Let a key that waits do so no more."""
-        party = self._party(key)
-        keys = self._parties[party]
-        del keys[key]
-        if not keys:
-            del self._parties[party]
-        self._length -= 1
-
-    def pop(self) -> K:
-        """Return the first key of the party whose turn it is, which is then the last one's."""
-        party, keys = next(iter(self._parties.items()))
-        key, _ = keys.popitem(last=False)
-        if keys:
-            self._parties.move_to_end(party)
-        else:
-            del self._parties[party]
-        self._length -= 1
-        return key
-
-    def clear(self) -> None:
-        """Let no key wait."""
-        self._parties.clear()
-        self._length = 0
-
-
 class WorkQueue(Generic[K]):
     """Keys that wait, are delayed, or are being worked on.
 
@@ -109,12 +56,13 @@ class WorkQueue(Generic[K]):
         *,
         jitter: Callable[[], float] = random.random,
         observer: Observer | None = None,
-        party: Callable[[K], Hashable] = _one_party,
+        party: Callable[[K], Party] = nobody,
     ) -> None:
         self._clock, self._jitter, self._observer = clock, jitter, observer or Observer()
         self._wanted: dict[K, float] = {}  # since when
-        self._ready = _Line(party)  # those wanted that nobody works on
-        self._behind = _Line(party)  # likewise, behind these
+        self._party = party
+        self._ready: Turns[K] = Turns()  # those wanted that nobody works on
+        self._behind: Turns[K] = Turns()  # likewise, behind these
         self._in_a_row = 0
         self._taken = 0
         self._working: set[K] = set()
@@ -154,16 +102,16 @@ class WorkQueue(Generic[K]):
     def enqueue(self, key: K) -> None:
         """Let the key come as soon as somebody is free."""
         if key in self._behind:
-            self._behind.remove(key)
-            self._ready.append(key)
+            self._behind.discard(key)
+            self._ready.append(key, self._party(key))
         elif self._is_new(key):
-            self._ready.append(key)
+            self._ready.append(key, self._party(key))
             self._stir.set()
 
     def enqueue_behind(self, key: K) -> None:
         """Let the key come after those that came by `add`."""
         if self._is_new(key):
-            self._behind.append(key)
+            self._behind.append(key, self._party(key))
             self._stir.set()
 
     def _is_new(self, key: K) -> bool:
@@ -238,14 +186,14 @@ class WorkQueue(Generic[K]):
         self._in_a_row += 1
         if self._behind and (not self._ready or self._in_a_row > _IN_A_ROW):
             self._in_a_row = 0
-            return self._behind.pop()
-        return self._ready.pop()
+            return self._behind.pop()[1]
+        return self._ready.pop()[1]
 
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""
         self._working.discard(key)
         if key in self._wanted:
-            self._ready.append(key)
+            self._ready.append(key, self._party(key))
             self._stir.set()
 
     def close(self) -> None:

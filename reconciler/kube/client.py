@@ -31,10 +31,11 @@ from reconciler.kube.answers import failure, garbled, parse_status
 from reconciler.kube.cluster import EVERYTHING, Cluster, Connectivity, Listing, WatchEvent
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import Auth, credential_source
-from reconciler.kube.limits import Limits, TokenBucket, current_look
+from reconciler.kube.limits import Limits, current_look
 from reconciler.kube.requests import ListQuery, Request
 from reconciler.kube.transport import Answer, Transport
 from reconciler.kube.transport_errors import Excess, NoAnswer
+from reconciler.kube.turns import Places, TokenBucket, current_party
 
 _DEFAULTS: Final = Limits()
 _TRIES: Final = 3
@@ -138,7 +139,7 @@ class Caller:
         self._limits = limits
         self.connectivity = Connectivity()
         self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
-        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._slots = Places(limits.concurrency)
 
     async def call(self, request: Request) -> bytes:
         """Return the body of a successful answer."""
@@ -148,7 +149,7 @@ class Caller:
             # A lock that waits its turn behind the work that it guards is renewed too late.
             return await self._served(request)
         await self._bucket.take()
-        async with self._slots:
+        async with self._slots.turn(current_party()):
             return await self._served(request)
 
     async def answer(self, request: Request) -> dict[str, JSON]:

@@ -7,8 +7,7 @@ it is there. A continue token is a key and a version (k8s.io/apiserver, pkg/stor
 of one list may differ in size.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -91,35 +90,6 @@ def current_look() -> Look | None:
 def size(octets: int) -> str:
     """Return a number of octets for people."""
     return f"{octets // _MIB} MiB" if octets >= _MIB else f"{octets} bytes"
-
-
-class TokenBucket:
-    """Lets `qps` calls a second pass, after a burst; waiters leave in the order of arrival."""
-
-    def __init__(
-        self,
-        *,
-        qps: float,
-        burst: int,
-        now: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._interval = 1.0 / qps
-        self._credit = (burst - 1) * self._interval
-        self._now, self._sleep = now, sleep
-        self._reserved = float("-inf")  # until when calls have been promised
-
-    async def take(self) -> None:
-        """Return when the next call may be sent."""
-        now = self._now()
-        slot = max(self._reserved, now - self._credit)
-        self._reserved = slot + self._interval
-        if slot > now:
-            try:
-                await self._sleep(slot - now)
-            except asyncio.CancelledError:
-                self._reserved -= self._interval  # nothing will be sent in its place
-                raise
 
 
 FEWEST_A_PAGE: Final = 5  # objects whose page is small enough, however large they are

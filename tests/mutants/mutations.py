@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _UNIT: Final = "tests/unit/konnector"
+_TURNS: Final = "tests/unit/kube/test_turns.py"
 _MODEL: Final = "tests/model/test_konnector_"
 _BIND: Final = "tests/unit/bind"
 _SOURCE: Final = "tests/unit/source"
@@ -601,8 +602,8 @@ BACKEND: Final = (
     Mutation(
         "queue-of-all-tenants",
         "bind",
-        r"party=_space_of,",
-        "party=lambda _: None,",
+        r"party=partial\(_party_of, informers, name\),",
+        "party=lambda _: Party(),",
         "many requests of one tenant delay those of all others",
         ("tests/model/test_backend_app_cluster_bindings.py",),
     ),
@@ -1073,11 +1074,51 @@ BROKERS: Final = (
     ),
     Mutation(
         "flood-of-a-space",
-        "reconciler/broker",
-        r" and self\._active\[space\] < self\._per_space",
+        "reconciler/kube",
+        r"\n\s+and self\._of_parties\[party\] < self\._per_space",
         "",
-        "one space takes all turns at a broker",
+        "one space takes all turns of its owner at a broker",
         ("tests/unit/broker/test_gate.py",),
+    ),
+    Mutation(
+        "flood-of-an-owner",
+        "reconciler/kube",
+        r"\n\s+and self\._of_owners\[party\.owner\] < self\._per_owner",
+        "",
+        "an owner of many spaces takes all turns at a broker",
+        ("tests/unit/broker/test_gate.py",),
+    ),
+    Mutation(
+        "owners-without-turns",
+        "reconciler/kube",
+        r"self\._owners\.move_to_end\(owner\)",
+        "pass",
+        "an owner with a thousand keys, or calls, goes before all others",
+        (_TURNS,),
+    ),
+    Mutation(
+        "spaces-without-turns",
+        "reconciler/kube",
+        r"spaces\.move_to_end\(space\)",
+        "pass",
+        "an app cluster of a fleet goes before all its sisters",
+        (_TURNS,),
+    ),
+    Mutation(
+        "rate-of-nobody",
+        "reconciler/kube",
+        r"append\(turn, current_party\(\)\)",
+        "append(turn, NOBODY)",
+        "a thousand calls for one tenant delay each call for others",
+        (_TURNS,),
+    ),
+    Mutation(
+        "owner-that-says-so",
+        "bind",
+        r" or f\"f:\{keys\.IDENTITY\}\" not in written",
+        "",
+        "whoever may annotate a Namespace takes the turns of whom they like",
+        (f"{_BIND}/test_parties.py",),
     ),
 )
 SIGNATURES: Final = (

@@ -15,6 +15,7 @@ from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.controller.controller import Queue
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.metrics import Metrics
+from reconciler.kube.turns import current_party
 
 if TYPE_CHECKING:
     from bind.osb.controllers.brokers import Connection
@@ -64,13 +65,13 @@ class Calls:
         space: str,
         identity: OriginatingIdentity | None,
     ) -> None:
-        """Send a call when its broker has a turn for this space; nothing once this stops."""
+        """Send a call when its broker has a turn for this task's party; nothing once this stops."""
 
         async def run() -> None:
             outcome = None
             try:
                 with self._metrics.activity.work(f"a call for {key}"):
-                    async with connection.gate.turn(space):
+                    async with connection.gate.turn(current_party()):
                         if not connection.closed:
                             self._fence.check()
                             outcome = await connection.call(ask.call, space, identity)

@@ -1,11 +1,13 @@
 """Where claims live, in the words of brokers: app cluster, namespace, and on whose behalf."""
 
+from bind import parties
 from bind.osb.decisions.view import Place
 from bind.osb.informers import TARGET, Informers
 from reconciler.blueprints.offering.messages import OriginatingIdentity
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, name_of, namespace_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.kube.turns import Party
 
 
 class Places:
@@ -19,6 +21,12 @@ class Places:
         """Return the binding space of a service namespace; else the namespace itself."""
         mapping = self._mapping(namespace)
         return namespace if mapping is None else namespace_of(mapping)
+
+    def party(self, namespace: str) -> Party:
+        """Return for whom a claim in a namespace is served."""
+        space, informers = self.space(namespace), self._informers
+        binding = informers.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        return parties.party_of(space, informers.namespaces.get("", space), binding)
 
     async def of(self, namespace: str) -> Place:
         """Return the place of a namespace. Raises ClusterErrors."""

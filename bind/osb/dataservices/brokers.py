@@ -35,6 +35,7 @@ from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.kube.cluster import Reader
+from reconciler.kube.turns import NOBODY, Party, current_party
 
 _REQUEST: Final = timedelta(seconds=60)
 _READ_AGAIN: Final = 60.0  # seconds after which a Secret may have changed
@@ -89,7 +90,7 @@ class Server:
         """
         if self._catalogue.age < within or (self._reading.locked() and self.latest is not None):
             return self.latest
-        async with self._reading, self._turn(""):
+        async with self._reading, self._turn(NOBODY):
             if self._catalogue.age >= within and self._may_read(within):
                 self._tried_at = self._clock.monotonic()
                 await self._catalogue.read(self.client)
@@ -112,12 +113,12 @@ class Server:
         await self._idle.wait()
 
     @asynccontextmanager
-    async def _turn(self, space: str) -> AsyncIterator[None]:
+    async def _turn(self, party: Party) -> AsyncIterator[None]:
         """Wait for a turn. Raises Stopped where this process ends."""
         self._active += 1
         self._idle.clear()
         try:
-            async with self._gate.turn(space):
+            async with self._gate.turn(party):
                 if self._ended:
                     raise Stopped("this process ends")
                 yield
@@ -130,7 +131,7 @@ class Server:
         self, call: Call, *, space: str, identity: OriginatingIdentity | None
     ) -> Outcome:
         """Return what a call came to. Raises Stopped where nothing may be changed any more."""
-        async with self._turn(space):
+        async with self._turn(current_party()):
             if closed := self._gate.closed:
                 return Unsent(closed)
             outcome = await self._sent(call, identity)
@@ -151,7 +152,7 @@ class Server:
 
         Raises Stopped as `call` does.
         """
-        async with self._turn(space):
+        async with self._turn(current_party()):
             closed = "" if probes else self._gate.closed
             if closed:
                 return Unsent(closed)

@@ -20,6 +20,7 @@ from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.store import Store
+from reconciler.kube.turns import act_for
 
 V = TypeVar("V", bound=Seen)
 _MOST_CALLS: Final = 4  # in one turn
@@ -164,6 +165,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         if config is None or is_paused(live):
             return Reached(facts, None)
         space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
+        act_for(self._common.places.party(space))
         facts["place"] = await self._common.places.of(space)
         server = await self._common.brokers.reach(config)
         if isinstance(server, str):

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.blueprints.offering import outcomes
 from reconciler.broker.gate import Gate
+from reconciler.kube.turns import Party
 from tests.support.fake_clock import FakeClock, settle
 
 UNKNOWN = outcomes.Unknown("no answer in 60 s")
@@ -30,6 +31,11 @@ def gate(clock):
     return Gate(now=clock.monotonic)
 
 
+def of(space):
+    """Return the party of a space: in these names its owner is the first letter."""
+    return Party(space[0], space)
+
+
 class Callers:
     """Calls that last until they are ended, by the order in which they got their turns."""
 
@@ -41,7 +47,7 @@ class Callers:
         self.tasks[name] = asyncio.create_task(self._run(space, name))
 
     async def _run(self, space, name):
-        async with self.gate.turn(space):
+        async with self.gate.turn(of(space)):
             self.began.append(name)
             await self.ends[name].wait()
 
@@ -87,6 +93,26 @@ async def test_a_space_that_floods_and_hangs_delays_no_other(callers):
     assert callers.began[4:] == ["b2"]
 
 
+async def test_an_owner_of_fifty_spaces_that_hang_leaves_a_turn_to_others(callers):
+    for number in range(50):
+        callers.call(f"a{number}", f"a{number}")
+    await settle()
+    assert callers.began == ["a0", "a1", "a2"]
+    callers.call("b", "b")
+    await settle()
+    assert callers.began[3:] == ["b"]
+    await callers.end("a0")
+    assert callers.began[4:] == ["a3"]
+
+
+async def test_a_space_that_hangs_leaves_a_turn_to_its_sisters(callers):
+    for number in range(100):
+        callers.call("a-hangs", f"hangs{number}")
+    callers.call("a-sister", "sister")
+    await settle()
+    assert callers.began == ["hangs0", "hangs1", "sister"]
+
+
 async def test_spaces_that_wait_take_turns(callers):
     for name in ("a1", "a2", "b1", "b2", "c1", "c2", "c3", "d1", "d2", "a3"):
         callers.call(name[0], name)
@@ -130,11 +156,11 @@ async def test_a_turn_is_not_given_to_a_call_that_was_given_up(callers):
 async def test_a_call_that_fails_gives_its_turn_back(gate):
     for _ in range(5):
         with pytest.raises(OSError, match="x"):
-            async with gate.turn("a"):
+            async with gate.turn(of("a")):
                 raise OSError("x")
     async with AsyncExitStack() as stack:
         for space in ("a", "a", "b", "b"):
-            await asyncio.wait_for(stack.enter_async_context(gate.turn(space)), 5)
+            await asyncio.wait_for(stack.enter_async_context(gate.turn(of(space))), 5)
 
 
 def record(gate, *outcomes, space="a"):

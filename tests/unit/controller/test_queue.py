@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from reconciler.controller.queue import LONGEST_PAUSE, WorkQueue
+from reconciler.kube.turns import Party
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -277,7 +278,7 @@ async def test_a_key_that_is_worked_on_comes_again_when_hastened_if_it_had_faile
 
 
 async def test_parties_have_their_turns(clock):
-    made = WorkQueue[str](clock, party=lambda key: key[0])
+    made = WorkQueue[str](clock, party=lambda key: Party(key[0]))
     for key in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
         made.enqueue(key)
     made.enqueue_behind("d1")
@@ -288,7 +289,7 @@ async def test_parties_have_their_turns(clock):
 
 
 async def test_a_party_of_many_keys_delays_no_other(clock):
-    made = WorkQueue[str](clock, party=lambda key: key[0])
+    made = WorkQueue[str](clock, party=lambda key: Party(key[0]))
     for number in range(5000):
         made.enqueue(f"a{number}")
         made.enqueue_behind(f"c{number}")

@@ -1,0 +1,130 @@
+"""For whom the work in a space is done, and what that is worth in the queue."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bind import program
+from bind.informers import Informers
+from bind.parties import party_of, trimmed_namespace
+from reconciler.api import CLUSTER_BINDING
+from reconciler.blueprints.objects import build
+from reconciler.controller.queue import WorkQueue
+from reconciler.core import keys, names
+from reconciler.core.refs import ObjectKey
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
+from reconciler.kube.turns import Party
+from tests.support.fake_clock import FakeClock
+
+ISSUER = "https://id.example.com"
+
+
+def namespace(name: str = "s1", *, by: str = keys.MANAGER_BACKEND, **said: Any) -> Any:
+    """Return a Namespace whose annotations one manager wrote; `fleet` is a label."""
+    labels = {key: value for key, value in said.items() if key != "notes"}
+    notes = said.get("notes", {})
+    written: Any = {"f:metadata": {"f:annotations": {f"f:{key}": {} for key in notes}}}
+    entry = {"manager": by, "operation": "Update", "fieldsV1": written}
+    metadata = {
+        "name": name,
+        "labels": {f"klutchctl.dev/{key}": value for key, value in labels.items()},
+        "annotations": notes,
+        "managedFields": [entry],
+    }
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def identity(subject: str, cluster: str = "c1", issuer: str = ISSUER) -> dict[str, str]:
+    return {keys.IDENTITY: f"{subject}#{cluster}", keys.ISSUER: issuer}
+
+
+def of_author(author: str) -> Any:
+    labels = {
+        keys.APP_CLUSTER_BINDING_NAMESPACE: author,
+        keys.APP_CLUSTER_BINDING_NAME: "orders",
+    }
+    return {"metadata": {"name": names.CLUSTER_BINDING, "namespace": "s1", "labels": labels}}
+
+
+ANN = f"identity {ISSUER} ann"
+OWNERS = {
+    "a fleet": (namespace(fleet="acme"), None, "fleet acme"),
+    "a fleet, before whoever bound it": (
+        namespace(fleet="acme", notes=identity("ann")),
+        None,
+        "fleet acme",
+    ),
+    "a fleet that let it go": (
+        namespace(fleet="acme", notes={keys.RELEASED: "x", **identity("ann")}),
+        None,
+        ANN,
+    ),
+    "a person": (namespace(notes=identity("ann")), None, ANN),
+    "of another cluster": (namespace(notes=identity("ann", "c2")), None, ANN),
+    "whose name has the sign": (
+        namespace(notes=identity("ann#c1")),
+        None,
+        f"identity {ISSUER} ann#c1",
+    ),
+    "of another issuer": (
+        namespace(notes=identity("ann", issuer="https://evil.example")),
+        None,
+        "identity https://evil.example ann",
+    ),
+    "somebody who only says so": (
+        namespace(by="kubectl-annotate", notes=identity("ann")),
+        None,
+        "space s1",
+    ),
+    "an AppClusterBinding": (namespace(), of_author("dev"), "namespace dev"),
+    "nobody that is known": (namespace(), None, "space s1"),
+    "a space that is not seen yet": (None, None, "space s1"),
+}
+
+
+@pytest.mark.parametrize(("live", "binding", "owner"), OWNERS.values(), ids=OWNERS)
+def test_owners(live: Any, binding: Any, owner: str) -> None:
+    trimmed = None if live is None else trimmed_namespace(live)
+    assert party_of("s1", trimmed, binding) == Party(owner, "s1")
+
+
+def test_a_trim_leaves_all_but_managed_fields() -> None:
+    live = namespace(notes=identity("ann"))
+    trimmed: Any = trimmed_namespace(live)
+    assert {**trimmed["metadata"], "managedFields": []} == {**live["metadata"], "managedFields": []}
+    assert "managedFields" not in trimmed["metadata"]
+
+
+# Fifty spaces of one owner, each as its Namespace and ClusterBinding say.
+FIFTY = {
+    "of a fleet": lambda n: (namespace(f"s{n}", fleet="acme"), None),
+    "of a person": lambda n: (namespace(f"s{n}", notes=identity("ann", f"c{n}")), None),
+    "of a namespace": lambda n: (namespace(f"s{n}"), of_author("dev")),
+}
+
+
+@pytest.mark.parametrize("made", FIFTY.values(), ids=FIFTY)
+async def test_an_owner_of_fifty_spaces_has_every_second_turn(made: Any) -> None:
+    nowhere = KubeCluster(Connection("control-plane", "https://control-plane.invalid"))
+    informers = Informers(nowhere, control_plane_mode=True)
+    informers.namespaces.put(namespace("other", notes=identity("bob")))
+    for n in range(50):
+        live, binding = made(n)
+        informers.namespaces.put(live)
+        if binding is not None:
+            binding["metadata"]["namespace"] = f"s{n}"
+            informers.cluster_bindings.put(build(CLUSTER_BINDING, "cluster") | binding)
+    queue = WorkQueue[ObjectKey](
+        FakeClock(), party=partial(program._party_of, informers, "serviceexportrequest")
+    )
+    for n in range(50):
+        for number in range(4):
+            queue.enqueue(ObjectKey(f"s{n}", f"r{number}"))
+    for number in range(3):
+        queue.enqueue(ObjectKey("other", f"r{number}"))
+    taken = [(await queue.take()).namespace for _ in range(6)]
+    assert taken == ["s0", "other", "s1", "other", "s2", "other"]
+    queue.close()
+    await nowhere.close()
