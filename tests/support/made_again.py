@@ -54,7 +54,7 @@ async def make_again(scene: Scene) -> None:
         if await scene.in_app(NAMESPACE, scene.app_namespace) is None:
             made = namespace(scene.app_namespace)
             await scene.app.cluster.create(made, NAMESPACE, manager="tests")
-        return await uid_here(scene) != before
+        return await uid_here(scene) not in ("", before)
 
     await until(is_made)
 
