@@ -26,8 +26,10 @@ from reconciler.core.errors import Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.requests import ListQuery
+from reconciler.kube.turns import Party, Turns, current_party
 
 _PAGE: Final = 500
+_SEARCHES: Final = 2  # at once, of all owners
 
 
 class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
@@ -46,9 +48,9 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         self._informers = informers
         self._scope, self._bounds, self._hashing = scope, bounds, hashing
         self._copied = _Copied(informers)
-        # By spaces: whose namespace is searched now, and which have to wait for that.
+        # Which is searched now, by owners, and which have to wait for that.
         self._searching: dict[str, ObjectKey] = {}
-        self._waiting: dict[str, set[ObjectKey]] = {}
+        self._waiting: Turns[ObjectKey] = Turns()
         # The uids of Namespaces that were seen beside their mapping.
         self._beside: dict[ObjectKey, str] = {}
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
@@ -78,16 +80,19 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         informers.exports.subscribe(SPACE, by_space)
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
-        """Reconcile, and let the next key of its space be searched."""
+        """Reconcile, and let the next one be searched."""
         try:
             return await super().reconcile(key)
         finally:
-            if self._searching.get(key.namespace) == key:
-                del self._searching[key.namespace]
-            if key.namespace not in self._searching and (
-                waiting := self._waiting.get(key.namespace)
-            ):
-                self._enqueue(waiting.pop())
+            owner = current_party().owner
+            if self._searching.get(owner) == key:
+                del self._searching[owner]
+            with suppress(KeyError):
+                self._enqueue(self._waiting.pop(self._may_search)[1])
+
+    def _may_search(self, party: Party) -> bool:
+        """Tell whether a party's search may begin; other work has workers at all times."""
+        return party.owner not in self._searching and len(self._searching) < _SEARCHES
 
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
         """Return one app namespace, its mapping and where it leads. Raises ClusterErrors."""
@@ -98,10 +103,13 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
         # Rights end before anything is searched.
         if leaving is not None and not seen.unsure and not any(decide.revocations(seen)):
-            # One space has one search at a time: forty of its namespaces may end at once.
-            if self._searching.setdefault(key.namespace, key) != key:
-                self._waiting.setdefault(key.namespace, set()).add(key)
+            # One owner has one search at a time: forty of its namespaces may end at once.
+            party = current_party()
+            if self._searching.get(party.owner) != key and not self._may_search(party):
+                self._waiting.discard(key)
+                self._waiting.append(key, party)
                 return None
+            self._searching[party.owner] = key
             seen = await self._searched(seen, manifest.name_of(leaving))
         cluster = self._informers.cluster.name
         if seen.mapping is not None:

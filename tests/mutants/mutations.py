@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 _UNIT: Final = "tests/unit/konnector"
+_SEARCHES: Final = "tests/model/test_backend_searches.py"
 _TURNS: Final = "tests/unit/kube/test_turns.py"
 _MODEL: Final = "tests/model/test_konnector_"
 _BIND: Final = "tests/unit/bind"
@@ -560,13 +561,6 @@ BACKEND: Final = (
         "an account is made whose name has data already",
         ("tests/unit/blueprints/test_rbac.py",),
     ),
-    _guard(
-        "searches-at-once",
-        "bind",
-        r"self\._searching\.setdefault\(key\.namespace, key\) != key",
-        "one space has all workers search its namespaces",
-        "tests/model/test_backend.py",
-    ),
     Mutation(
         "kinds-searched-again",
         "bind",
@@ -1111,6 +1105,22 @@ BROKERS: Final = (
         "append(turn, NOBODY)",
         "a thousand calls for one tenant delay each call for others",
         (_TURNS,),
+    ),
+    Mutation(
+        "searches-of-an-owner",
+        "bind",
+        r"party\.owner not in self\._searching and ",
+        "",
+        "an owner that ends forty app namespaces has all searches for itself",
+        (_SEARCHES,),
+    ),
+    Mutation(
+        "searches-at-once",
+        "bind",
+        r" and len\(self\._searching\) < _SEARCHES",
+        "",
+        "no worker is left for new app namespaces while many end",
+        (_SEARCHES,),
     ),
     Mutation(
         "owner-that-says-so",
