@@ -56,11 +56,12 @@ REFUSED = {
 async def test_refused(provider, reply, sentence):
     provider.lies.replies["jwks"] = reply
     url = f"{provider.issuer}/jwks?code={CANARY}"
-    async with Http(ca_file=provider.ca_file, timeout=0.5) as http:
+    timeout = 0.5 if "0.5 s" in sentence else 60  # that of no answer is never the reason else
+    async with Http(ca_file=provider.ca_file, timeout=timeout) as http:
         began = time.monotonic()
         with pytest.raises(OutboundError, match=sentence) as caught:
             await http.get(url, headers={"Authorization": Secret(CANARY)})
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
         assert str(caught.value).startswith(f"{provider.issuer}/jwks: ")
         assert CANARY not in repr(caught.value)
         assert caught.value.__context__ is None
