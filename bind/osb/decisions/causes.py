@@ -11,6 +11,7 @@ IN_SYNC: Final = "InSync"
 
 NO_BROKER: Final = Cause(PROVISIONED, WARNING, "NoServiceBroker")
 NOT_OFFERED: Final = Cause(PROVISIONED, ERROR, "NotOffered")
+INVALID: Final = Cause(PROVISIONED, ERROR, "InvalidParameters")
 PREDECESSOR: Final = Cause(PROVISIONED, ERROR, "PredecessorThere")
 PENDING: Final = Cause(PROVISIONED, INFO, "Pending")
 PROVISIONING: Final = Cause(PROVISIONED, INFO, "Provisioning")
@@ -23,6 +24,7 @@ NOT_USABLE: Final = Cause(PROVISIONED, ERROR, "NotUsable")
 UPDATING: Final = Cause(UP_TO_DATE, INFO, "Updating")
 UPDATE_WAITS: Final = Cause(UP_TO_DATE, INFO, "Pending")
 UPDATE_NOT_OFFERED: Final = Cause(UP_TO_DATE, WARNING, "NotOffered")
+UPDATE_INVALID: Final = Cause(UP_TO_DATE, WARNING, "InvalidParameters")
 UPDATE_REFUSED: Final = Cause(UP_TO_DATE, WARNING, "Refused")
 UPDATE_FAILED: Final = Cause(UP_TO_DATE, WARNING, "Failed")
 
@@ -36,7 +38,10 @@ NO_BROKER_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "NoServiceBroker")
 
 # What goes on only once somebody does something.
 HELD: Final = frozenset(
-    {NO_BROKER, NOT_OFFERED, PREDECESSOR, STILL_BOUND, MASS_DELETION, NO_BROKER_TO_DELETE}
+    {
+        *(NO_BROKER, NOT_OFFERED, INVALID, UPDATE_INVALID, PREDECESSOR),
+        *(STILL_BOUND, MASS_DELETION, NO_BROKER_TO_DELETE),
+    }
 )
 
 # Of brokers.
@@ -61,6 +66,7 @@ BIND_WAITS: Final = Cause(BOUND, INFO, "Pending")
 BINDING: Final = Cause(BOUND, INFO, "Binding")
 NO_BROKER_TO_BIND: Final = Cause(BOUND, WARNING, "NoServiceBroker")
 NOT_BINDABLE: Final = Cause(BOUND, ERROR, "NotBindable")
+BIND_INVALID: Final = Cause(BOUND, ERROR, "InvalidParameters")
 BIND_RETRIES: Final = Cause(BOUND, WARNING, "Retrying")
 BIND_REFUSED: Final = Cause(BOUND, ERROR, "Refused")
 BIND_FAILED: Final = Cause(BOUND, ERROR, "Failed")

@@ -122,6 +122,8 @@ def _not_offered(view: InstanceView, target: Sent) -> Next | None:
         assert view.live is not None
         message = f"offering {offering.name} has no plan {plan_name(view.live)!r} any more"
         return _held(view, causes.NOT_OFFERED, message)
+    if problem := wants.invalid(view, target, None):
+        return _held(view, causes.INVALID, problem)
     if broker.closed:
         message = f"ServiceBroker {broker.spec.name}: {broker.closed}"
         return _waits(view, causes.PENDING, message)
@@ -163,11 +165,7 @@ def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> 
     assert view.broker is not None
     if closed is not None and closed.closed == record.MISSING:
         if wants.is_news(view, current, target) and free:
-            intent = Intent("Provision", now, wants.wanted(view, None))
-            fields = {"state": record.INTENDED, "sent": None, "asked": wants.asked(view)}
-            made_at = current.made_at or closed.since  # its data may be there again
-            step = record.changed(current, intent=intent, made_at=made_at, **fields)
-            return replace(soon(step), begins=True)
+            return _anew(view, current, closed, now)
         return _read(view, current, now)
     if wants.is_as_wanted(current.sent, target) and not wants.heals(view, current):
         return _read(view, current, now)
@@ -177,6 +175,18 @@ def _keep(view: InstanceView, current: Record, *, free: bool, now: datetime) -> 
     if closed is not None and not wants.is_news(view, current, target):
         return _read(view, current, now)
     return _change(view, current, target, free=free, now=now)
+
+
+def _anew(view: InstanceView, current: Record, closed: Intent, now: datetime) -> Next:
+    """Provision again what is missing, under its id."""
+    target = wants.wanted(view, None)
+    if problem := wants.invalid(view, target, None):
+        return _held(view, causes.INVALID, problem)
+    intent = Intent("Provision", now, target)
+    fields = {"state": record.INTENDED, "sent": None, "asked": wants.asked(view)}
+    made_at = current.made_at or closed.since  # its data may be there again
+    step = record.changed(current, intent=intent, made_at=made_at, **fields)
+    return replace(soon(step), begins=True)
 
 
 def _change(
@@ -189,6 +199,8 @@ def _change(
         return Next(
             instance_status.of(view, current, false=((causes.UPDATE_NOT_OFFERED, message),))
         )
+    if problem := wants.invalid(view, target, current.sent):
+        return Next(instance_status.of(view, current, false=((causes.UPDATE_INVALID, problem),)))
     if not free or view.broker.closed:
         message = view.broker.closed or "another operation of this instance goes on"
         again = CLOSED if view.broker.closed else None

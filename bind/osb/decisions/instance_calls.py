@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bind.osb.decisions import causes, instance_status, record
 from bind.osb.decisions import instance_outcomes as become
-from bind.osb.decisions import instance_status, record
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import CLOSED, Ask, InstanceView, Next, Pause, due, parameters_of, soon
@@ -29,14 +29,27 @@ def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> 
         changed = replace(intent, target=target)
         return soon(record.changed(current, intent=changed, sent=unknown, asked=wants.asked(view)))
     wait = _wait(view, intent.since, pause, now)
-    if wait is not None:
-        return Next(replace(decision, again=wait))
+    waits = None if wait is None else Next(replace(decision, again=wait))
+    if (held := waits or _held(view, current, intent, target)) is not None:
+        return held
     if intent.verb == "Update":
         return Next(decision, Ask(current.id, _update_call(view, current, intent, pause, target)))
     if not wants.is_as_wanted(intent.target, target):
         call = messages.LastOperation(current.instance, current.service, current.plan)
         return Next(decision, Ask(current.id, call))
     return Next(decision, Ask(current.id, _provision_call(view, current, intent)))
+
+
+def _held(view: InstanceView, current: Record, intent: Intent, target: Sent) -> Next | None:
+    """Hold what the plan refuses back, unless it may have been sent: then that is found out."""
+    is_update = intent.verb == "Update"
+    if intent.tries:
+        return None
+    problem = wants.invalid(view, target, current.sent if is_update else None)
+    cause = causes.UPDATE_INVALID if is_update else causes.INVALID
+    phase = instance_status.READY if is_update else instance_status.PENDING
+    held = instance_status.of(view, current, phase=phase, false=[(cause, problem)])
+    return Next(held) if problem else None
 
 
 def poll(view: InstanceView, current: Record, now: datetime) -> Next:

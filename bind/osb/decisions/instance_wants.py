@@ -6,6 +6,7 @@ from datetime import datetime
 from bind.osb.decisions import causes, pacing, record
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import InstanceView, parameters_of, plan_name
+from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions, keys
 from reconciler.core.manifest import annotations_of, get_text, uid_of
@@ -31,6 +32,22 @@ def wanted(view: InstanceView, sent: Sent | None) -> Sent:
         version,
         record.digests_of(salt, parameters),
     )
+
+
+def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
+    """Return why the plan refuses what the claim says, "" where it may not: then it is not sent.
+
+    `sent` is what the broker has, None where there is no instance yet.
+    """
+    plan = None if view.broker is None else view.broker.plan(view.kind, target.plan)
+    if plan is None or view.live is None:
+        return ""
+    parameters = parameters_of(view.live)
+    if sent is None:
+        return validation.of_create(plan, parameters)
+    before, after = (each.parameters if sent.digest else {} for each in (sent, target))
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    return validation.of_update(plan, parameters, changed)
 
 
 def is_as_wanted(sent: Sent | None, target: Sent) -> bool:

@@ -8,7 +8,9 @@ import pytest
 from bind.osb.decisions import instance, instance_wants, record
 from bind.osb.decisions.view import BindingView, Next, Pause
 from reconciler.blueprints.offering import messages
+from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
+from reconciler.core.manifest import Manifest
 from tests.support.osb_views import (
     BROKER,
     CATALOGUE,
@@ -80,6 +82,72 @@ def test_what_cannot_be_provisioned_now_writes_no_record(broker, reason):
     assert written(found) == []
     assert said(found)["Provisioned"] == ("False", reason)
     assert phase(found) == "Pending"
+
+
+def strict(*, update=None):
+    """Return a broker that has schemas for the small plan."""
+    create: Manifest = {"required": ["size"], "properties": {"size": {"maximum": 5}, "zone": {}}}
+    offering = CATALOGUE.offerings[0]
+    small = replace(offering.plans[0], schemas=Schemas(create=create, update=update))
+    offering = replace(offering, plans=(small, *offering.plans[1:]))
+    return replace(BROKER, catalogue=replace(CATALOGUE, offerings=(offering,)))
+
+
+REFUSED = record.Intent("Provision", NOW, sent(), closed=record.REFUSED, catalog="another")
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (),
+        (held(record.INTENDED, intent=intent()),),
+        (held(record.INTENDED, intent=REFUSED),),
+        (held(record.PRESENT, sent=sent(), intent=replace(REFUSED, closed=record.MISSING)),),
+    ],
+    ids=["new", "not sent yet", "refused before", "made anew"],
+)
+def test_parameters_that_a_plan_refuses_are_never_sent(records):
+    live = claim(parameters={"size": 6}, marks={keys.OSB_RETRY: "1"})
+    found = look(view(live, *records, broker=strict()))
+    assert (written(found), call(found)) == ([], None)
+    assert said(found)["Provisioned"] == ("False", "InvalidParameters")
+    wrong = "plan small refuses it: parameters.size does not fit maximum: 5"
+    assert message(found, "Provisioned") == wrong
+
+
+def test_what_may_have_been_sent_is_found_out_whatever_the_plan_says_now():
+    live = claim(parameters={"size": 6})
+    there = held(record.INTENDED, intent=intent(target=sent(live), tries=1))
+    assert isinstance(call(look(view(live, there, broker=strict()))), messages.Provision)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"size": 6, "zone": "a"}, "parameters.size does not fit maximum: 5"),
+        ({"size": 4, "zone": "b"}, "parameters.zone cannot be changed"),
+        ({"size": 4}, "parameters.zone cannot be changed"),
+    ],
+)
+def test_a_change_that_a_plan_refuses_is_never_sent(parameters, problem):
+    broker = strict(update={"properties": {"size": {"maximum": 5}}})
+    there = held(record.PRESENT, sent=sent(claim(parameters={"size": 3, "zone": "a"})))
+    changed = claim(parameters=parameters)
+    found = look(view(changed, there, broker=broker))
+    assert (written(found), call(found)) == ([], None)
+    assert said(found)["UpToDate"] == ("False", "InvalidParameters")
+    assert message(found, "UpToDate") == f"plan small refuses it: {problem}"
+    begun = replace(there, intent=intent("Update", sent(changed)))
+    found = look(view(changed, begun, broker=broker))
+    assert (written(found), call(found)) == ([], None)
+    assert message(found, "UpToDate") == f"plan small refuses it: {problem}"
+
+
+def test_a_change_that_a_plan_takes_begins():
+    there = held(record.PRESENT, sent=sent(claim(parameters={"size": 3, "zone": "a"})))
+    changed = claim(parameters={"size": 4, "zone": "a"})
+    broker = strict(update={"properties": {"size": {"maximum": 5}}})
+    assert look(view(changed, there, broker=broker)).begins
 
 
 def test_a_plan_whose_id_is_gone_is_not_provisioned():

@@ -12,6 +12,7 @@ from bind.osb.dataservices import connection, managed, rules
 from bind.osb.dataservices.binding.facts import Ledger, Seen
 from bind.osb.dataservices.instance import facts as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
+from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Task, deletion
@@ -96,6 +97,8 @@ def _unbound(seen: Seen) -> Step:
         return NOTHING
     ids = _ids(seen)
     if not seen.is_held or not manifest.covers(seen.at_provider, ids):
+        if problem := _invalid(seen):
+            return seen.failed(problem, CREATING, again=rules.RESYNC)
         return managed.held(seen, {**ids, "state": "Pending"}, CREATING)
     return seen.paced(bind(seen, seen.target))
 
@@ -110,6 +113,16 @@ def _hindrance(seen: Seen) -> Decision | None:
     if problem := connection.taken(seen, seen.secret):
         return seen.failed(problem, CREATING, again=rules.RESYNC)
     return None
+
+
+def _invalid(seen: Seen) -> str:
+    """Return why the plan of its instance refuses what is asked for, "" where it may not."""
+    at = manifest.get_map(seen.instance, "status", "atProvider")
+    catalogue, service = seen.catalogue, manifest.get_text(at, "serviceId")
+    offering = None if catalogue is None else catalogue.offering(service)
+    plan = None if offering is None else offering.plan(manifest.get_text(at, "planId"))
+    parameters = manifest.get_text_map(seen.wanted, "parameters")
+    return "" if plan is None else validation.of_bind(plan, parameters)
 
 
 def _ids(seen: Seen) -> dict[str, JSON]:

@@ -13,7 +13,7 @@ from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
-from reconciler.blueprints.offering import messages
+from reconciler.blueprints.offering import messages, validation
 from reconciler.blueprints.offering.catalogue import Offering, Plan
 from reconciler.core import manifest
 from reconciler.core.decision import NOTHING, Decision
@@ -107,7 +107,12 @@ def _absent(seen: Seen) -> Step:
         "serviceId": wanted.offering.id,
         "planId": wanted.plan.id,
     }
-    if not seen.is_held or not manifest.covers(seen.at_provider, ids):
+    begins = not seen.is_held or not manifest.covers(seen.at_provider, ids)
+    is_new = begins or (last is not None and last.refused)  # else it may be there
+    problem = validation.of_create(wanted.plan, wanted.sent.parameters) if is_new else ""
+    if problem:
+        return seen.failed(problem, CREATING, again=rules.RESYNC)
+    if begins:
         return managed.held(seen, ids, CREATING)
     return seen.paced(_provision(seen, wanted))
 
@@ -166,6 +171,12 @@ def _present(seen: Seen) -> Step:
     if (call.plan or call.parameters or seen.asks_again) and managed.may(seen.live, "Update"):
         if last is not None and last.refused and last.asks_for(wanted.sent):
             return NOTHING
+        held = manifest.get_map(seen.at_provider, "parameters")
+        changed = [
+            name for name, value in (call.parameters or {}).items() if value != held.get(name)
+        ]
+        if problem := validation.of_update(wanted.plan, wanted.sent.parameters, changed):
+            return seen.failed(problem, AVAILABLE, again=rules.RESYNC)
         return seen.paced(call)
     if seen.rest or (wanted.offering.instances_retrievable and managed.may(seen.live, "Observe")):
         return seen.paced(_fetch(seen))

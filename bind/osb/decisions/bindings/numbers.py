@@ -8,7 +8,9 @@ from bind.osb.decisions import causes, credentials, pacing, record, rotation
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.seen import Seen, circumstances, claim_of, is_held, target
 from bind.osb.decisions.record import Intent, Record
-from bind.osb.decisions.view import CLOSED, Next, soon
+from bind.osb.decisions.view import CLOSED, Next, parameters_of, soon
+from reconciler.blueprints.offering import validation
+from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Patch, modification
@@ -122,9 +124,15 @@ def not_ready(seen: Seen) -> tuple[Cause, str] | None:
     if seen.view.place is None:
         return causes.BIND_WAITS, "it is not known yet in which app cluster the claim is"
     plan = seen.plan(instance.plan)
-    if plan is not None and not plan.bindable:
+    return None if plan is None else _refused(seen, plan)
+
+
+def _refused(seen: Seen, plan: Plan) -> tuple[Cause, str] | None:
+    """Return why a plan has no such binding. A rotation sends what was accepted once."""
+    if not plan.bindable:
         return causes.NOT_BINDABLE, f"plan {plan.name} has no bindings"
-    return None
+    problem = validation.of_bind(plan, parameters_of(seen.claim)) if seen.current is None else ""
+    return (causes.BIND_INVALID, problem) if problem else None
 
 
 def _unusable(seen: Seen) -> str:

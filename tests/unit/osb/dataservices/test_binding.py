@@ -15,6 +15,7 @@ from bind.osb.dataservices.binding.results import OVERLAP, answered
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
+from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision, Delete, Patch
 from reconciler.core.manifest import finalizers_of, get_map, get_text
@@ -107,6 +108,18 @@ def ledger(of):
 BIND = messages.Bind("i-1", FIRST, "service-1", "plan-small")
 FETCH = messages.FetchBinding("i-1", FIRST, "service-1", "plan-small")
 UNBIND = messages.Unbind("i-1", FIRST, "service-1", "plan-small")
+
+
+def test_parameters_that_a_plan_refuses_are_never_sent():
+    small = replace(objects.SMALL, schemas=Schemas(bind={"required": ["role"]}))
+    offering = replace(objects.CATALOGUE.offerings[0], plans=(small,))
+    refusing = replace(objects.CATALOGUE, offerings=(offering,))
+    fresh = live(SPEC, created=False)
+    decision = step(fresh, catalogue=refusing)
+    assert isinstance(decision, Decision)
+    assert "plan small refuses it: parameters.role is missing" in message(after(fresh, decision))
+    begun = live(INTENT, created=False)
+    assert isinstance(step(begun, catalogue=refusing), messages.Bind)
 
 
 # The first binding

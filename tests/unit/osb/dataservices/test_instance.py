@@ -14,6 +14,7 @@ from bind.osb.dataservices.instance.results import answered
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
+from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision
 from reconciler.core.manifest import finalizers_of, get_text, labels_of, name_of
@@ -417,6 +418,31 @@ def test_the_order_of_a_list_is_no_difference():
     assert not rules.changed_parameters({"a": ["x", "y"]}, {"a": ["y", "x"]})
     assert rules.changed_parameters({"a": ["x", "y"]}, {"a": ["x"]}) == {"a": ["x"]}
     assert rules.changed_parameters({"a": 1}, {"a": True}) == {"a": True}
+
+
+def refusing():
+    """Return a catalogue that takes fewer connections of the small plan."""
+    few = Schemas(create={"properties": {"max_connections": {"maximum": 40}}})
+    offering = objects.CATALOGUE.offerings[0]
+    offering = replace(offering, plans=(replace(objects.SMALL, schemas=few), objects.BIG))
+    return replace(objects.CATALOGUE, offerings=(offering,))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [live(SPEC), live(PROVISIONED.replace("50}, c", "9}, c"))],
+    ids=["new", "changed"],
+)
+def test_parameters_that_a_plan_refuses_are_never_sent(known):
+    decision = next_step(seen(known, catalogue=refusing()))
+    assert isinstance(decision, Decision)
+    said = message(after(known, decision))
+    assert "plan small refuses it: parameters.max_connections does not fit maximum: 40" in said
+    assert not [step for step in decision.steps if "atProvider" in str(step)]
+
+
+def test_what_may_be_there_is_asked_for_again_whatever_its_plan_says_now():
+    assert isinstance(next_step(seen(live(INTENT), catalogue=refusing())), messages.Provision)
 
 
 def test_another_service_is_refused():
