@@ -143,7 +143,7 @@ def number(**more: Any) -> dict[str, Any]:
     return {"type": "integer", **more}
 
 
-SMALL: Final = {
+SIZED: Final = {
     "type": "object",
     "required": ["size"],
     "properties": {
@@ -153,53 +153,22 @@ SMALL: Final = {
         "disk-type": {"type": "object", "properties": {"fast.io": {"type": "boolean"}}},
     },
 }
-BIG: Final = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "size": number(maximum=50),
-        "region": text(),
-        "engine": text(enum=["a", "b", "c"]),
-        "ha": {"type": "boolean"},
-    },
-}
-CHANGES: Final = {
-    "type": "object",
-    "properties": {"size": number(maximum=50), "ha": {"type": "boolean"}},
-}
+CHANGES: Final = {"properties": {"size": number(maximum=5)}}
 DATABASES: Final = service(
-    plan(
-        "small",
-        SMALL,
-        {"properties": {"size": number(maximum=5)}},
-        bind={"properties": {"role": text()}},
-    ),
-    plan("big", BIG, CHANGES, plan_updateable=True),
+    plan("small", SIZED, CHANGES, bind={"properties": {"role": text()}}),
+    plan("big", SIZED, CHANGES, bind={"properties": {"role": text()}}, plan_updateable=True),
 )
 
 # What is wanted of an instance, and a part of the reason why it is refused, "" where it is not.
 NEW: Final[dict[str, tuple[Any, str]]] = {
-    "all that a plan asks for": ({"plan": "small", "parameters": {"size": 5}}, ""),
-    "no parameters where none are required": ({"plan": "big"}, ""),
-    "more where the plan allows more": ({"plan": "big", "parameters": {"size": 50}}, ""),
-    "an unknown plan": ({"plan": "huge"}, "Unsupported value"),
+    "all that the plans ask for": ({"plan": "small", "parameters": {"size": 5}}, ""),
     "no plan": ({"parameters": {"size": 1}}, "spec.plan: Required"),
-    "no parameters where one is required": ({"plan": "small"}, "size is required by plan small"),
-    "a required one is missing": (
-        {"plan": "small", "parameters": {"region": "eu"}}, "size is required by plan small",
-    ),
-    "a parameter of another plan": (
-        {"plan": "small", "parameters": {"size": 1, "ha": True}}, "ha is no parameter of plan",
-    ),
-    "the bound of another plan": (
-        {"plan": "small", "parameters": {"size": 6}}, "size is out of the bounds of plan small",
-    ),
-    "a value of another plan": (
-        {"plan": "small", "parameters": {"size": 1, "engine": "c"}}, "none of the values",
-    ),
-    "a parameter within one of another plan": (
-        {"plan": "big", "parameters": {"disk-type": {"fast.io": True}}},
-        "disk-type is no parameter of plan big",
+    "an unknown plan": ({"plan": "huge", "parameters": {"size": 1}}, "Unsupported value"),
+    "no parameters where one is required": ({"plan": "big"}, "spec.parameters: Required"),
+    "a required one is missing": ({"plan": "big", "parameters": {}}, "size: Required"),
+    "a bound": ({"plan": "big", "parameters": {"size": 6}}, "should be less than or equal to 5"),
+    "a value": (
+        {"plan": "big", "parameters": {"size": 1, "engine": "c"}}, "Unsupported value",
     ),
     "another type": ({"plan": "big", "parameters": {"size": "1"}}, "must be of type integer"),
 }  # fmt: skip
@@ -207,32 +176,23 @@ OLD: Final = {"plan": "small", "parameters": {"size": 2, "region": "eu"}}
 CHANGED: Final[dict[str, tuple[Any, str]]] = {
     "what may be changed": ({"parameters": {"size": 3}}, ""),
     "what was only said for creating": ({"parameters": {"region": "us"}}, "region cannot be"),
-    "what was only said for creating is taken away": (
-        {"parameters": {"region": None}}, "region cannot be changed",
-    ),
-    "what was only said for creating is added": (
-        {"parameters": {"engine": "a"}}, "engine cannot be changed",
-    ),
-    "the same within an object": (
-        {"parameters": {"disk-type": {"fast.io": True}}}, "fast.io cannot be changed",
-    ),
     "a plan that its instances stay in": ({"plan": "big"}, "an instance of plan small stays"),
-}  # fmt: skip
+}
 
 
-async def test_what_no_plan_takes_is_refused(server, namespace):
+async def test_what_all_plans_refuse_is_refused(server, namespace):
     kinds = await served(server, read({"services": [DATABASES]}), "refused.example", namespace)
     bindings, instances = sorted(kinds, key=lambda one: not one.of.is_binding)
     for title, (spec, part) in NEW.items():
         said = await instances.create(spec)
         assert (part in said, bool(said)) == (True, bool(part)), f"{title}: {said}"
-    assert "63 characters" in await instances.create({"plan": "big"}, name="x" * 64)
+    one = {"plan": "big", "parameters": {"size": 1}}
+    assert "63 characters" in await instances.create(one, name="x" * 64)
     assert await instances.create(OLD, stays=True) == ""
     for title, (spec, part) in CHANGED.items():
         said = await instances.change(spec)
         assert (part in said, bool(said)) == (True, bool(part)), f"{title}: {said}"
-    big = {"plan": "big", "parameters": {"size": 2, "region": "eu"}}
-    assert await instances.create(big, name="two", stays=True) == ""
+    assert await instances.create({**OLD, "plan": "big"}, name="two", stays=True) == ""
     assert await instances.change({"plan": "small"}, name="two") == ""
 
     bound: dict[str, Any] = {
@@ -250,33 +210,23 @@ async def test_what_no_plan_takes_is_refused(server, namespace):
         assert "immutable" in await bindings.change(spec), spec
 
 
-def of_its_own(place: int) -> Any:
-    """Return the plan with this number among many that all differ."""
-    common = {f"option{one}": number(maximum=place + one) for one in range(60)}
-    schema = {"type": "object", "properties": {**common, f"only{place}": text()}}
-    return plan(f"plan-{place:03}", schema)
-
-
-def nested(levels: int, value: str) -> Any:
-    inner = nested(levels - 1, value) if levels else text()
-    return {"type": "object", "properties": {"a": inner, "b": text(enum=[value])}}
+def nested(levels: int) -> Any:
+    inner = nested(levels - 1) if levels else text()
+    return {"type": "object", "properties": {"a": inner, "b": text(enum=["b"])}}
 
 
 MANY: Final = {f"option{one}": text() for one in range(400)}
-NARROW: Final = {
-    "plans that all differ": [of_its_own(place) for place in range(200)],
+WIDE: Final = {
     "parameters that cannot be changed": [
         plan("small", {"type": "object", "properties": MANY}, {"properties": {"more": text()}})
     ],
-    "parameters that all plans require but one": [
-        plan("small", {"type": "object", "properties": MANY, "required": list(MANY)}), plan("big"),
-    ],
-    "many levels": [plan("small", nested(20, "a")), plan("big", nested(20, "b"))],
-}  # fmt: skip
+    "many levels": [plan("small", nested(20)), plan("big", nested(20))],
+    "bindings with much": [plan("small", bind={"properties": MANY | {"n": nested(20)}})],
+}
 
 
-@pytest.mark.parametrize("plans", NARROW.values(), ids=NARROW)
-async def test_what_a_server_takes_of_rules_is_enough(server, plans):
+@pytest.mark.parametrize("plans", WIDE.values(), ids=WIDE)
+async def test_a_server_takes_rules_on_much(server, plans):
     for crd in crds_of(files(read({"services": [service(*plans)]}), "many.example")):
         assert await verdict(server.post(_CRDS, params=_DRY, json=crd)) == ""
 

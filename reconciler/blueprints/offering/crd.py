@@ -4,17 +4,17 @@ They hold what every API server takes without a warning. Refuses to know what wa
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
-from reconciler.blueprints.offering import forms, parameters, rules
+from reconciler.blueprints.offering import parameters, rules
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.json_schema import DEEPEST
 from reconciler.blueprints.offering.kinds import VERSION, Named
-from reconciler.blueprints.offering.parameters import Extent, Parameters
+from reconciler.blueprints.offering.parameters import Parameters
 from reconciler.blueprints.offering.rules import Rule
-from reconciler.blueprints.offering.words import line
+from reconciler.blueprints.offering.structural import FREE
+from reconciler.blueprints.offering.words import line, names
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN
@@ -45,11 +45,7 @@ def of_instances(offering: Offering, named: Named) -> Made:
     """Return the CRD of an offering's instances. Raises CatalogueFault where it is too large."""
     plans = sorted(offering.plans, key=lambda plan: plan.name)
     fixed = [plan.name for plan in plans if not plan.plan_updateable]
-    names = [plan.name for plan in plans]
-    rule = rules.fixed_plans(fixed, names)
-
-    def taken(extent: Extent) -> Parameters:
-        return parameters.of_instances(plans, extent, most=rules.MOST - 2)
+    rule = rules.fixed_plans(fixed, [plan.name for plan in plans])
 
     def crd(found: Parameters) -> Manifest:
         spec = _instance_spec(plans, found, rule)
@@ -64,7 +60,7 @@ def of_instances(offering: Offering, named: Named) -> Made:
             _INSTANCE_COLUMNS,
         )
 
-    return _fitting(offering, taken, crd)
+    return _fitting(offering, parameters.of_instances(plans), crd)
 
 
 def of_bindings(offering: Offering, named: Named) -> Made | None:
@@ -75,9 +71,6 @@ def of_bindings(offering: Offering, named: Named) -> Made | None:
     plans = [plan for plan in sorted(offering.plans, key=lambda plan: plan.name) if plan.bindable]
     if not plans:
         return None
-
-    def taken(extent: Extent) -> Parameters:
-        return parameters.of_bindings(plans, extent)
 
     def crd(found: Parameters) -> Manifest:
         name = Rule(
@@ -93,33 +86,23 @@ def of_bindings(offering: Offering, named: Named) -> Made | None:
             _BINDING_COLUMNS,
         )
 
-    made = _fitting(offering, taken, crd)
+    made = _fitting(offering, parameters.of_bindings(plans), crd)
     return Made(made.crd, tuple(f"bindings: {warning}" for warning in made.warnings))
 
 
-def _fitting(
-    offering: Offering,
-    taken: Callable[[Extent], Parameters],
-    crd: Callable[[Parameters], Manifest],
-) -> Made:
-    """Return the CRD with as much of its parameters as fits: first, words give way."""
-    extent = Extent(DEEPEST)
-    found = taken(extent)
-    made, deepest = crd(found), forms.depth_of(found.form)
-    while len(canonical(made)) > MOST_OCTETS and extent.depth:
-        shallower = replace(extent, depth=extent.depth - 1)
-        extent = Extent(deepest, words=False) if extent.words else shallower
-        found = taken(extent)
-        made = crd(found)
+def _fitting(offering: Offering, found: Parameters, crd: Callable[[Parameters], Manifest]) -> Made:
+    """Return the CRD; where it is too large, with any object for parameters."""
+    made = crd(found)
+    warnings = found.warnings
+    if len(canonical(made)) > MOST_OCTETS:
+        made = crd(Parameters(FREE))
+        size = f"more than {MOST_OCTETS // 1024} KiB"
+        of = f"plan {names([plan.name for plan in offering.plans])}: parameters"
+        warnings = (*warnings, f"{of}: {size}: klutch-osb alone checks them")
     if len(canonical(made)) > MOST_OCTETS or len(canonical(made["metadata"])) > _MOST_NOTED:
         many = f"{len(offering.plans)} plans are too many for a kind: name some of them in `plans`"
         raise CatalogueFault([f"offering {offering.name}: {many}"])
-    cut = [] if extent.words else ["descriptions are dropped"]
-    if extent.depth < deepest:
-        cut.append(f"what is deeper than {extent.depth} levels is accepted as it is")
-    of = f"plan {rules.names([plan.name for plan in offering.plans])}: parameters"
-    size = f"more than {MOST_OCTETS // 1024} KiB"
-    return Made(made, (*found.warnings, *(f"{of}: {size}: {what}" for what in cut)))
+    return Made(made, warnings)
 
 
 def _marks(
@@ -188,15 +171,15 @@ def _crd(kind: Kind, marks: Marks, schema: _Schema, columns: Sequence[Manifest])
 
 
 def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None) -> Manifest:
-    names = [plan.name for plan in plans]
+    listed = [plan.name for plan in plans]
     plan: dict[str, JSON] = {
         "description": line(f"One of: {'; '.join(map(_plan_words, plans))}"),
         "type": "string",
-        "enum": names,
-        "maxLength": max(map(len, names)),
+        "enum": listed,
+        "maxLength": max(map(len, listed)),
     }
-    if len(names) == 1:
-        plan["default"] = names[0]
+    if len(listed) == 1:
+        plan["default"] = listed[0]
     if fixed is not None:
         plan["x-kubernetes-validations"] = [fixed.wire]
     properties: dict[str, JSON] = {
@@ -216,8 +199,8 @@ def _instance_spec(plans: Sequence[Plan], found: Parameters, fixed: Rule | None)
             "maxLength": 256,
         },
     }
-    required = [*(["plan"] if len(names) > 1 else []), *_required(found)]
-    return _spec("What is wanted.", properties, required, found.rules)
+    required = [*(["plan"] if len(listed) > 1 else []), *_required(found)]
+    return _spec("What is wanted.", properties, required, ())
 
 
 def _plan_words(plan: Plan) -> str:
@@ -261,16 +244,16 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
             },
         },
     }
-    held = [rules.immutable("secretName"), *found.rules]
+    held = [rules.immutable("secretName"), rules.immutable("parameters")]
     return _spec("What is wanted.", properties, ["instanceRef", *_required(found)], held)
 
 
 def _parameters(found: Parameters, words: str) -> Manifest:
-    return {"description": words, **forms.finished(found.form)}
+    return {"description": f"{words} {found.words}".strip(), **found.form}
 
 
 def _required(found: Parameters) -> list[str]:
-    return ["parameters"] if forms.required_of(found.form) else []
+    return ["parameters"] if found.form.get("required") else []
 
 
 def _spec(

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api.osb import BrokerSpec, OfferingChoice
-from reconciler.blueprints.offering import kinds
+from reconciler.blueprints.offering import kinds, parameters
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.differences import differences, shown
-from reconciler.blueprints.offering.json_schema import read
 from reconciler.blueprints.offering.lock import Known, Lock, shown_metadata
-from reconciler.blueprints.offering.parameters import of_plan
+from reconciler.blueprints.offering.structural import stricter
 
 _STAYS: Final = "is no longer offered: it stays until --allow-narrowing"
 
@@ -149,14 +147,6 @@ def _of_plan(before: Plan, after: Plan) -> Iterable[str]:
         yield "instances can no longer leave it"
     if before.bindable and not after.bindable:
         yield "its instances can no longer be bound"
-    if before.schemas == after.schemas:
-        return
-    old, new = of_plan(before.schemas), of_plan(after.schemas)
-    for one in differences(new.form, old.form):
-        yield f"{shown(one.path)}: {one} is new"
-    for one in new.frozen:
-        if one not in old.frozen:
-            yield f"{shown(one.path)}: {one} is new"
-    bound, held = (read(plan.schemas.bind, "parameters").form for plan in (after, before))
-    for one in differences(bound, held):
-        yield f"bindings: {shown(one.path)}: {one} is new"
+    for of, forms in (("", parameters.of_instances), ("bindings: ", parameters.of_bindings)):
+        new, old = (forms([one]).form for one in (after, before))
+        yield from (f"{of}{what}" for what in stricter(new, old, "parameters"))

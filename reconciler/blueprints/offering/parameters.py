@@ -1,138 +1,112 @@
-"""The parameters of an offering: one form for all of its plans, and rules for what each refuses.
+"""The parameters of an offering's kinds: the form of all plans, where their schemas are equal.
 
-Nothing is lost in silence: what neither says is a warning. Refuses to know CRDs.
+Where they are not, an object that `klutch-osb` checks by the claim's plan. Refuses to know CRDs.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Final
+from typing import Any, Final
 
-from reconciler.blueprints.offering import forms, rules
+from reconciler.blueprints.offering import structural, validation
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
-from reconciler.blueprints.offering.differences import (
-    Aspect,
-    Difference,
-    differences,
-    frozen,
-    shown,
-)
-from reconciler.blueprints.offering.forms import FREE, Form
-from reconciler.blueprints.offering.json_schema import Note, Reading, read
-from reconciler.blueprints.offering.rules import Asked, Rule
-from reconciler.core.manifest import JSON, digest
+from reconciler.blueprints.offering.structural import ANYTHING, FREE, INT_OR_STRING, OPEN, Form
+from reconciler.blueprints.offering.words import line, names
+from reconciler.core.manifest import JSON, digest, get_map, get_texts
 
-_PATH: Final = "parameters"
-
-
-@dataclass(frozen=True, slots=True)
-class PlanParameters:
-    """What parameters a plan takes; `frozen` cannot be changed once an instance is there."""
-
-    form: Form
-    frozen: tuple[Difference, ...] = ()
-    notes: tuple[Note, ...] = ()
+_FROZEN: Final = "self == oldSelf"
+_MOST_FROZEN: Final = 100  # a CRD takes about 300 comparisons of texts without a bound
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What parameters a kind takes. `warnings` name plans, path, and what became of it."""
+    """What parameters a kind takes. `words` name those of each plan, where they differ."""
 
     form: Form
-    rules: tuple[Rule, ...] = ()
+    words: str = ""
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How much of a form there is place for: levels, and words."""
+def of_instances(plans: Sequence[Plan]) -> Parameters:
+    """Return what instances take in all these plans."""
 
-    depth: int
-    words: bool = True
+    def parts(schemas: Schemas) -> dict[str, JSON]:
+        return {"create": schemas.create, "update": schemas.update}
 
-    def of(self, form: Form) -> Form:
-        """Return as much of a form."""
-        return forms.cut(form if self.words else forms.silent(form), self.depth)
+    return _of(plans, parts, _form)
 
 
-def of_plan(schemas: Schemas) -> PlanParameters:
-    """Return what a plan takes when an instance is made or changed."""
-    create = read(schemas.create, _PATH)
-    update = read(schemas.update, _PATH) if schemas.update is not None else Reading(FREE)
-    if not forms.properties_of(update.form) and not forms.is_closed(update.form):
-        # Says nothing of what may be changed.
-        return PlanParameters(create.form, notes=create.notes)
-    form = forms.common(create.form, update.form, named=True)
-    notes = [*create.notes, *update.notes]
-    for reading in (create, update):
-        for one in differences(reading.form, form):
-            if one.aspect is not Aspect.ABSENT and not (
-                one.aspect is Aspect.REQUIRED and reading is create and len(one.path) == 1
-            ):
-                what = f"{one} differs for creating and updating: dropped"
-                notes.append(Note(shown(one.path), what))
-    required = sorted(forms.required_of(create.form))
-    form = {key: value for key, value in form.items() if key != "required"}
-    kept = [] if schemas.create is None else list(frozen(create.form, update.form))
-    return PlanParameters(
-        form | ({"required": required} if required else {}),
-        tuple(one for one in kept if one.aspect is Aspect.FROZEN),
-        (
-            *dict.fromkeys(notes),
-            *(Note(shown(one.path), str(one)) for one in kept if one.aspect is Aspect.OTHER),
-        ),
-    )
-
-
-def of_instances(plans: Sequence[Plan], extent: Extent, *, most: int) -> Parameters:
-    """Return what instances take in all these plans, with `most` rules at most."""
-    groups = _alike(plans, lambda schemas: [schemas.create, schemas.update])
-    taken = {names: of_plan(schemas) for names, schemas in groups.items()}
-    cut = {names: extent.of(one.form) for names, one in taken.items()}
-    form = reduce(lambda one, other: forms.common(one, other, named=True), cut.values())
-    asked: list[Asked] = []
-    for names, one in taken.items():
-        asked += [(names, found) for found in differences(cut[names], form)]
-        asked += [(names, found) for found in one.frozen]
-    said, lost = rules.of_plans(asked, form, frozenset(plan.name for plan in plans), most=most)
-    notes = [(names, note) for names, one in taken.items() for note in one.notes]
-    return Parameters(form, tuple(said), (*_noted(notes), *_lost(lost)))
-
-
-def of_bindings(plans: Sequence[Plan], extent: Extent) -> Parameters:
+def of_bindings(plans: Sequence[Plan]) -> Parameters:
     """Return what bindings take, which do not say in which plan their instance is."""
-    groups = _alike(plans, lambda schemas: [schemas.bind])
-    read_ = {names: read(schemas.bind, _PATH) for names, schemas in groups.items()}
-    cut = {names: extent.of(one.form) for names, one in read_.items()}
-    form = reduce(lambda one, other: forms.common(one, other, named=True), cut.values())
-    lost: list[Asked] = [
-        (names, one) for names, own in cut.items() for one in differences(own, form)
-    ]
-    notes = [(names, note) for names, one in read_.items() for note in one.notes]
-    held = [rules.immutable(_PATH)] if rules.is_visible(form) else []
-    if not held:
-        of = frozenset(plan.name for plan in plans)
-        lost.append((of, Difference(Aspect.FROZEN, ())))
-    return Parameters(form, tuple(held), (*_noted(notes), *_lost(lost)))
+
+    def form(schemas: Schemas) -> Form:
+        return structural.form_of(schemas.bind)
+
+    return _of(plans, lambda schemas: {"bind": schemas.bind}, form)
 
 
-def _alike(
-    plans: Iterable[Plan], part: Callable[[Schemas], list[JSON]]
-) -> dict[frozenset[str], Schemas]:
-    """Return the schemas of plans, once for those of which the part is equal, by their names."""
-    groups: dict[str, list[Plan]] = defaultdict(list)
+def _of(
+    plans: Sequence[Plan],
+    parts: Callable[[Schemas], dict[str, JSON]],
+    form: Callable[[Schemas], Form],
+) -> Parameters:
+    alike: dict[str, list[Plan]] = defaultdict(list)
     for plan in sorted(plans, key=lambda plan: plan.name):
-        groups[digest(part(plan.schemas))].append(plan)
-    return {frozenset(plan.name for plan in group): group[0].schemas for group in groups.values()}
+        alike[digest(parts(plan.schemas))].append(plan)
+    groups = list(alike.values())
+    warnings = tuple(dict.fromkeys(_warnings(groups, parts)))
+    if len(groups) == 1:
+        return Parameters(form(groups[0][0].schemas), warnings=warnings)
+    words = (_named(group, parts(group[0].schemas)) for group in groups)
+    return Parameters(FREE, line(f"Of plan {'; of plan '.join(words)}."), warnings)
 
 
-def _noted(notes: Iterable[tuple[frozenset[str], Note]]) -> list[str]:
-    return [f"plan {rules.names(plans)}: {note.path}: {note.what}" for plans, note in notes]
+def _warnings(
+    groups: Iterable[list[Plan]], parts: Callable[[Schemas], dict[str, JSON]]
+) -> Iterator[str]:
+    for group in groups:
+        for part, schema in parts(group[0].schemas).items():
+            for flaw in validation.checked(schema).flaws:
+                of = f"plan {names([plan.name for plan in group])}: schema to {part}"
+                yield f"{of}: {flaw}: it is left to the broker"
 
 
-def _lost(lost: Iterable[Asked]) -> list[str]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for plans, difference in lost:
-        found[f"{shown(difference.path)}: {difference} is not checked"] |= plans
-    return [f"plan {rules.names(plans)}: {sentence}" for sentence, plans in found.items()]
+def _named(group: Sequence[Plan], parts: dict[str, JSON]) -> str:
+    named = sorted({name for schema in parts.values() for name in get_map(schema, "properties")})
+    return f"{names([plan.name for plan in group])}: {', '.join(named) or 'none is named'}"
+
+
+def _form(schemas: Schemas) -> Form:
+    """Return what a plan takes when an instance is made or changed."""
+    create = structural.form_of(schemas.create)
+    if schemas.update == schemas.create or not validation.says(schemas.update):
+        return create
+    update, named = structural.form_of(schemas.update), validation.changeable(schemas)
+    first, second = (get_map(one, "properties") for one in (create, update))
+    found: dict[str, Any] = {}
+    for name in sorted(first.keys() | second.keys()):
+        one, other = first.get(name), second.get(name)
+        found[name] = one or other if one is None or other is None or one == other else ANYTHING
+    frozen = [
+        name
+        for name, one in found.items()
+        if named is not None and name not in named and _is_scalar(one)
+    ]
+    for name in frozen[:_MOST_FROZEN]:
+        rule = {"rule": _FROZEN, "message": f"{name} cannot be changed"}
+        found[name] = {**found[name], structural.RULES: [rule]}
+    is_closed = all(
+        OPEN not in one and "additionalProperties" not in one for one in (create, update)
+    )
+    required = get_texts(create, "required")
+    return {
+        "type": "object",
+        **({"properties": found} if found else {}),
+        **({"required": required} if required else {}),
+        **({} if is_closed else {OPEN: True}),
+    }
+
+
+def _is_scalar(form: Any) -> bool:
+    is_one = form.get("type") in structural.SCALARS or INT_OR_STRING in form
+    return is_one and not form.get("nullable")

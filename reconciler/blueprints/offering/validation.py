@@ -350,7 +350,7 @@ def of_update(plan: Plan, parameters: Mapping[str, JSON], changed: Iterable[str]
     """
     named = changeable(plan.schemas)
     if named is None:
-        schema = plan.schemas.update if _says(plan.schemas.update) else plan.schemas.create
+        schema = plan.schemas.update if says(plan.schemas.update) else plan.schemas.create
         return _said(plan, checked(schema).problems(parameters))
     frozen = [
         f"{_shown([name])} cannot be changed" for name in sorted(changed) if name not in named
@@ -364,7 +364,7 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
     update = get_map(schemas.update)
     is_open = update.get("additionalProperties") not in (None, False)
     if (
-        not _says(schemas.update)
+        not says(schemas.update)
         or is_open
         or {"$ref", "allOf", "patternProperties"} & update.keys()
     ):
@@ -372,7 +372,7 @@ def changeable(schemas: Schemas) -> frozenset[str] | None:
     return frozenset(get_map(update, "properties"))
 
 
-def _says(update: JSON) -> bool:
+def says(update: JSON) -> bool:
     """Tell whether a schema of updates says anything of what may be changed."""
     return (
         bool(get_map(update, "properties")) or get_map(update).get("additionalProperties") is False

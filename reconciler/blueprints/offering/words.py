@@ -1,12 +1,13 @@
 """What a broker says to people, fit for files and terminals: one line, printable, not too long."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from reconciler.core.manifest import JSON, canonical, get_text
 
 _LONGEST: Final = 1000
 _LONGEST_DEFAULT: Final = 200
+_NAMES_SHOWN: Final = 5
 
 
 def line(text: str, *, longest: int = _LONGEST) -> str:
@@ -29,3 +30,11 @@ def described(schema: Mapping[str, JSON]) -> str:
     default = line(canonical(schema["default"]).decode(), longest=_LONGEST_DEFAULT)
     stop = "" if not words or words.endswith((".", "!", "?")) else "."
     return f"{words}{stop} Default: {default}".strip()
+
+
+def names(plans: Collection[str]) -> str:
+    """Return the names of plans for people, the first few of many."""
+    listed = sorted(plans)
+    more = len(listed) - _NAMES_SHOWN
+    text = ", ".join(listed[:_NAMES_SHOWN])
+    return f"{text} and {more} more" if more > 0 else text

@@ -11,8 +11,8 @@ from reconciler.blueprints.offering.catalogue import (
     MaintenanceInfo,
     catalogue_of,
 )
-from reconciler.blueprints.offering.forms import FREE
-from reconciler.blueprints.offering.parameters import of_plan
+from reconciler.blueprints.offering.parameters import of_bindings, of_instances
+from reconciler.blueprints.offering.structural import FREE
 
 PLAN = {"id": "p1", "name": "small", "description": "A small one"}
 SERVICE = {"id": "s1", "name": "db", "description": "A database", "bindable": True, "plans": [PLAN]}
@@ -142,13 +142,12 @@ NO_SCHEMAS = {
 @pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)
 @pytest.mark.parametrize("value", [[], True, False, 7, "eyJ0eXBlIjoib2JqZWN0In0="])
 def test_what_is_no_schema_takes_anything_with_a_warning(place, value):
-    found = of_plan(only_plan(plan(schemas=place(value))).schemas)
-    assert found.form == FREE
-    (note,) = found.notes
-    assert (note.path, note.what) == (
-        "parameters",
-        "no schema, which is an object: anything is accepted",
-    )
+    plans = [only_plan(plan(schemas=place(value)))]
+    instances, bindings = of_instances(plans), of_bindings(plans)
+    assert instances.form == bindings.form == FREE
+    assert instances.warnings
+    for warning in (*instances.warnings, *bindings.warnings):
+        assert "no schema, which is an object: it is left to the broker" in warning
 
 
 @pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)

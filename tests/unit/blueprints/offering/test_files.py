@@ -127,11 +127,11 @@ NARROWS = {
     "a type is another one": (
         [service(plan("small", {"properties": {"a": {"type": "integer"}}}))],
         [service(plan("small", {"properties": {"a": {"type": "string"}}}))],
-        "offering db: plan small: parameters.a: that it is string, and not integer is new",
+        "offering db: plan small: parameters.a: its type is new",
     ),
     "a parameter of bindings is gone": (
-        [service(plan("small", bind={"properties": {"a": {"type": "string"}}}))],
-        [service(plan("small", bind={"properties": {"b": {"type": "string"}}}))],
+        [service(plan("small", bind={"properties": {"a": {}}, "additionalProperties": False}))],
+        [service(plan("small", bind={"properties": {"b": {}}, "additionalProperties": False}))],
         "offering db: plan small: bindings: parameters.a: that it is no parameter is new",
     ),
     "a parameter can no longer be changed": (

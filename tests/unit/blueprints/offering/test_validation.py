@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from jsonschema import Draft7Validator
 
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
@@ -108,6 +109,18 @@ def test_what_a_schema_takes_is_never_refused(seed):
     schema = random.parameters()
     for given in random.fitting(schema, tries=10):
         assert validation.checked(schema).problems(given) == [], json.dumps([schema, given])
+
+
+def test_what_a_schema_refuses_is_found():
+    refused = 0
+    for random in map(Catalogues, range(25)):
+        schema, others = random.parameters(), [random.parameters() for _ in range(6)]
+        found, oracle = validation.checked(schema), Draft7Validator(schema)
+        for given in (one for other in others for one in random.fitting(other, tries=4)):
+            wrong = not oracle.is_valid(given)
+            refused += wrong
+            assert bool(found.problems(given)) == wrong or found.flaws, json.dumps([schema, given])
+    assert refused > 100
 
 
 SMALL: Manifest = {"type": "object", "required": ["size"], "properties": {"size": {"maximum": 5}}}
