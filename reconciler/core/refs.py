@@ -120,3 +120,16 @@ ADMISSION_POLICY_BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
+# Crossplane's: what composes, each state of it that may be in use, and for which kinds.
+_CROSSPLANE = "apiextensions.crossplane.io"
+COMPOSITION = Kind(_CROSSPLANE, "v1", "Composition", "compositions", namespaced=False)
+COMPOSITION_REVISION = Kind(
+    _CROSSPLANE, "v1", "CompositionRevision", "compositionrevisions", namespaced=False
+)
+COMPOSITE_DEFINITION = Kind(
+    _CROSSPLANE,
+    "v1",
+    "CompositeResourceDefinition",
+    "compositeresourcedefinitions",
+    namespaced=False,
+)

@@ -52,6 +52,7 @@ class Check(StrEnum):
     POLICIES = "policies"
     AGENTS = "agents"
     KUBECONFIGS = "kubeconfigs"
+    CROSSPLANE = "crossplane"
 
 
 class Mend(StrEnum):

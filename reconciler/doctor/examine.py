@@ -17,7 +17,7 @@ from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.core.refs import Kind, Ref
-from reconciler.doctor import agents, diagnosis, policies
+from reconciler.doctor import agents, crossplane, diagnosis, policies
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
 from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.fleet.compile import units_by_cluster
@@ -185,6 +185,8 @@ async def _look(
     else:
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
+        if target.side is Side.CONTROL_PLANE and crossplane.is_there(there):
+            findings += await _crossplane(cluster)
     if task is Task.APPLY:
         findings += await _policies(cluster, policies.expected(target.side, target.scope, user))
     return Examination(
@@ -214,6 +216,28 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     except NotServed:
         return (diagnosis.policies((), served=False),)
     return (diagnosis.policies(missing),) if expected else ()
+
+
+async def _crossplane(cluster: Cluster) -> Sequence[Finding]:
+    """Return what to say of compositions, and of revisions that composite resources use."""
+    try:
+        compositions, revisions, definitions = [
+            (await cluster.list(kind)).items for kind in crossplane.KINDS
+        ]
+        second = crossplane.is_second(await cluster.versions(refs.COMPOSITION.group))
+    except (Forbidden, NotServed):
+        return (crossplane.not_looked_at(),)
+    old = crossplane.without_pipeline(revisions)
+    found, unread = list[Manifest](), list[Kind]()
+    for kind in crossplane.composites(definitions, old):
+        try:
+            found += (await cluster.list(kind)).items
+        except Forbidden:
+            unread.append(kind)
+        except NotServed:  # there are none
+            continue
+    judged = crossplane.judged(second, compositions, crossplane.used(old, found))
+    return (judged, crossplane.perhaps_used(old, unread)) if unread else (judged,)
 
 
 def _unreached(target: _Target, why: Unavailable) -> Examination:

@@ -267,7 +267,14 @@ def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
 
     With its roles, and the namespaces that those are in: a role can be in no other.
     """
-    return tuple(_manifests(account(scope.fleet, task), needed(task, side, scope)))
+    rows = _merged([*needed(task, side, scope), *optional(side)])
+    return tuple(_manifests(account(scope.fleet, task), tuple(rows)))
+
+
+def optional(side: Side) -> tuple[Right, ...]:
+    """Return what no plan needs, and without which a doctor says that it has not looked."""
+    kinds = (refs.COMPOSITION, refs.COMPOSITION_REVISION, refs.COMPOSITE_DEFINITION)
+    return tuple(_right(kind, "list") for kind in kinds if side is Side.CONTROL_PLANE)
 
 
 def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
