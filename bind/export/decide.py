@@ -47,6 +47,7 @@ _UNSURE: Final = timedelta(minutes=1)
 TIMEOUT: Final = timedelta(minutes=1)
 LIFETIME: Final = timedelta(minutes=10)
 _PENDING: Final = "Pending"
+_OF_TEMPLATE: Final = (keys.CARRIES, keys.ADOPT_CONTROLLED)  # annotations that an export takes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +153,14 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
 
 
 def _annotations(seen: Seen) -> dict[str, JSON]:
-    """Return the annotations that differ: those of the CRD, and what the template lets go up.
+    """Return the annotations that differ: those of the CRD, and those of the template.
 
     They are of no matter to a backend: konnectors read them.
     """
     wanted = exports_of.notes_of(seen.crd or {})
     if seen.template is not None:
-        wanted[keys.CARRIES] = manifest.annotations_of(seen.template).get(keys.CARRIES)
+        notes = manifest.annotations_of(seen.template)
+        wanted |= {key: notes.get(key) for key in _OF_TEMPLATE}
     held = manifest.annotations_of(seen.export)
     return {key: value for key, value in wanted.items() if value != held.get(key)}
 

@@ -306,8 +306,14 @@ class Bindings:
         if kind is not None and seen.crd is not None:
             link = provider.serving.link
             has_status = crd.has_status(seen.crd, kind.version)
-            named = copies.carried(seen.export)
-            pair = Pair(kind, link.space, link.space_uid, has_status, named)
+            pair = Pair(
+                kind,
+                link.space,
+                link.space_uid,
+                has_status,
+                copies.carried(seen.export),
+                copies.adopts_controlled(seen.export),
+            )
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
                 drains=manifest.is_deleting(live),

@@ -228,12 +228,13 @@ class Claims(PairedSync):
 
         A CRD is on its way out before its claims are, but the view of it may be behind.
         """
-        resource, guards = self.kind.resource, self.link.guards
+        resource, guards, app = self.kind.resource, self.link.guards, self.link.agent.app
         if guards.mass_delete_confirmed:
             return ""
-        app = self.link.agent.app
         crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
-        if crd is None or is_deleting(crd):
+        if self.pair.is_part(seen.copy):
+            why = f"{'/'.join(filter(None, seen.place))} is a part of a service, which needs it"
+        elif crd is None or is_deleting(crd):
             why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
         elif not self._say_of_binding.drains and self._deletions.too_many(seen.place):
             if await guards.is_being_deleted(resource):
@@ -271,8 +272,8 @@ class Claims(PairedSync):
         refused = bool(troubles) and str(seen.place) in troubles
         self._states.note(seen.place, decide.state_of(seen, refused=refused))
         orphaned = seen.claim is None and orphans.is_orphan(seen.copy)
-        lost = bool(seen.creates_held)
-        if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
+        lost, part, held = bool(seen.creates_held), self.pair.is_part(seen.copy), seen.deletes_held
+        if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=held, part=part):
             self.link.around.changed(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:

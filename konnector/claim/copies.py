@@ -51,6 +51,7 @@ class Pair:
 
     `has_status`: the kind has a status subresource, so that its status is written there.
     `carries`: the labels and annotations that go up beside those that always do.
+    `adopts_controlled`: instances that another object controls are claims, too.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Pair:
     space_uid: str
     has_status: bool
     carries: frozenset[str] = frozenset()
+    adopts_controlled: bool = False
 
     @property
     def marks(self) -> Mapping[str, str]:
@@ -86,13 +88,24 @@ class Pair:
     def is_copy_of(self, copy: Manifest, claim: ObjectKey) -> bool:
         """Tell whether an object at the place of a claim's copy is that copy.
 
-        In a service namespace all objects are, but for those that the provider keeps for itself;
-        a cluster-scoped one has to be of this space.
+        In a service namespace all objects are, but for those that the provider keeps for itself,
+        and for parts of a service; a cluster-scoped one has to be of this space.
         """
         notes = manifest.annotations_of(copy)
-        if notes.get(keys.ADOPT) == keys.NOT_ADOPTED and keys.BOUND not in notes:
+        is_kept = notes.get(keys.ADOPT) == keys.NOT_ADOPTED or self.is_part(copy)
+        if is_kept and keys.BOUND not in notes:
             return False
         return self.kind.namespaced or self.claim_of(copy) == claim
+
+    def is_part(self, copy: Manifest | None) -> bool:
+        """Tell whether an instance is a part of a service: another object is its controller.
+
+        As a claim, its deletion would take the part from the service, and its presence would make
+        the part anew after the service is gone.
+        """
+        owners = manifest.get_maps(copy, "metadata", "ownerReferences")
+        controlled = any(manifest.get_bool(one, "controller") for one in owners)
+        return controlled and not self.adopts_controlled
 
     def claim_of(self, copy: Manifest) -> ObjectKey | None:
         """Return whose copy a cluster-scoped object is; None where it is not of this space.
@@ -114,6 +127,11 @@ def carried(live: Manifest | None) -> frozenset[str]:
     """Return the keys that an object names as going along: exact, or with `*` at the end."""
     named = manifest.annotations_of(live or {}).get(keys.CARRIES, "").split(",")[:_NAMED]
     return frozenset(filter(None, (one.strip() for one in named)))
+
+
+def adopts_controlled(export: Manifest | None) -> bool:
+    """Tell whether the template lets instances with a controller be adopted; its export says so."""
+    return manifest.annotations_of(export or {}).get(keys.ADOPT_CONTROLLED) == "true"
 
 
 def travels(key: str, more: Set[str] = NO_MORE) -> bool:

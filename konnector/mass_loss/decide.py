@@ -86,12 +86,14 @@ class Held:
     """What of one kind is held: the places of its orphans, and of claims that lost their copy.
 
     `resource` is `plural.group`. `deletion` is why copies of claims that are being deleted are.
+    `parts` are the places of claims that are parts of services, whose deletions will be.
     """
 
     resource: str
     orphans: Collection[ObjectKey] = ()
     lost: Collection[ObjectKey] = ()
     deletion: str = ""
+    parts: Collection[ObjectKey] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +310,19 @@ def _pairs(value: str) -> dict[str, str]:
 
 def _deletions(seen: Seen) -> Problem | None:
     found = sorted(one.deletion for one in seen.held if one.deletion)
-    return (conditions.MASS_DELETION, ". ".join(found)) if found else None
+    if found:
+        return conditions.MASS_DELETION, ". ".join(found)
+    found = [_parts(one.resource, one.parts) for one in seen.held if one.parts]
+    return (conditions.PART_OF_SERVICE, ". ".join(sorted(found))) if found else None
+
+
+def _parts(resource: str, places: Collection[ObjectKey]) -> str:
+    some = orphans.listed("/".join(filter(None, one)) for one in sorted(places))
+    return (
+        f"Of {resource}, these are parts of services on the control plane, and were adopted as"
+        f" claims: {some}. If such a claim is deleted, its copy is kept until that is confirmed."
+        f" Annotation {keys.ADOPT_CONTROLLED} on the template has them count as claims"
+    )
 
 
 def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem | None:

@@ -219,13 +219,14 @@ class KindGuard:
         self._guardian, self.resource = guardian, resource
         self.orphans: set[ObjectKey] = set()
         self.lost: set[ObjectKey] = set()
+        self._parts: set[ObjectKey] = set()
         self._deletions: dict[ObjectKey, str] = {}
 
     @property
     def held(self) -> Held:
         """Return all of it."""
         why = next(iter(self._deletions.values()), "")
-        return Held(self.resource, self.orphans, self.lost, why)
+        return Held(self.resource, self.orphans, self.lost, why, self._parts)
 
     @property
     def sentence(self) -> str:
@@ -233,11 +234,18 @@ class KindGuard:
         return orphans.sentence(self.resource, self.orphans, self._guardian.space)
 
     def note(
-        self, place: ObjectKey, *, orphan: bool = False, lost: bool = False, deletion: str = ""
+        self,
+        place: ObjectKey,
+        *,
+        orphan: bool = False,
+        lost: bool = False,
+        deletion: str = "",
+        part: bool = False,
     ) -> bool:
         """Note how it is about one place; tell whether the orphans have changed.
 
-        `deletion` is why its copy is kept though its claim is being deleted.
+        `deletion` is why its copy is kept though its claim is being deleted, `part` whether it was
+        adopted and is a part of a service.
         """
         metrics = self._guardian.metrics
         if (place in self.orphans) != orphan:
@@ -250,13 +258,15 @@ class KindGuard:
         changed = _set(self.orphans, place, is_in=orphan)
         if changed and not orphan and place.namespace:
             self._guardian.emptied(place.namespace)
-        if _set(self.lost, place, is_in=lost) or changed or bool(before) != bool(deletion):
+        is_part = part and not orphan
+        others = [_set(self.lost, place, is_in=lost), _set(self._parts, place, is_in=is_part)]
+        if any(others) or changed or bool(before) != bool(deletion):
             self._guardian.changed()
         return changed
 
     def forget(self) -> None:
         """Forget all of it: nothing is synced any more."""
-        for place in self.orphans | self.lost | self._deletions.keys():
+        for place in self.orphans | self.lost | self._parts | self._deletions.keys():
             self.note(place)
 
 

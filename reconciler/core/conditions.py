@@ -244,10 +244,12 @@ NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCo
 NAMESPACE_OF_FORMER_SPACE: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceOfFormerSpace")
 NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
 # Ours (H4): a cluster or space is not the one that was recorded; nobody knows which one it is;
-# most of a kind is being deleted at once; copies of bound claims are gone.
+# most of a kind is being deleted at once; a claim is a part of a service, which would lose it;
+# copies of bound claims are gone.
 APP_CLUSTER_CHANGED: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterChanged")
 APP_CLUSTER_UNKNOWN: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterUnknown")
 MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
+PART_OF_SERVICE: Final = Cause(DELETES_ALLOWED, WARNING, "PartOfService")
 TWO_KONNECTORS: Final = Cause(KONNECTOR_ACTIVE, ERROR, "TwoKonnectors")
 SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
 SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")

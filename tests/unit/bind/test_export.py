@@ -27,6 +27,7 @@ from tests.support.space_objects import (
 
 GRACE = timedelta(minutes=10)
 CARRIES = "klutchctl.dev/carries"
+PARTS = "klutchctl.dev/adopt-controlled"
 EVERYWHERE = Terms("Cluster", "Prefixed")
 
 
@@ -218,6 +219,14 @@ NAMED = {
     "more": (None, "team", {"klutchctl.dev/carries": "team"}),
     "no more": ("team", None, {"klutchctl.dev/carries": None}),
 }
+
+
+def test_the_template_lets_parts_of_services_be_adopted():
+    live = put(export(), "true", "metadata", "annotations", PARTS)
+    source = put(template(), "true", "metadata", "annotations", PARTS)
+    assert look(seen(live, template=source)).tasks == ()
+    assert patch_of(look(seen(template=source)))["metadata"]["annotations"] == {PARTS: "true"}
+    assert patch_of(look(seen(live)))["metadata"]["annotations"] == {PARTS: None}
 
 
 @pytest.mark.parametrize(("held", "offered", "want"), NAMED.values(), ids=NAMED.keys())

@@ -248,6 +248,7 @@ OWN_CAUSES = """
     DeletesAllowed         Error   AppClusterChanged
     DeletesAllowed         Error   AppClusterUnknown
     DeletesAllowed         Error   MassDeletion
+    DeletesAllowed Warning PartOfService
     RecreationAllowed      Error   SpaceChanged
     RecreationAllowed      Error   SpaceUnknown
     RecreationAllowed      Error   RecreationHeld

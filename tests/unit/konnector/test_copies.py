@@ -1,5 +1,6 @@
 """Where a copy is, and what of an object goes to the other side (D, E.2, G 28-32, H3, H5, H12)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -216,6 +217,18 @@ def test_what_the_provider_keeps_for_itself_is_nobodys_copy(pair):
     notes["klutchctl.dev/adopt"] = "false"
     assert not pair.is_copy_of(copy, claim)
     notes["klutch.anynines.com/bound"] = "true"  # it is one already
+    assert pair.is_copy_of(copy, claim)
+
+
+@pytest.mark.parametrize("pair", [INSIDE, WIDE], ids=["namespaced", "cluster-scoped"])
+def test_a_part_of_a_service_is_nobodys_copy(pair):
+    copy, claim = named("kube-bind-zlp9m-orders", "kube-bind-zlp9m"), ObjectKey("", "orders")
+    copy["metadata"]["ownerReferences"] = [{"kind": "Namespace", "controller": False}]
+    assert pair.is_copy_of(copy, claim)
+    copy["metadata"]["ownerReferences"].append({"kind": "Stack", "controller": True})
+    assert not pair.is_copy_of(copy, claim)
+    assert replace(pair, adopts_controlled=True).is_copy_of(copy, claim)
+    copy["metadata"]["annotations"]["klutch.anynines.com/bound"] = "true"  # adopted before
     assert pair.is_copy_of(copy, claim)
 
 
