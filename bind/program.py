@@ -8,10 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bind import metrics, parties
+from prometheus_client import CollectorRegistry, Gauge
+
+from bind import parties
 from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.controller import AppClusterBindings
 from bind.cluster_binding.controller import BinderRole, ClusterBindings
+from bind.cluster_binding.decide import STATES
 from bind.export.controller import ExportRequests, Exports
 from bind.informers import Informers
 from bind.service_namespace.controller import ServiceNamespaces
@@ -21,6 +24,7 @@ from reconciler.controller import program
 from reconciler.controller.controller import Controller, ObjectReconciler
 from reconciler.controller.executor import Executor
 from reconciler.controller.lease import Again, holder_here
+from reconciler.controller.metrics import StateCounts
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, names
@@ -34,6 +38,15 @@ from reconciler.kube.turns import Party
 
 if TYPE_CHECKING:
     from bind.door.door import Door
+
+
+def spaces(registry: CollectorRegistry) -> StateCounts:
+    """Return what counts binding spaces, by how their konnectors are."""
+    gauge = Gauge(
+        "klutch_spaces", "Binding spaces, by what is heard of them.", ["state"], registry=registry
+    )
+    return StateCounts(gauge, states=STATES)
+
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +243,7 @@ def _reconcilers(
             scope=scope,
             limits=bounds,
             hashing=hashing,
-            spaces=metrics.spaces(runtime.metrics.registry),
+            spaces=spaces(runtime.metrics.registry),
         ),
         "serviceexportrequest": ExportRequests(
             informers, executor, terms=Terms(scope, isolation), open_door=settings.open_door

@@ -31,10 +31,10 @@ from reconciler.blueprints.export import Scope
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
 from reconciler.inbound.addresses import Proxies
+from reconciler.inbound.listener import TlsFiles
 from reconciler.inbound.messages import Request, Response
 from reconciler.inbound.routes import RouteHandler, Router, Routes
 from reconciler.inbound.server import Listening, served
-from reconciler.inbound.tls import TlsFiles
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.oidc.errors import ProviderFault, UnmetDemand

@@ -17,8 +17,8 @@ from bind import bounds
 from bind.bounds import owner_of
 from bind.door import provisioning
 from bind.door.authorizer import Authorizer
-from bind.door.board import BoundCluster
 from bind.door.catalogue import Offer
+from bind.door.choices import BoundCluster
 from bind.door.identity import Identity, owner_key
 from bind.door.provisioning import Content, Ready, Seen, SpaceTerms, Step, Wait, Wanted
 from bind.door.refusals import Refused

@@ -11,7 +11,7 @@ from bind.osb.controllers.calls import Calls
 from bind.osb.controllers.claims import Claims
 from bind.osb.controllers.kinds import Kinds
 from bind.osb.controllers.places import Places
-from bind.osb.dataservices import front
+from bind.osb.dataservices import controllers
 from bind.osb.dataservices import informers as compositions
 from bind.osb.dataservices.brokers import Terms
 from bind.osb.informers import Informers, InstanceKey
@@ -135,7 +135,7 @@ def _workers(
     served: list[Worker] = [informers.claims, brokers, calls, of_brokers, of_kinds, of_claims]
     if composed is None:
         return served
-    return [*served, *front.workers(composed, places, runtime, _terms(settings, metrics))]
+    return [*served, *controllers.workers(composed, places, runtime, _terms(settings, metrics))]
 
 
 def _controller(

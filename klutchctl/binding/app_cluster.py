@@ -13,10 +13,9 @@ from klutchctl.binding import decisions, konnector, response
 from klutchctl.binding.decisions import CreateSecret, KeepSecret, RefreshSecret, SecretStep
 from klutchctl.binding.errors import BindEnded, NotInTime
 from klutchctl.binding.konnector import Decision, Rights
-from klutchctl.binding.polling import until
 from klutchctl.binding.progress import Progress
-from klutchctl.binding.response import Wanted
-from klutchctl.binding.session import DRY_RUN, cluster_id
+from klutchctl.binding.response import Wanted, until
+from klutchctl.binding.sign_in.signed_in import DRY_RUN, cluster_id
 from reconciler import api
 from reconciler.blueprints import objects
 from reconciler.blueprints.policies import Policy

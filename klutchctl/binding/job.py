@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from klutchctl.binding.consent import Answers, Claims
+from klutchctl.binding.decisions import Answers, Claims
 from klutchctl.binding.door import MOST, TIMEOUT
 from klutchctl.binding.errors import Denied
 from klutchctl.binding.progress import Progress

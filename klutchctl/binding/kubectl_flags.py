@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from klutchctl.binding.consent import Claims
+from klutchctl.binding.decisions import Claims
 from klutchctl.binding.konnector import Rights
 from reconciler.controller.flags import Version
 from reconciler.core.addresses import proxy_fault

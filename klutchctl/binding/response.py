@@ -4,21 +4,24 @@ The BindingResponse of protocol-bind.md A.12. All of it comes from another party
 before any of it gets into a name, a sentence or a cluster. Pure.
 """
 
+import asyncio
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
-from klutchctl.binding.errors import BadAnswer
+from klutchctl.binding.errors import BadAnswer, BindEnded, NotInTime
+from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import parsed
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
-from reconciler.core import names, yaml_text
-from reconciler.core.errors import ConfigError
+from reconciler.core import keys, manifest, names, yaml_text
+from reconciler.core.errors import AlreadyExists, ConfigError, Forbidden
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP
 from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, get_text
-from reconciler.core.refs import GroupResource
+from reconciler.core.refs import GroupResource, Ref
 from reconciler.kube import kubeconfig
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.networks import ANYWHERE, Networks
 
@@ -195,3 +198,104 @@ def export_request(request: Manifest, *, taken: bool = False) -> Manifest:
         "metadata": metadata,
         "spec": get_map(request, "spec"),
     }
+
+
+T = TypeVar("T")
+
+
+async def until(
+    look: Callable[[], Awaitable[T | None]], *, seconds: float, every: float = 0.5
+) -> T | None:
+    """Return what `look` finds, or None where it finds nothing in time. It looks once at least."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while (found := await look()) is None:
+        left = end - loop.time()
+        if left <= 0:
+            return None
+        await asyncio.sleep(min(every, left))
+    return found
+
+
+# The backend says after a minute what it cannot serve.
+_SECONDS: Final = 70.0
+_RIGHTS_SECONDS: Final = 10.0
+
+
+async def request_exports(
+    provider: Cluster,
+    namespace: str,
+    requests: Sequence[Manifest],
+    progress: Progress,
+) -> None:
+    """Make the requests, and wait until all are served.
+
+    Raises BindEnded where the provider will not, NotInTime, and ClusterErrors.
+    """
+    for request in requests:
+        progress.say("request", name=manifest.get_text(request, "metadata", "name"))
+        await _served(provider, await _created(provider, namespace, request))
+
+
+async def _created(provider: Cluster, namespace: str, request: Manifest) -> Manifest:
+    """Make a request as soon as it may be made: an original's controller gives the right for it.
+
+    Its backend has sent the kubeconfig by then. Raises Forbidden where the right does not come.
+    """
+    refused: Forbidden | None = None
+
+    async def attempt() -> Manifest | None:
+        nonlocal refused
+        try:
+            return await _create(provider, namespace, request)
+        except Forbidden as error:
+            refused = error
+            return None
+
+    made = await until(attempt, seconds=_RIGHTS_SECONDS, every=1.0)
+    if made is None:
+        assert refused is not None
+        raise refused
+    return made
+
+
+async def _create(provider: Cluster, namespace: str, request: Manifest) -> Manifest:
+    kind, manager = API_SERVICE_EXPORT_REQUEST, keys.MANAGER_BIND
+    made = manifest.put(export_request(request), namespace, "metadata", "namespace")
+    try:
+        return await provider.create(made, kind, manager=manager)
+    except AlreadyExists:
+        other = export_request(request, taken=True)
+        again = manifest.put(other, namespace, "metadata", "namespace")
+        return await provider.create(again, kind, manager=manager)
+
+
+async def _served(provider: Cluster, made: Manifest) -> None:
+    ref = manifest.ref_of(provider.name, API_SERVICE_EXPORT_REQUEST, made)
+    last: Manifest = made
+
+    async def look() -> str | None:
+        nonlocal last
+        last = await _live(provider, ref)
+        phase = manifest.get_text(last, "status", "phase")
+        return phase if phase in ("Succeeded", "Failed") else None
+
+    phase = await until(look, seconds=_SECONDS, every=1.0)
+    name = ref.name
+    if phase == "Failed":
+        why = manifest.get_text(last, "status", "terminalMessage") or "it does not say why"
+        raise BindEnded(f"the provider has refused the request {name}: {why}")
+    if phase is None:
+        said = [
+            manifest.get_text(one, "message")
+            for one in manifest.get_maps(last, "status", "conditions")
+        ]
+        why = "; ".join(filter(None, said)) or "it says nothing"
+        raise NotInTime(f"the provider has not served the request {name} in time: {why}")
+
+
+async def _live(provider: Cluster, ref: Ref) -> Manifest:
+    live = await provider.get(ref)
+    if live is None:
+        raise BindEnded(f"the provider has deleted the request {ref.name}")
+    return live

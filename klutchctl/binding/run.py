@@ -9,10 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from klutchctl.binding import consent, door, konnector, remote
+from klutchctl.binding import decisions, door, konnector, response
 from klutchctl.binding.app_cluster import AppCluster, Seen
-from klutchctl.binding.consent import Answers
-from klutchctl.binding.decisions import CreateSecret, RefreshSecret, SecretStep, require_provider
+from klutchctl.binding.decisions import (
+    Answers,
+    CreateSecret,
+    RefreshSecret,
+    SecretStep,
+    require_provider,
+)
 from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider
@@ -152,7 +157,7 @@ class Bind:
     def agreed(self, signed_in: SignedIn, seen: Seen) -> list[Agreed]:
         """Return the claims with their states, by flags and answers. Raises NoConsent."""
         listed = signed_in.grant.wanted
-        consent.require_known(self.answers.accept, listed)
+        decisions.require_known(self.answers.accept, listed)
         return [self._agreed(one, signed_in.consent, seen) for one in listed]
 
     def _agreed(self, wanted: Wanted, answered: Sequence[Manifest] | None, seen: Seen) -> Agreed:
@@ -251,7 +256,7 @@ class _Finish:
         secret = known or await app.put_secret(grant.kubeconfig, used)
         assert grant.remote is not None
         async with KubeCluster(grant.remote) as provider:
-            await remote.request_exports(
+            await response.request_exports(
                 provider,
                 grant.remote.namespace,
                 grant.requests,

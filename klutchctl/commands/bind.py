@@ -136,7 +136,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
 ) -> int:
     """Bind a service of a provider in an app cluster, and install the konnector with the first."""
-    from klutchctl.binding.consent import Claims
+    from klutchctl.binding.decisions import Claims
     from klutchctl.binding.job import Job
     from klutchctl.binding.konnector import Rights
     from klutchctl.binding.progress import Progress

@@ -8,10 +8,8 @@ from contextlib import ExitStack
 from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
-from klutchctl.controller.publishing import Publishing
-from klutchctl.controller.rounds import Rounds, now_here
-from klutchctl.controller.shape import Shape
-from klutchctl.controller.sources import remote
+from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from klutchctl.controller.sources import Shape, remote
 from klutchctl.controller.work import Parts, work
 from klutchctl.entry import ExitCode, ending, sentence
 from klutchctl.settings import Settings

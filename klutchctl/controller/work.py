@@ -12,10 +12,8 @@ from typing import Any, Final, TypeAlias
 from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
-from klutchctl.controller.publishing import Publishing
-from klutchctl.controller.rounds import Rounds, now_here
-from klutchctl.controller.shape import Shape
-from klutchctl.controller.sources import remote
+from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from klutchctl.controller.sources import Shape, remote
 from klutchctl.settings import Settings
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.controller.events import EventRecorder, Source

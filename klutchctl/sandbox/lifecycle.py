@@ -2,29 +2,23 @@
 
 import asyncio
 import itertools
+import json
 import operator
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from klutchctl import files
-from klutchctl.sandbox import (
-    addons,
-    credentials,
-    manifests,
-    processes,
-    servers,
-    startup,
-    state,
-    state_file,
-)
+from klutchctl.sandbox import addons, credentials, manifests, processes, servers, startup, state
 from klutchctl.sandbox.addons import postgresql
 from klutchctl.sandbox.addons.addon import Addon, Kit, Run
-from klutchctl.sandbox.nodes import cgroups, network
+from klutchctl.sandbox.nodes import machine, network
 from klutchctl.sandbox.nodes import server as nodes
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
@@ -32,6 +26,51 @@ from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
 from klutchctl.sandbox.startup import STOP_GRACE
 from klutchctl.sandbox.state import Component, Layout, NewPorts, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
+
+# With what runs beside the clusters it is another one: a klutchctl that does not know that would
+# leave it running.
+_VERSION: Final = 1
+_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5, "nodes": 6}
+_NEWEST: Final = max(_VERSION_WITH.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    version: int
+
+
+_HEAD: Final = TypeAdapter(_Head)
+_STATE: Final = TypeAdapter(State)
+
+
+def dump(state: State) -> bytes:
+    """Return the bytes of the state file."""
+    content = asdict(state)
+    version = _VERSION
+    for name, needed in _VERSION_WITH.items():
+        if content[name] is None:
+            del content[name]
+        else:
+            version = needed
+    return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
+
+
+def parse(content: bytes, *, source: str, removal: str) -> State:
+    """Return the state in `content`.
+
+    Raises HostError for anything else, naming `source` and telling of its `removal`.
+    """
+    try:
+        version = _HEAD.validate_json(content).version
+        if _VERSION <= version <= _NEWEST:
+            return _STATE.validate_json(content, strict=True)  # JSON's true is no port
+    except ValidationError as error:
+        raise HostError(f"{source} is not a sandbox's state", hint=removal) from error
+    raise HostError(
+        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} to {_NEWEST}",
+        hint="Use the klutchctl that made it, or another --name",
+    )
+
 
 _VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
 _PORT_GRACE: Final = 5.0
@@ -112,7 +151,7 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
             with progress.step(f"stopping {len(observed)} processes"):
                 _stop_all(layout, observed)
             stopped += len(observed)
-        cgroups.remove(nodes.cgroup(layout))
+        machine.remove(nodes.cgroup(layout))
         network.remove(layout)
         if delete:
             postgresql.remove(layout)
@@ -164,7 +203,7 @@ def load(layout: Layout) -> State | None:
             content = layout.state_file.read_bytes()
         except FileNotFoundError:
             return None
-    return state_file.parse(content, source=str(layout.state_file), removal=layout.removal)
+    return parse(content, source=str(layout.state_file), removal=layout.removal)
 
 
 @contextmanager
@@ -192,7 +231,7 @@ def _all_known(layout: Layout) -> Iterator[State]:
     """Yield what all sandboxes have, also those that sleep."""
     for file in layout.root.parent.glob("*/state.json"):
         try:
-            yield state_file.parse(file.read_bytes(), source=str(file), removal="")
+            yield parse(file.read_bytes(), source=str(file), removal="")
         except (OSError, HostError):
             continue  # another sandbox's trouble
 
@@ -249,7 +288,7 @@ def _ours(layout: Layout, target: State, plan: Plan) -> Sequence[Observed]:
 def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
-    files.write(layout.state_file, state_file.dump(target))
+    files.write(layout.state_file, dump(target))
     credentials.ensure_etcd(layout.etcd_pki, removal=layout.removal)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:

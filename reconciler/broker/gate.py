@@ -10,7 +10,7 @@ from typing import Final
 
 from reconciler.blueprints.offering import outcomes
 from reconciler.kube.turns import Party, Places
-from reconciler.outbound.kept import within
+from reconciler.outbound.issuer import within
 
 _IN_A_ROW: Final = 5
 _PAUSE: Final = 30.0  # seconds between two looks at the catalogue of a broker that does not answer

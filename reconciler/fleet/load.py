@@ -17,13 +17,13 @@ come:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.core.errors import ConfigError, Problem, Severity, in_order
 from reconciler.core.manifest import digest
-from reconciler.fleet import bindings, clusters, models, parsing, parts, policies
+from reconciler.fleet import bindings, clusters, models, parsing, policies
 from reconciler.fleet.base_model import StrictModel
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
@@ -31,6 +31,46 @@ from reconciler.fleet.files import LoadCache, Repository, Snapshot, read
 from reconciler.fleet.parsing import Document, RawDocument, Scope
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
+
+
+def shard(fleet: Fleet, planes: Collection[str]) -> Fleet:
+    """Return the fleet of some control planes alone, with its share of the deletes of a run.
+
+    The clusters of the others have not left: they are `elsewhere`. Raises ConfigError.
+    """
+    unknown = sorted(set(planes) - fleet.control_planes.keys())
+    if unknown:
+        known = ", ".join(sorted(fleet.control_planes))
+        message = f"no such control plane: {', '.join(unknown)}"
+        raise ConfigError(message, where="--control-plane", hint=f"There are: {known}")
+    clusters = {name: one for name, one in fleet.clusters.items() if one.control_plane in planes}
+    units = {key: one for key, one in fleet.units.items() if key.cluster in clusters}
+    others = [one for name, one in sorted(fleet.clusters.items()) if name not in clusters]
+    return replace(
+        fleet,
+        control_planes={name: fleet.control_planes[name] for name in sorted(planes)},
+        clusters=clusters,
+        units=units,
+        guards=_share(fleet.guards, len(units), len(fleet.units)),
+        elsewhere={one.name: one.identity for one in others},
+        ways_elsewhere={str(one.access): one.name for one in others if not one.identity},
+    )
+
+
+def suspended(fleet: Fleet, reason: str) -> Fleet:
+    """Return the fleet with every cluster left alone, as if its document said so."""
+    clusters = {
+        name: one if one.suspended is not None else replace(one, suspended=reason)
+        for name, one in fleet.clusters.items()
+    }
+    return replace(fleet, clusters=clusters, suspended=reason)
+
+
+def _share(guards: Guards, units: int, total: int) -> Guards:
+    """Return guards whose budget is the share of so many units: shards together spend no more."""
+    share = guards.max_deletes * units // total if total else guards.max_deletes
+    return replace(guards, max_deletes=max(1, share) if guards.max_deletes else 0)
+
 
 M = TypeVar("M", bound=StrictModel)
 
@@ -124,7 +164,7 @@ class _Loader:
             revision=self.snapshot.revision,
             documents=Counter(raw.kind for raw in self.repository.documents),
         )
-        return fleet if suspend is None else parts.suspended(fleet, suspend.reason)
+        return fleet if suspend is None else suspended(fleet, suspend.reason)
 
     def _references(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""

@@ -11,22 +11,69 @@ from functools import partial
 from typing import Final, TypeVar
 
 from reconciler import api
-from reconciler.core import names
+from reconciler.core import conditions, names
+from reconciler.core.conditions import TRUE
 from reconciler.core.errors import NotServed
-from reconciler.core.live import Unavailable
-from reconciler.core.manifest import Manifest, namespace_of
+from reconciler.core.live import ClusterState, Live, Unavailable
+from reconciler.core.manifest import (
+    Manifest,
+    get_map,
+    get_maps,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
 from reconciler.health import verdict
 from reconciler.health.board import Board, ClusterUnits, Definitions, FleetView, board, view_of
-from reconciler.health.kept_definitions import KeptDefinitions
 from reconciler.health.live_units import LiveUnits, Location
+from reconciler.health.verdict import ESTABLISHED
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, agents
 from reconciler.observe.agents import KonnectorPlace, Look
 from reconciler.observe.observer import observed
 from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Incomplete, Visit, Visits, together
+
+_KEPT: Final = ("name", "uid", "creationTimestamp")
+
+
+class KeptDefinitions:
+    """CRDs that were established when they were read last, by app cluster and name."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[str, Manifest]] = {}
+
+    def of(self, cluster: str, live: Live) -> Mapping[str, Manifest]:
+        """Return those of an app cluster that are still there, by what was seen just now."""
+        seen, kept = live.clusters.get(cluster), self._kept.get(cluster, {})
+        if not isinstance(seen, ClusterState):
+            return {}
+        return {
+            name: kept[name]
+            for one in seen.objects.get(CRD, ())
+            if (name := name_of(one)) in kept
+            and uid_of(one) == uid_of(kept[name])
+            and not is_deleting(one)
+        }
+
+    def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
+        """Keep of CRDs that were read those that are established."""
+        for name, one in read.items():
+            said = conditions.said(one or {}, ESTABLISHED)
+            if one is not None and said is not None and said.status == TRUE:
+                self._kept.setdefault(cluster, {})[name] = _slim(one)
+
+
+def _slim(definition: Manifest) -> Manifest:
+    metadata = get_map(definition, "metadata")
+    return {
+        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
+        "status": {"conditions": [*get_maps(definition, "status", "conditions")]},
+    }
+
 
 T = TypeVar("T")
 

@@ -14,14 +14,11 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from reconciler.core.errors import origin
 from reconciler.inbound import parsing
-from reconciler.inbound.addresses import Proxies, address_of
+from reconciler.inbound.addresses import Buckets, Proxies, address_key, address_of
 from reconciler.inbound.answers import Answer, StreamedAnswer, answer_of
-from reconciler.inbound.buckets import Buckets, address_key
 from reconciler.inbound.connections import Phase
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.messages import Limits, RefusalPage, Request, RequestRefused, Response
 from reconciler.inbound.protocol import TOO_LONG
-from reconciler.inbound.refusals import RefusalPage, RequestRefused
 
 if TYPE_CHECKING:
     from reconciler.inbound.protocol import HttpProtocol

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from reconciler.inbound.limits import Limits
+from reconciler.inbound.messages import Limits
 
 
 class Phase(IntEnum):

@@ -1,4 +1,4 @@
-"""Requests and answers as values."""
+"""Requests, answers and refusals as values, and the limits of what a client may send."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -57,3 +57,44 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
     cookies: tuple[Cookie, ...] = ()
     stream: Stream | None = None
+
+
+class RequestRefused(Exception):
+    """A request gets this status and sentence. `headers` go with it, such as Retry-After."""
+
+    def __init__(
+        self, status: int, sentence: str, *, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.headers = status, sentence, headers
+
+
+# Of a request that was refused before it was read, only what is known is there.
+RefusalPage: TypeAlias = Callable[[Request, int, str], Response]
+
+
+def plain(request: Request, status: int, sentence: str) -> Response:
+    """Return a refusal as a line of text."""
+    del request
+    return Response(status, f"{sentence}\n".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a server. Sizes are in bytes, times in seconds.
+
+    `take` is how long a client may take to receive an answer, `stop` how long answers that are
+    under way have when the server stops. `rate` and `burst` are for each address of a client.
+    """
+
+    line: int = 8 * 1024  # the target, and each header
+    head: int = 16 * 1024
+    body: int = 64 * 1024
+    head_time: float = 10.0
+    body_time: float = 10.0
+    answer_time: float = 30.0
+    take_time: float = 10.0
+    stop_time: float = 5.0
+    connections: int = 256
+    rate: float = 10.0
+    burst: int = 40

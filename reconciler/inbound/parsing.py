@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from reconciler.inbound.refusals import RequestRefused
+from reconciler.inbound.messages import RequestRefused
 
 # A proxy may send the whole URL. Its host is as little believed as the header Host.
 _ORIGIN: Final = re.compile(r"https?://[^/?#]+", re.IGNORECASE)

@@ -12,8 +12,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from reconciler.core.errors import origin
 from reconciler.inbound.answers import answer_of
 from reconciler.inbound.connections import Connection, Phase
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.messages import Response
+from reconciler.inbound.messages import Limits, Response
 
 _log = logging.getLogger(__name__)
 _HEADERS: Final = 100  # of one request

@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.refusals import RequestRefused
+from reconciler.inbound.messages import Request, RequestRefused, Response
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Parts: TypeAlias = Mapping[str, str]

@@ -11,12 +11,9 @@ from aiohttp import web
 from reconciler.inbound.addresses import Proxies
 from reconciler.inbound.answering import Answering
 from reconciler.inbound.connections import Connections
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.listener import Listener
-from reconciler.inbound.messages import Request, Response
+from reconciler.inbound.listener import Certificates, Listener, TlsFiles
+from reconciler.inbound.messages import Limits, RefusalPage, Request, Response, plain
 from reconciler.inbound.protocol import HttpProtocol
-from reconciler.inbound.refusals import RefusalPage, plain
-from reconciler.inbound.tls import Certificates, TlsFiles
 
 _MOMENT: Final = 0.1  # seconds; to aiohttp, 0 is for ever
 

@@ -17,9 +17,8 @@ from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from reconciler.core.secret import Secret
-from reconciler.oidc.algorithms import ALGORITHMS, kind_of
 from reconciler.oidc.errors import CredentialFault, ProviderFault
-from reconciler.oidc.keys import rsa_bits
+from reconciler.oidc.keys import ALGORITHMS, kind_of, rsa_bits
 from reconciler.oidc.provider import Provider
 
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

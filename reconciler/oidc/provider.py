@@ -9,8 +9,8 @@ import orjson
 from authlib.oidc.discovery import get_well_known_url
 
 from reconciler.core.addresses import is_host, is_loopback, is_visible
-from reconciler.oidc.algorithms import ALGORITHMS
 from reconciler.oidc.errors import ProviderFault, UnmetDemand
+from reconciler.oidc.keys import ALGORITHMS
 
 # What a provider means that does not say which algorithms it signs with (OpenID Core 2).
 _UNSAID_ALGORITHMS: Final = ("RS256",)

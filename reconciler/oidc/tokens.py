@@ -12,9 +12,9 @@ from joserfc.jwa import JWSAlgModel
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import claims as c
-from reconciler.oidc.algorithms import ALGORITHMS as ALGORITHMS
 from reconciler.oidc.claims import Claims as Claims
 from reconciler.oidc.errors import TokenRefused, UnknownKey
+from reconciler.oidc.keys import ALGORITHMS as ALGORITHMS
 from reconciler.oidc.keys import KeySet, PublicKey
 
 _MOST_BYTES: Final = 16 * 1024

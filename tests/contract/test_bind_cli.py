@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from klutchctl.binding.session import cluster_id
+from klutchctl.binding.sign_in.signed_in import cluster_id
 from reconciler import api
 from reconciler.core import names, refs
 from reconciler.core.manifest import get_map, get_text, name_of, uid_of

@@ -12,9 +12,9 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from reconciler.core.errors import HostError
+from reconciler.inbound.listener import Certificates, TlsFiles
 from reconciler.inbound.messages import Response
 from reconciler.inbound.server import Listening, served
-from reconciler.inbound.tls import Certificates, TlsFiles
 from tests.support.inbound import answered, connected, on_uvloop, request, serving, status
 
 

@@ -29,7 +29,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc import grants, tokens
 from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused
 from reconciler.oidc.grants import Client
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.soak
 
 CLUSTER = "https://kubernetes.default.svc.cluster.local"
 CALLBACK = "http://127.0.0.1:29999/callback"
-VERIFIER = pkce.verifier(bytes(range(32)))
+VERIFIER = grants.verifier(bytes(range(32)))
 
 
 class Visitor:
@@ -115,7 +115,7 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
         scopes=("openid", "profile", "email"),
         state="a-state",
         nonce="a-nonce",
-        challenge=pkce.challenge(VERIFIER),
+        challenge=grants.challenge(VERIFIER),
     )
     end = await signs_in(visitor.keycloak, url, "alice", Purpose.ALICE)
     answer = {name: value for name, (value,) in parse_qs(urlsplit(end).query).items()}
@@ -140,7 +140,7 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
 async def test_the_id_token_of_a_device_code_names_the_door_beside_its_client(visitor):
     provider, client = await visitor.issuer.provider(), Client(realm.CLI_CLIENT)
     asked = grants.device_form(
-        provider, client, scopes=("openid",), challenge=pkce.challenge(VERIFIER)
+        provider, client, scopes=("openid",), challenge=grants.challenge(VERIFIER)
     )
     answer = await visitor.http.send(asked)
     code = grants.device_code_of(answer.status, answer.body)

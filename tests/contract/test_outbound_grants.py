@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc import grants, tokens
 from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused
 from reconciler.outbound.http import Http
@@ -17,7 +17,7 @@ from tests.support import issuer_tokens
 from tests.support.issuer import issuing
 
 BACK = "https://door.example/callback"
-VERIFIER = pkce.verifier(bytes(range(32)))
+VERIFIER = grants.verifier(bytes(range(32)))
 JTI = bytes(range(16))
 
 CLIENTS = {
@@ -53,7 +53,7 @@ async def came_back(http, known, client) -> dict[str, str]:
         scopes=("openid", "email"),
         state="the state",
         nonce="the nonce",
-        challenge=pkce.challenge(VERIFIER),
+        challenge=grants.challenge(VERIFIER),
     )
     answer = await http.get(url)
     assert answer.status == 302
@@ -120,7 +120,9 @@ async def test_device(provider, http, known):
     client = CLIENTS["nothing"]
     provider.interval = 1
     provider.waits.extend(["authorization_pending", "slow_down"])
-    form = grants.device_form(known, client, scopes=("openid",), challenge=pkce.challenge(VERIFIER))
+    form = grants.device_form(
+        known, client, scopes=("openid",), challenge=grants.challenge(VERIFIER)
+    )
     answer = await http.send(form)
     device = grants.device_code_of(answer.status, answer.body)
     assert (await http.get(device.verification_uri_complete)).status == 200

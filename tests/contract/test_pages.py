@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from bind.door.pages import rendering
+from bind.door.pages import views
 from tests.support import door_pages
 from tests.support.chromium import chromium, site
 
@@ -22,11 +22,11 @@ def browser():
 def origin():
     def answer(path, form):
         name = urlsplit(path).path.rpartition("/")[2]
-        if name in rendering.ASSETS:
-            asset = rendering.ASSETS[name]
+        if name in views.ASSETS:
+            asset = views.ASSETS[name]
             return 200, {"Content-Type": asset.content_type}, asset.body
         text = _PAGES.get(name, "")
-        headers = {"Content-Type": "text/html; charset=utf-8", **dict(rendering.security_headers())}
+        headers = {"Content-Type": "text/html; charset=utf-8", **dict(views.security_headers())}
         return 200 if text else 404, headers, text.encode()
 
     with site(answer) as origin:

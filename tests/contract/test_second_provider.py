@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc import grants, tokens
 from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused
 from reconciler.outbound.http import Http
@@ -55,7 +55,7 @@ async def posted(http, form: grants.Form) -> tuple[int, bytes]:
 
 async def test_a_person_with_a_browser(provider, http, issuer, browser):
     provider.sign_in_as("bob", email="bob@example.org", groups=["team-a", "team-b"])
-    known, verifier = await issuer.provider(), pkce.verifier(os.urandom(32))
+    known, verifier = await issuer.provider(), grants.verifier(os.urandom(32))
     url = grants.authorization_url(
         known,
         client_id=DOOR.id,
@@ -63,7 +63,7 @@ async def test_a_person_with_a_browser(provider, http, issuer, browser):
         scopes=SCOPES,
         state="st",
         nonce=NONCE,
-        challenge=pkce.challenge(verifier),
+        challenge=grants.challenge(verifier),
     )
     back = (await way_back(browser, url, CALLBACK)).query
     assert back["state"] == "st"
@@ -82,7 +82,7 @@ async def test_a_person_with_a_browser(provider, http, issuer, browser):
         )
 
     with pytest.raises(GrantRefused):
-        grants.tokens_of(*await posted(http, form(pkce.verifier(os.urandom(32)))))
+        grants.tokens_of(*await posted(http, form(grants.verifier(os.urandom(32)))))
     given = grants.tokens_of(*await posted(http, form(verifier)))
     check = tokens.IdTokenCheck(
         provider.issuer, DOOR.id, NONCE, known.algorithms, given.access_token
@@ -118,10 +118,10 @@ async def test_a_machine(provider, http, issuer, machine):
 
 async def test_a_person_with_a_device(provider, http, issuer, browser):
     provider.sign_in_as("carol")
-    known, verifier = await issuer.provider(), pkce.verifier(os.urandom(32))
+    known, verifier = await issuer.provider(), grants.verifier(os.urandom(32))
     client = grants.Client(CLI.id)
     asked = grants.device_form(
-        known, client, scopes=("openid",), challenge=pkce.challenge(verifier)
+        known, client, scopes=("openid",), challenge=grants.challenge(verifier)
     )
     device = grants.device_code_of(*await posted(http, asked))
 

@@ -23,7 +23,7 @@ import pygit2
 import pytest
 
 from klutchctl.sandbox import lifecycle, processes
-from klutchctl.sandbox.nodes import cgroups, server
+from klutchctl.sandbox.nodes import machine, server
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Layout
 from klutchctl.settings import Settings
@@ -205,7 +205,7 @@ class Nodes:
     def left(self) -> list[str]:
         """Return all that a sandbox makes on a machine and that is there now, but its folder."""
         name = server.cgroup(self.layout)
-        found = [str(one) for root in cgroups.hierarchies() for one in root.glob(name)]
+        found = [str(one) for root in machine.hierarchies() for one in root.glob(name)]
         links = Path("/sys/class/net").glob(f"{server.bridge(self.layout)}*")
         mounts = Path("/proc/self/mounts").read_text().splitlines()
         return [

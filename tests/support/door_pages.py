@@ -3,7 +3,7 @@
 from typing import Final
 
 from bind.door.catalogue import Offer
-from bind.door.pages import rendering, views
+from bind.door.pages import views
 from reconciler.core.refs import GroupResource
 
 FRAME = views.Frame("Shop Inc", "oidc:alice@example.org", "csrf-1")
@@ -117,13 +117,13 @@ def every() -> dict[str, str]:
         DATABASES, SENTENCES, "c", "/ui/offers/services/databases", True, frame=CATALOGUE
     )
     return {
-        "home-out": rendering.html(views.HomeView("/ui/sign-in", views.Frame("Shop Inc"))),
-        "home-in": rendering.html(views.HomeView("", FRAME)),
-        "catalogue": rendering.html(views.CatalogueView(OFFERS, 2, frame=CATALOGUE)),
-        "catalogue-none": rendering.html(views.CatalogueView((), 2, "xyz", CATALOGUE)),
-        "catalogue-empty": rendering.html(views.CatalogueView((), 0, frame=CATALOGUE)),
-        "offer": rendering.html(offer),
-        "offer-result": rendering.html(
+        "home-out": views.html(views.HomeView("/ui/sign-in", views.Frame("Shop Inc"))),
+        "home-in": views.html(views.HomeView("", FRAME)),
+        "catalogue": views.html(views.CatalogueView(OFFERS, 2, frame=CATALOGUE)),
+        "catalogue-none": views.html(views.CatalogueView((), 2, "xyz", CATALOGUE)),
+        "catalogue-empty": views.html(views.CatalogueView((), 0, frame=CATALOGUE)),
+        "offer": views.html(offer),
+        "offer-result": views.html(
             views.OfferView(
                 DATABASES,
                 SENTENCES,
@@ -135,20 +135,18 @@ def every() -> dict[str, str]:
                 frame=CATALOGUE,
             )
         ),
-        "offer-forbidden": rendering.html(
+        "offer-forbidden": views.html(
             views.OfferView(DATABASES, (), "c", "/x", may_bind=False, frame=CATALOGUE)
         ),
-        "resources": rendering.html(
+        "resources": views.html(
             views.ResourcesView(cards, "4ceiSrw8", target, signed_in=True, frame=FRAME)
         ),
-        "resources-empty": rendering.html(
-            views.ResourcesView((), "4ceiSrw8", target, signed_in=True)
-        ),
-        "resources-out": rendering.html(
+        "resources-empty": views.html(views.ResourcesView((), "4ceiSrw8", target, signed_in=True)),
+        "resources-out": views.html(
             views.ResourcesView((), "", "", signed_in=False, sign_in_hint="Run it again")
         ),
-        "consent": rendering.html(consent),
-        "consent-problem": rendering.html(
+        "consent": views.html(consent),
+        "consent-problem": views.html(
             views.ConsentView(
                 DATABASES,
                 SENTENCES,
@@ -160,16 +158,14 @@ def every() -> dict[str, str]:
                 frame=FRAME,
             )
         ),
-        "bindings": rendering.html(views.BindingsView(ROWS, frame=BINDINGS)),
-        "bindings-all": rendering.html(views.BindingsView(ROWS, True, BINDINGS)),
-        "bindings-none": rendering.html(views.BindingsView((), frame=BINDINGS)),
-        "binding": rendering.html(
+        "bindings": views.html(views.BindingsView(ROWS, frame=BINDINGS)),
+        "bindings-all": views.html(views.BindingsView(ROWS, True, BINDINGS)),
+        "bindings-none": views.html(views.BindingsView((), frame=BINDINGS)),
+        "binding": views.html(
             views.BindingView(ROWS[2], ("kubectl delete x", "kubectl delete y"), BINDINGS)
         ),
-        "error": rendering.html(
+        "error": views.html(
             views.ErrorView(403, "Forbidden", "You may not bind this", "Ask", "req-1", FRAME)
         ),
-        "error-bare": rendering.html(
-            views.ErrorView(500, "Error", "x", "", "", views.Frame(ui=False))
-        ),
+        "error-bare": views.html(views.ErrorView(500, "Error", "x", "", "", views.Frame(ui=False))),
     }

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 import uvloop
 
 from reconciler.inbound.addresses import Proxies
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.messages import Response
+from reconciler.inbound.messages import Limits, Response
 from reconciler.inbound.routes import Router
 from reconciler.inbound.server import Listening, served
 

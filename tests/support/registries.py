@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry
 
-from bind import program as bind
+from bind import program
 from bind.door.audit import Audit
 from bind.osb import program as osb
 from bind.osb.settings import Settings as OsbSettings
@@ -60,8 +60,8 @@ def _of_controller() -> CollectorRegistry:
 
 
 def _of_backend() -> CollectorRegistry:
-    cluster = _cluster(bind.CONTROL_PLANE)
-    term = bind.wired(
+    cluster = _cluster(program.CONTROL_PLANE)
+    term = program.wired(
         BindSettings(),
         cluster,
         leases=cluster,

@@ -2,12 +2,15 @@
 
 import html
 import math
+import re
+from collections.abc import Collection
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from bind.door import wire
-from bind.door.pages import rendering, views
+from bind.door.pages import views
 from bind.door.refusals import STATUS, Refused
 from reconciler.core.manifest import JSON
 from reconciler.inbound.messages import Cookie, Request, Response
@@ -81,8 +84,8 @@ def refusal(
         known = _ADVICE | _UI_ADVICE if request.path.startswith(_UI) else _ADVICE
         title, advice = HTTPStatus(status).phrase, known.get(status, "")
         view = views.ErrorView(status, title, sentence, advice, request.id, frame)
-        headers = rendering.security_headers(secure=secure)
-        return Response(status, rendering.html(view).encode(), HTML, headers)
+        headers = views.security_headers(secure=secure)
+        return Response(status, views.html(view).encode(), HTML, headers)
     return Response(status, f"{sentence}\n".encode(), headers=NO_CACHE)
 
 
@@ -100,3 +103,53 @@ def refused(
 def with_cookies(answer: Response, cookies: tuple[Cookie, ...]) -> Response:
     """Return an answer that sets these cookies, too."""
     return replace(answer, cookies=(*cookies, *answer.cookies))
+
+
+_LOOPBACK: Final = re.compile(
+    r"http://(?:localhost|127\.0\.0\.1|\[::1\]):(?P<port>[1-9][0-9]{0,4})"
+    r"(?:/(?:[A-Za-z0-9._~!$'()*+,;:@/-]|%(?![01])[0-9A-Fa-f]{2})*)?"
+    r"(?:\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%(?![01])[0-9A-Fa-f]{2})*)?"
+)
+_LONGEST: Final = 1_000
+_HIGHEST_PORT: Final = 65_535
+_USUAL_PORT: Final = {"http": ":80", "https": ":443"}  # which browsers leave out
+
+
+def target(*, url: str, port: str, allowed: Collection[str]) -> str:
+    """Return where a CLI listens: its URL, else the callback at a port of its own machine.
+
+    Only loopback, with a port, and the URLs that the operator allows, to the letter. Raises
+    Refused.
+    """
+    if not url:
+        url = f"http://localhost:{port}/callback"
+        if not port.isdecimal() or not _is_loopback(url):
+            raise Refused("invalid_request", "p is not a port", reason="target")
+        return url
+    if url in allowed or (len(url) <= _LONGEST and _is_loopback(url)):
+        return url
+    raise Refused(
+        "invalid_request",
+        "u does not lead to your own machine (http://localhost with a port), and is not among "
+        "--allowed-redirect",
+        reason="target",
+    )
+
+
+def _is_loopback(url: str) -> bool:
+    found = _LOOPBACK.fullmatch(url)
+    return found is not None and int(found["port"]) <= _HIGHEST_PORT
+
+
+def with_query(url: str, **parameters: str) -> str:
+    """Return a URL with more parameters; its own stay, and all are sorted as the original's."""
+    parts = urlsplit(url)
+    query = [*parse_qsl(parts.query, keep_blank_values=True), *parameters.items()]
+    return urlunsplit(parts._replace(query=urlencode(sorted(query, key=lambda one: one[0]))))
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of a URL, as a browser's Origin has them."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{host.removesuffix(_USUAL_PORT.get(parts.scheme, ':'))}"

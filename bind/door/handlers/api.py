@@ -19,9 +19,9 @@ from reconciler.core import manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
-from reconciler.inbound.buckets import address_key
+from reconciler.inbound.addresses import address_key
 from reconciler.inbound.messages import Request, Response
-from reconciler.oidc import pkce
+from reconciler.oidc import grants
 
 _MOST_RESOURCES: Final = 100
 
@@ -64,7 +64,7 @@ class Api:
         try:
             code = await self._services.code(text)
             about = Subject(code.identity, code.wish.cid)
-            if not pkce.matches(code.wish.challenge, Secret(verifier)):
+            if not grants.matches(code.wish.challenge, Secret(verifier)):
                 sentence = "The code is not for this code_verifier"
                 raise Refused("invalid_request", sentence, reason="verifier")
             resource = GroupResource(code.wish.group, code.wish.resource)

@@ -12,7 +12,7 @@ from bind.door import sessions
 from bind.door.audit import Audit
 from bind.door.authorizer import Authorizer
 from bind.door.catalogue import Offer
-from bind.door.handlers import redirects
+from bind.door.handlers import answers
 from bind.door.identity import Identity, owner_key
 from bind.door.issuers import Issuers
 from bind.door.keyring import KeyRing
@@ -23,7 +23,7 @@ from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces
 from bind.door.views import Views
 from reconciler.core.refs import GroupResource
-from reconciler.inbound.buckets import Buckets
+from reconciler.inbound.addresses import Buckets
 from reconciler.inbound.messages import Cookie, Request
 from reconciler.outbound.http import Http
 
@@ -151,7 +151,7 @@ class Services:
 
     def is_own(self, request: Request) -> bool:
         """Tell whether a form was sent by one of our pages."""
-        own = {redirects.origin(self.settings.callback), redirects.origin(self.settings.public)}
+        own = {answers.origin(self.settings.callback), answers.origin(self.settings.public)}
         return request.headers.get("origin", "").lower() in own
 
     @property

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from bind.door import sessions
 from bind.door.audit import NOBODY, Subject
-from bind.door.handlers import answers, redirects, services
+from bind.door.handlers import answers, services
 from bind.door.handlers.services import Services, is_id, is_name
 from bind.door.identity import Identity
 from bind.door.refusals import Refused
@@ -19,7 +19,7 @@ from bind.door.sessions import Login, Session, Wish, login_id
 from reconciler.core.errors import KlutchError
 from reconciler.core.secret import Secret
 from reconciler.inbound.messages import Cookie, Request, Response
-from reconciler.oidc import grants, pkce, tokens
+from reconciler.oidc import grants, tokens
 from reconciler.oidc.clients import Client
 from reconciler.oidc.errors import GrantRefused, TokenRefused
 from reconciler.oidc.provider import Provider
@@ -54,9 +54,9 @@ class SignIn:
         """Return the way to the provider. Raises Refused."""
         # A cookie of another host than the callback's would not come back. Once: behind a proxy
         # that changes Host, they differ for ever.
-        own = redirects.origin(self._services.settings.callback)
+        own = answers.origin(self._services.settings.callback)
         asked = f"{own.partition('//')[0]}//{request.headers.get('host', '')}"
-        if redirects.origin(asked) != own and _HOPPED not in request.query:
+        if answers.origin(asked) != own and _HOPPED not in request.query:
             query = urlencode({**request.query, _HOPPED: "1"})
             return answers.redirect(f"{own}{request.path}?{query}")
         try:
@@ -69,7 +69,7 @@ class SignIn:
                 scopes=self._services.settings.scopes,
                 state=login.state,
                 nonce=login.nonce,
-                challenge=pkce.challenge(Secret(login.verifier)),
+                challenge=grants.challenge(Secret(login.verifier)),
             )
         except KlutchError as error:
             log.warning("the identity provider cannot be used", extra={"why": str(error)})
@@ -183,7 +183,7 @@ class SignIn:
 
     def _login(self, wish: Wish) -> Login:
         state, nonce = (_text(self._random(16)) for _ in range(2))
-        verifier = pkce.verifier(self._random(32)).reveal()
+        verifier = grants.verifier(self._random(32)).reveal()
         return Login(state, nonce, verifier, wish, self._services.now())
 
     def _cookie_name(self, state: str) -> str:
@@ -253,7 +253,7 @@ def wish_of(query: Mapping[str, str], allowed: tuple[str, ...]) -> Wish:
     if not is_id(sid) or not is_id(cid):
         sentence = "s and c are 1 to 64 letters, digits, - and _"
         raise Refused("invalid_request", sentence, reason="malformed")
-    target = redirects.target(url=query.get("u", ""), port=query.get("p", ""), allowed=allowed)
+    target = answers.target(url=query.get("u", ""), port=query.get("p", ""), allowed=allowed)
     resource, group = query.get("resource", ""), query.get("group", "")
     if not is_name(resource) or not is_name(group):
         raise Refused("invalid_request", "resource or group is malformed", reason="malformed")
@@ -282,7 +282,7 @@ def _challenge(query: Mapping[str, str], sid: str) -> str:
         if query.get("code_challenge_method") or query.get("dry_run"):
             raise Refused("invalid_request", "code_challenge is missing", reason="challenge")
         return ""
-    if query.get("code_challenge_method") != "S256" or not pkce.is_challenge(challenge):
+    if query.get("code_challenge_method") != "S256" or not grants.is_challenge(challenge):
         sentence = "code_challenge is not one of method S256"
         raise Refused("invalid_request", sentence, reason="challenge")
     if len(sid) < _SHORTEST_OURS:

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
-from bind.door import board, choices, sessions
+from bind.door import choices, sessions
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
 from bind.door.handlers import answers
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import form_of, places_of, sentences_of
-from bind.door.pages import rendering, views
+from bind.door.pages import views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
 from reconciler.blueprints import consent
@@ -141,7 +141,7 @@ class Ui:
         everybody, bound = await self._seen(visitor)
         now = datetime.fromtimestamp(self._services.now(), UTC)
         view = views.BindingsView(
-            [board.row(one, now) for one in bound],
+            [choices.row(one, now) for one in bound],
             everybody,
             replace(visitor.frame, here="bindings"),
         )
@@ -153,11 +153,11 @@ class Ui:
             if one.space == parts["space"]:
                 now = datetime.fromtimestamp(self._services.now(), UTC)
                 frame = replace(visitor.frame, here="bindings")
-                view = views.BindingView(board.row(one, now), board.unbind(one), frame)
+                view = views.BindingView(choices.row(one, now), choices.unbind(one), frame)
                 return self._answer(view)
         raise Refused("not_found", "You have no such binding", reason="space")
 
-    async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[board.BoundCluster]]:
+    async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[choices.BoundCluster]]:
         """Return whether a person may see all bindings, and those that it sees."""
         identity = visitor.visit.identity
         everybody = await self._services.authorizer.may_see_all(identity)
@@ -166,7 +166,7 @@ class Ui:
 
     async def _asset(self, request: Request, parts: Parts) -> Response:
         del request
-        found = rendering.ASSETS.get(parts["name"])
+        found = views.ASSETS.get(parts["name"])
         if found is None:
             raise Refused("not_found", "There is nothing here")
         return Response(200, found.body, found.content_type, _ASSET)
@@ -204,9 +204,9 @@ class Ui:
         csrf = await self._token(visit, _SIGN_OUT)
         return replace(self._services.frame, user=visit.identity.user, csrf=csrf)
 
-    def _answer(self, view: rendering.View, *, status: int = 200) -> Response:
-        headers = rendering.security_headers(forms=True, secure=self._services.secure)
-        return Response(status, rendering.html(view).encode(), answers.HTML, headers)
+    def _answer(self, view: views.View, *, status: int = 200) -> Response:
+        headers = views.security_headers(forms=True, secure=self._services.secure)
+        return Response(status, views.html(view).encode(), answers.HTML, headers)
 
 
 _SIGN_OUT: Final = "/ui/sign-out"

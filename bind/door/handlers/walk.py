@@ -10,9 +10,9 @@ from bind.door import sessions as sealed
 from bind.door import wire
 from bind.door.audit import Subject
 from bind.door.catalogue import Offer
-from bind.door.handlers import answers, redirects
+from bind.door.handlers import answers
 from bind.door.handlers.services import Services, claims_digest, resource_of
-from bind.door.pages import rendering, views
+from bind.door.pages import views
 from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session
 from reconciler.blueprints import consent
@@ -71,7 +71,7 @@ class Walk:
             identity=session.identity,
             sid=session.wish.sid,
         )
-        location = redirects.with_query(session.wish.target, response=wire.encoded(response))
+        location = answers.with_query(session.wish.target, response=wire.encoded(response))
         return answers.redirect(location, headers=answers.NO_CACHE)
 
     async def consent(self, request: Request, parts: Mapping[str, str]) -> Response:
@@ -143,14 +143,12 @@ class Walk:
             chosen=chosen,
             frame=self._frame(session),
         )
-        return self._page(view, redirects.origin(session.wish.target))
+        return self._page(view, answers.origin(session.wish.target))
 
-    def _page(self, view: rendering.View, form_action: str = "") -> Response:
-        headers = rendering.security_headers(form_action, secure=self._services.secure)
+    def _page(self, view: views.View, form_action: str = "") -> Response:
+        headers = views.security_headers(form_action, secure=self._services.secure)
         kept = tuple(one for one in headers if one[0] != "Cache-Control")
-        return Response(
-            200, rendering.html(view).encode(), answers.PAGE, (*kept, *answers.NO_CACHE)
-        )
+        return Response(200, views.html(view).encode(), answers.PAGE, (*kept, *answers.NO_CACHE))
 
     async def _back(
         self, session: Session, offer: Offer, agreed: Sequence[int] | None, *, status: int
@@ -168,7 +166,7 @@ class Walk:
             consent=None if agreed is None else tuple(agreed),
             claims=claims_digest(offer),
         )
-        location = redirects.with_query(
+        location = answers.with_query(
             session.wish.target,
             code=code.sealed(keys, sealed.CODE),
             state=wish.sid,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from bind.osb.controllers.places import Places
 from bind.osb.dataservices import connection, provider_config, rules
 from bind.osb.dataservices import informers as views
 from bind.osb.dataservices.backup import decide as job_decisions
@@ -12,16 +13,18 @@ from bind.osb.dataservices.backup.wire import Ask, Reply
 from bind.osb.dataservices.binding import decide as binding_decisions
 from bind.osb.dataservices.binding import facts as bindings
 from bind.osb.dataservices.binding import results as binding_results
-from bind.osb.dataservices.brokers import Brokers, Server
-from bind.osb.dataservices.informers import source_name
+from bind.osb.dataservices.brokers import Brokers, Server, Terms
+from bind.osb.dataservices.informers import Informers, source_name
 from bind.osb.dataservices.instance import decide as instance_decisions
 from bind.osb.dataservices.instance import facts as instances
 from bind.osb.dataservices.instance import results as instance_results
 from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Absent, Outcome
-from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
+from reconciler.controller.controller import Controller, ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.program import Runtime
+from reconciler.controller.tasks import Worker
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import Manifest
@@ -222,3 +225,41 @@ class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
                 replace(view, now=self.executor.now()), step, status, problem
             )
         return step if isinstance(step, Decision) else NOTHING
+
+
+# A worker waits for the answer to its call: those that hang leave enough for the others.
+_WORKERS: Final = 64
+
+
+def reconcilers(
+    informers: Informers, executor: Executor, brokers: Brokers, places: Places
+) -> dict[str, ObjectReconciler[Any, Any]]:
+    """Return the reconcilers, by the names of their controllers. `brokers` is to be run beside."""
+    common = Common(informers, executor, brokers, places)
+    backups, restores = informers.backups, informers.restores
+    return {
+        "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
+        "dataservices-serviceinstance": ServiceInstances(common),
+        "dataservices-servicebinding": ServiceBindings(common),
+        "dataservices-backup": Jobs(common, backups, informers.instances),
+        "dataservices-restore": Jobs(common, restores, backups),
+    }
+
+
+def workers(informers: Informers, places: Places, runtime: Runtime, terms: Terms) -> list[Worker]:
+    """Return all that works on these views."""
+    brokers = Brokers(informers.cluster, clock=runtime.clock, fence=runtime.fence, terms=terms)
+    executor = runtime.executor(informers.cluster)
+    working = list[Worker]()
+    for name, reconciler in reconcilers(informers, executor, brokers, places).items():
+        controller: Controller[Any] = Controller(
+            name,
+            reconciler.reconcile,
+            clock=runtime.clock,
+            metrics=runtime.metrics,
+            workers=_WORKERS,
+            depends_on=(informers.cluster.connectivity,),
+        )
+        reconciler.subscribe(controller)
+        working.append(controller)
+    return [brokers, *working]

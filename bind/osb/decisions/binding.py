@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from bind.osb.decisions import causes, credentials, pacing, record, rotation
-from bind.osb.decisions.bindings import answers, calls, numbers, status, unbinding
+from bind.osb.decisions.bindings import answers, numbers, status, unbinding
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import seen as look_of
 from bind.osb.decisions.bindings.seen import CHECKS, Seen
@@ -94,14 +94,14 @@ def _open(seen: Seen) -> Next | None:
     """Go on with what was begun; what is late comes after what is to leave."""
     for one in seen.numbers.leaving:
         if one.is_open:
-            return calls.unbind(seen, one)
+            return unbinding.unbind(seen, one)
     for one in seen.binding.records:
         if one is seen.candidate and one.is_late(seen.now):
             continue
         if one.operation is not None:
-            return calls.poll(seen, one)
+            return unbinding.poll(seen, one)
         if one.state == record.INTENDED and one.is_open:
-            return calls.bind(seen, one)
+            return unbinding.bind(seen, one)
     return None
 
 
@@ -139,7 +139,7 @@ def _candidate(seen: Seen) -> Next | None:
         return numbers.begin(seen) if seen.current is None else None
     if candidate.state == record.PRESENT:
         if seen.is_retrievable and seen.pause(candidate).misses < pacing.MOST_READS:
-            return calls.fetch(seen, candidate, status.begun(seen))
+            return unbinding.fetch(seen, candidate, status.begun(seen))
         if seen.has_no_catalogue:
             return Next(status.of(seen, again=CLOSED))
         message = "the broker made a binding, and gives no credentials of it"
@@ -154,7 +154,7 @@ def _late(seen: Seen) -> Next | None:
     candidate = seen.candidate
     if candidate is None or not candidate.is_late(seen.now):
         return None
-    asked = calls.poll(seen, candidate)
+    asked = unbinding.poll(seen, candidate)
     if asked.ask is not None or seen.current is None:
         return asked
     kept = _kept(seen)
@@ -176,7 +176,7 @@ def _kept(seen: Seen) -> Next:
         return numbers.begin(seen)
     decision = status.of(seen, true=_well(seen, current))
     if _is_unsaid(seen, current) and seen.is_retrievable and not seen.pause(current).misses:
-        return calls.fetch(seen, current, decision)
+        return unbinding.fetch(seen, current, decision)
     repair = credentials.repaired(seen.binding, current)
     tasks = () if repair is None else (Task((repair,), causes.SECRET_NOT_WRITTEN),)
     return Next(replace(decision, tasks=tasks))
@@ -219,7 +219,7 @@ def _restored(seen: Seen, current: Record) -> Next:
     message = f"Secret {name} was deleted, or has not what was written; it gets credentials again"
     decision = status.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
     if seen.is_retrievable and seen.pause(current).misses < pacing.MOST_READS:
-        return calls.fetch(seen, current, decision)
+        return unbinding.fetch(seen, current, decision)
     if seen.candidate is not None or not _may_begin(seen):
         return Next(decision)
     next_ = numbers.begin(seen)

@@ -1,8 +1,10 @@
 """Signs in at a provider: by a browser, or with a token; brings back what the provider grants."""
 
 import asyncio
+import hashlib
 import hmac
 import secrets
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -13,15 +15,41 @@ from klutchctl.binding.errors import BadAnswer, Denied, NoConsent
 from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor, Provider, with_query
 from klutchctl.binding.response import Grant
-from klutchctl.binding.session import session_id
 from klutchctl.binding.sign_in.callback import Foreign, listening
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.kube.networks import ANYWHERE, Networks
-from reconciler.oidc import pkce
+from reconciler.oidc import grants
 from reconciler.outbound.http import Http
+
+DRY_RUN: Final = "dryrun"  # the cluster id of an app cluster without Namespace klutch-bind
+_DIGITS: Final = string.digits + string.ascii_lowercase + string.ascii_uppercase
+_LENGTH: Final = 6
+
+
+def cluster_id(uid: str) -> str:
+    """Return the id of an app cluster, from the uid of its Namespace klutch-bind (G.2).
+
+    Providers key binding spaces on it.
+    """
+    return base62(hashlib.sha224(uid.encode()).digest())[:_LENGTH]
+
+
+def base62(data: bytes) -> str:
+    """Return a big-endian number in base 62, digits before lower before upper case."""
+    number, digits = int.from_bytes(data, "big"), ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits
+
+
+def session_id(random: bytes) -> str:
+    """Return the id of a session: safe in a cookie's name, 32 characters of 16 octets."""
+    return random.hex()
+
 
 _SECONDS: Final = 600.0
 
@@ -58,7 +86,7 @@ class SignIn:
         """
         door = self.provider.door
         session = session_id(secrets.token_bytes(16))
-        verifier = pkce.verifier(secrets.token_bytes(32))
+        verifier = grants.verifier(secrets.token_bytes(32))
         expected = Expected(session, None if door is None else door.audience)
         async with listening(expected.accept, port=port) as callback:
             url = self._authorize_url(session, callback.port, verifier, resource)
@@ -87,7 +115,7 @@ class SignIn:
         fields = {"s": session, "c": self.cluster_id, "p": str(port)}
         if self.provider.door is not None:
             fields |= {
-                "code_challenge": pkce.challenge(verifier),
+                "code_challenge": grants.challenge(verifier),
                 "code_challenge_method": "S256",
             }
             if resource is not None:

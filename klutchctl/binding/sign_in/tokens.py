@@ -17,7 +17,7 @@ from klutchctl.binding.progress import Progress
 from klutchctl.binding.provider import FrontDoor
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, pkce
+from reconciler.oidc import grants
 from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
 from reconciler.oidc.provider import Provider
@@ -48,8 +48,8 @@ class TokenSource:
         if device is None:
             raise ConfigError("the provider offers no device code", where="--device-code")
         issuer = await self._provider(device.issuer)
-        client, verifier = Client(device.client_id), pkce.verifier(secrets.token_bytes(32))
-        challenge = pkce.challenge(verifier)
+        client, verifier = Client(device.client_id), grants.verifier(secrets.token_bytes(32))
+        challenge = grants.challenge(verifier)
         form = _checked(
             partial(grants.device_form, issuer, client, scopes=device.scopes, challenge=challenge)
         )

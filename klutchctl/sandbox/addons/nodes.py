@@ -16,9 +16,8 @@ import psutil
 from klutchctl import files
 from klutchctl.sandbox import binaries, credentials, processes, recipes, startup
 from klutchctl.sandbox.addons.addon import Addon, Request, Run
-from klutchctl.sandbox.nodes import cgroups, images, machine, server
-from klutchctl.sandbox.nodes.images import Archive
-from klutchctl.sandbox.nodes.pause import MACHINES
+from klutchctl.sandbox.nodes import images, machine, server
+from klutchctl.sandbox.nodes.images import MACHINES, Archive
 from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
@@ -90,8 +89,8 @@ def _clear(layout: Layout, state: State, wanted: Sequence[Server]) -> None:
     nodes = {one.cluster_id: one for one in wanted if one.program == server.NODE}
     for member in state.members:
         if not processes.running(nodes[member.id], observed):
-            cgroups.remove(server.cgroup(layout, member))
-            cgroups.make(server.cgroup(layout, member))
+            machine.remove(server.cgroup(layout, member))
+            machine.make(server.cgroup(layout, member))
 
 
 def _pause(layout: Layout) -> Archive:

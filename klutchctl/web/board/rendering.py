@@ -14,7 +14,7 @@ from klutchctl.web.board.pages.parts import RefusalPage
 from klutchctl.web.board.pages.plan import PlanPage
 from klutchctl.web.board.pages.unit import UnitPage
 from reconciler.health.verdict import State
-from reconciler.inbound import foreign, templates
+from reconciler.inbound import templates
 
 Page: TypeAlias = (
     Overview | ClusterPage | UnitPage | PlanPage | HistoryPage | RefusalPage | FilePage
@@ -48,7 +48,7 @@ _SHAPES: Final = {
 
 def _short(text: str, most: int = 60) -> Markup:
     """Return the beginning of a name, for a table."""
-    return foreign.foreign(" ".join(text.split()), most)
+    return templates.foreign(" ".join(text.split()), most)
 
 
 _ENVIRONMENT: Final = templates.environment(

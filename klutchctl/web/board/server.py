@@ -21,16 +21,13 @@ from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
 from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.history import history
 from klutchctl.web.board.pages.overview import overview
-from klutchctl.web.board.pages.parts import refusal
+from klutchctl.web.board.pages.parts import Query, parse, refusal
 from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.query import Query, parse
 from klutchctl.web.board.pages.unit import Explain, unit
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.inbound.addresses import Network, Proxies
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.refusals import RequestRefused, plain
+from reconciler.inbound.messages import Limits, Request, RequestRefused, Response, plain
 from reconciler.inbound.routes import Parts, RouteHandler, Router
 from reconciler.inbound.server import Listening, served
 from reconciler.watch.states import States

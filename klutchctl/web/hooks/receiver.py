@@ -12,12 +12,10 @@ from reconciler.controller.tasks import Clock
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.inbound.limits import Limits
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.refusals import RequestRefused, plain
+from reconciler.inbound.listener import TlsFiles
+from reconciler.inbound.messages import Limits, Request, RequestRefused, Response, plain
 from reconciler.inbound.routes import Parts, Router
 from reconciler.inbound.server import Listening, served
-from reconciler.inbound.tls import TlsFiles
 
 _log = logging.getLogger(__name__)
 Counted: TypeAlias = Callable[[str, str], None]  # the name of a hook, "" for none; a result

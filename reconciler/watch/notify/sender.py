@@ -1,20 +1,142 @@
 """Sends messages: each sink has a queue of its own, so that one that hangs delays nothing."""
 
 import asyncio
+import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.outbound import standard_webhooks
 from reconciler.outbound.http import Http, OutboundError
 from reconciler.watch.fleet_state import FleetState
-from reconciler.watch.notify import calls
-from reconciler.watch.notify.calls import Fault
-from reconciler.watch.notify.messages import Message, messages
-from reconciler.watch.notify.sinks_file import Sink, secret_fault
+from reconciler.watch.notify.messages import Message, Phase, messages
+from reconciler.watch.notify.sinks_file import (
+    CommitStatus,
+    Sink,
+    Slack,
+    Target,
+    Webhook,
+    secret_fault,
+)
 from reconciler.watch.states import States
+
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_SHORT: Final = 12  # characters of a commit, for people
+_SUCCESS: Final = range(200, 300)
+_REDIRECT: Final = range(300, 400)
+_AGAIN: Final = frozenset({408, 425, 429})
+# GitLab's answer where the status is so already: pending and pending.
+_SAME: Final = b"Cannot transition status"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A POST. The URL may be a secret."""
+
+    url: str = field(repr=False)
+    body: bytes
+    headers: Mapping[str, str | Secret]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a message did not arrive, and whether another try may help."""
+
+    problem: str
+    again: bool
+
+
+def concerns(target: Target, message: Message) -> bool:
+    """Tell whether a target can be given a message: a commit status needs a commit."""
+    return not isinstance(target, CommitStatus) or bool(_COMMIT.fullmatch(message.commit))
+
+
+def call_of(
+    target: Target, message: Message, secret: Secret, *, message_id: str, now: datetime
+) -> Call:
+    """Return how a message is sent; `secret` fits the target (`sinks_file.secret_fault`)."""
+    headers: dict[str, str | Secret] = {"Content-Type": "application/json"}
+    match target:
+        case CommitStatus():
+            url = _status_url(target, message.commit)
+            headers |= _authorization(target, secret)
+            return Call(url, _json(_status(target, message)), headers)
+        case Slack():
+            return Call(secret.reveal(), _json({"text": _sentence(message)}), headers)
+        case Webhook():
+            body = _json(_event(message, now))
+            headers |= standard_webhooks.headers(secret, message_id, body, now)
+            return Call(target.url, body, headers)
+
+
+def fault_of(target: Target, status: int, body: bytes) -> Fault | None:
+    """Return why an answer means that a message did not arrive; None if it did."""
+    if status in _SUCCESS:
+        return None
+    if isinstance(target, CommitStatus) and target.provider == "gitlab" and _SAME in body:
+        return None
+    if status in _REDIRECT:
+        return Fault(f"answers {status}: redirects are not followed", again=False)
+    return Fault(f"answers {status}", again=status in _AGAIN or status >= 500)
+
+
+def _status_url(target: CommitStatus, commit: str) -> str:
+    if target.provider == "gitlab":
+        return f"{target.base}/projects/{quote(target.repository, safe='')}/statuses/{commit}"
+    return f"{target.base}/repos/{target.repository}/statuses/{commit}"
+
+
+def _authorization(target: CommitStatus, secret: Secret) -> dict[str, str | Secret]:
+    match target.provider:
+        case "gitlab":
+            return {"PRIVATE-TOKEN": secret}
+        case "gitea":
+            return {"Authorization": Secret(f"token {secret.reveal()}")}
+        case "github":
+            return {
+                "Authorization": Secret(f"Bearer {secret.reveal()}"),
+                "Accept": "application/vnd.github+json",
+                "X-GitHub-Api-Version": "2022-11-28",
+            }
+
+
+def _status(target: CommitStatus, message: Message) -> dict[str, str]:
+    failed = target.provider == "gitlab" and message.phase is Phase.FAILURE
+    state = "failed" if failed else message.phase.value
+    return {"state": state, "context": message.context, "description": message.title}
+
+
+def _sentence(message: Message) -> str:
+    """Return what people read in a chat, in which a name can be no link, and call nobody."""
+    commit = f"commit {message.commit[:_SHORT]}" if message.commit else ""
+    text = ": ".join(filter(None, (message.fleet, commit, message.title, message.detail)))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _event(message: Message, now: datetime) -> dict[str, object]:
+    data = {
+        "fleet": message.fleet,
+        "context": message.context,
+        "commit": message.commit,
+        "state": message.phase.value,
+        "reason": message.reason.value,
+        "title": message.title,
+        "detail": message.detail,
+    }
+    return {"type": "klutchctl.commit", "timestamp": now.isoformat(), "data": data}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
 
 _log = logging.getLogger(__name__)
 Counted: TypeAlias = Callable[[str, str], None]  # the name of a sink; sent, failed, ...
@@ -64,7 +186,7 @@ class _Outbox:
         older = self._waiting.pop(message.commit, None)
         if older is not None:
             self._count("replaced")
-        if message.phase not in self._sink.phases or not calls.concerns(self._sink.target, message):
+        if message.phase not in self._sink.phases or not concerns(self._sink.target, message):
             return
         self._waiting[message.commit] = message
         self._filled.set()
@@ -108,14 +230,14 @@ class _Outbox:
             if fault := secret_fault(target, secret):
                 return Fault(fault, again=False)
             now = self._clock.now()
-            call = calls.call_of(target, message, secret, message_id=message_id, now=now)
+            call = call_of(target, message, secret, message_id=message_id, now=now)
             async with Http(ca_file=self._sink.ca_file, timeout=_TIMEOUT, trust_env=True) as http:
                 answer = await http.post(call.url, body=call.body, headers=call.headers)
         except OutboundError as error:
             return Fault(error.problem, again=True)
         except ConfigError as error:
             return Fault(error.message, again=False)
-        return calls.fault_of(target, answer.status, answer.body)
+        return fault_of(target, answer.status, answer.body)
 
     def _count(self, result: str) -> None:
         self._counted(self._sink.name, result)

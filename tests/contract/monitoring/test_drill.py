@@ -17,7 +17,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from bind import metrics as bind_metrics
+from bind import program
 from bind.door.audit import Audit
 from bind.osb.metrics import BrokerMetrics
 from klutchctl.controller.metrics import FleetMetrics
@@ -75,7 +75,7 @@ class Agent:
     def __init__(self):
         self.konnector, self.bind, self.osb = Metrics(), Metrics(), Metrics()
         self.syncs = SyncMetrics(self.konnector.registry)
-        self.spaces = bind_metrics.spaces(self.bind.registry)
+        self.spaces = program.spaces(self.bind.registry)
         self.audit, self.brokers = Audit(SystemClock()), BrokerMetrics(self.osb.registry)
         for counter in self.audit.counters:
             self.bind.registry.register(counter)

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from bind.cluster_binding.decide import STATES, state_of
-from bind.metrics import spaces
+from bind.program import spaces
 from tests.support.space_objects import NOW, ago, cluster_binding, deleting
 
 

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from klutchctl.binding import consent
-from klutchctl.binding.consent import Answers, Claims, Verdict
+from klutchctl.binding import decisions
+from klutchctl.binding.decisions import Answers, Claims, Verdict
 from klutchctl.binding.errors import NoConsent
 from klutchctl.binding.response import Wanted
 from reconciler.core.errors import ConfigError
@@ -92,9 +92,9 @@ def test_a_pipe_of_nonsense_ends():
 
 
 def test_only_kinds_that_are_claimed_can_be_accepted():
-    consent.require_known({"secrets", "configmaps"}, [WANTED])
+    decisions.require_known({"secrets", "configmaps"}, [WANTED])
     with pytest.raises(ConfigError, match=r"pods.*configmaps, secrets"):
-        consent.require_known({"pods"}, [WANTED])
+        decisions.require_known({"pods"}, [WANTED])
 
 
 # The door leaves out, or says, what an API server fills in.
@@ -176,4 +176,4 @@ def test_what_a_flag_rejects_of_the_cluster_itself_is_named_as_accept_takes_it()
     wanted = Wanted(WANTED.resource, [{**OF_APPS, "required": False}])
     answers = Answers(Claims.ALL, (), print, lambda _: "")
     assert answers.rejected_unasked(answers.of(wanted)) == ["secrets of applications"]
-    consent.require_known({"secrets", "secrets of applications"}, [wanted])
+    decisions.require_known({"secrets", "secrets of applications"}, [wanted])

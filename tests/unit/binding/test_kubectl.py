@@ -7,7 +7,7 @@ import pytest
 
 from klutchctl import kubectl_bind
 from klutchctl.binding import job, kubectl_flags
-from klutchctl.binding.consent import Claims
+from klutchctl.binding.decisions import Claims
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import Asked, Browser, DeviceCode, Machine, Vouched, require_issuer
 from klutchctl.binding.sign_in import ways

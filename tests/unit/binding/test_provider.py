@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import door, provider, session
+from klutchctl.binding import door, provider
 from klutchctl.binding.errors import BadAnswer, Denied
 from klutchctl.binding.provider import Device
+from klutchctl.binding.sign_in import signed_in
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.outbound.http import Answer
@@ -205,8 +206,8 @@ def test_fields_join_the_query_that_a_url_has():
     ],
 )
 def test_an_app_cluster_is_known_by_its_namespace(uid, cluster_id):
-    assert session.cluster_id(uid) == cluster_id
+    assert signed_in.cluster_id(uid) == cluster_id
 
 
 def test_a_session_is_long_and_fits_a_cookie_name():
-    assert session.session_id(bytes(range(16))) == "000102030405060708090a0b0c0d0e0f"
+    assert signed_in.session_id(bytes(range(16))) == "000102030405060708090a0b0c0d0e0f"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import remote
+from klutchctl.binding import response
 from klutchctl.binding.errors import BindEnded, NotInTime
 from klutchctl.binding.progress import Progress
 from reconciler.api import API_SERVICE_EXPORT_REQUEST
@@ -46,14 +46,14 @@ def status(phase, **more):
 def quick(monkeypatch):
     """Let all times pass at once."""
     sleep = asyncio.sleep
-    monkeypatch.setattr(remote, "_SECONDS", 0.02)
-    monkeypatch.setattr(remote, "_RIGHTS_SECONDS", 0.02)
-    monkeypatch.setattr("klutchctl.binding.polling.asyncio.sleep", lambda _: sleep(0))
+    monkeypatch.setattr(response, "_SECONDS", 0.02)
+    monkeypatch.setattr(response, "_RIGHTS_SECONDS", 0.02)
+    monkeypatch.setattr("klutchctl.binding.response.asyncio.sleep", lambda _: sleep(0))
 
 
 async def requested(provider: Any) -> None:
     progress = Progress(write=lambda _: None)
-    await remote.request_exports(provider, objects.SPACE, [objects.request()], progress)
+    await response.request_exports(provider, objects.SPACE, [objects.request()], progress)
 
 
 async def test_a_request_is_waited_for(quick):

@@ -9,7 +9,7 @@ import typer
 from klutchctl.controller import options
 from klutchctl.controller.journal import Vitals
 from klutchctl.controller.program import Phase
-from klutchctl.controller.shape import Shape
+from klutchctl.controller.sources import Shape
 from klutchctl.controller.work import beside
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names

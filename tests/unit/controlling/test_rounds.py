@@ -10,7 +10,7 @@ import pytest
 from klutchctl.controller import rounds
 from klutchctl.controller.rounds import Rounds
 from reconciler.controller.fence import Stopped
-from reconciler.fleet import parts
+from reconciler.fleet import load
 from reconciler.observe import Pace
 from tests.support import fleets
 from tests.support.eventually import eventually
@@ -60,5 +60,5 @@ async def test_a_suspension_from_outside_ends_what_has_begun(made):
 async def test_a_round_of_a_suspended_fleet_comes_to_its_end(made):
     one, written = made
     one.heed(lambda: "a migration")
-    found = await of(one, parts.suspended(FLEET, "a migration"))
+    found = await of(one, load.suspended(FLEET, "a migration"))
     assert (found.ended, written) == ("", [])

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Address, ClusterState, Live
-from reconciler.fleet.parts import shard, suspended
+from reconciler.fleet.load import shard, suspended
 from reconciler.fleet.values import Guards
 from reconciler.planning import prune_clusters
 from tests.support import fleets

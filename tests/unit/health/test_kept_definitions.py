@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.live import Address, ClusterState, Live, Unavailable
 from reconciler.core.refs import CRD
-from reconciler.health.kept_definitions import KeptDefinitions
+from reconciler.health.survey import KeptDefinitions
 
 NAME = "databases.shop.example"
 

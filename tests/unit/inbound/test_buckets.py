@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from reconciler.inbound.buckets import Buckets, address_key
+from reconciler.inbound.addresses import Buckets, address_key
 
 NOW = 1_795_000_000.0
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.inbound import parsing
-from reconciler.inbound.refusals import RequestRefused
+from reconciler.inbound.messages import RequestRefused
 
 
 @pytest.mark.parametrize(

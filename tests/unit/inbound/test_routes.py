@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.refusals import RequestRefused
+from reconciler.inbound.messages import Request, RequestRefused, Response
 from reconciler.inbound.routes import Router
 
 

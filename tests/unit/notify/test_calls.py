@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.watch.notify import calls
+from reconciler.watch.notify import sender
 from reconciler.watch.notify.messages import Message, Reason
 from reconciler.watch.notify.sinks_file import CommitStatus, Slack, Webhook
 from tests.support.fake_clock import FakeClock
@@ -26,7 +26,9 @@ WEBHOOK = Webhook(url="https://a.example/hook", secret_file="k")
 
 
 def call(target, message=MESSAGE, secret=KEY):
-    made = calls.call_of(target, message, Secret(secret), message_id="msg_1", now=FakeClock().now())
+    made = sender.call_of(
+        target, message, Secret(secret), message_id="msg_1", now=FakeClock().now()
+    )
     headers = {
         name: value.reveal() if isinstance(value, Secret) else value
         for name, value in made.headers.items()
@@ -76,10 +78,10 @@ def test_a_commit_status(target, url, failure, header):
 
 def test_a_commit_status_needs_a_commit():
     for commit in ("", "a" * 39, "../../x", "A" * 40, "files of a folder"):
-        assert not calls.concerns(status("github"), replace(MESSAGE, commit=commit))
-        assert calls.concerns(SLACK, replace(MESSAGE, commit=commit))
-    assert calls.concerns(status("github"), MESSAGE)
-    assert calls.concerns(status("github"), replace(MESSAGE, commit="a" * 64))
+        assert not sender.concerns(status("github"), replace(MESSAGE, commit=commit))
+        assert sender.concerns(SLACK, replace(MESSAGE, commit=commit))
+    assert sender.concerns(status("github"), MESSAGE)
+    assert sender.concerns(status("github"), replace(MESSAGE, commit="a" * 64))
 
 
 def test_a_chat_calls_nobody():
@@ -128,7 +130,7 @@ def test_a_webhook_is_signed():
     ],
 )
 def test_faults(target, code, body, again):
-    fault = calls.fault_of(target, code, body)
+    fault = sender.fault_of(target, code, body)
     assert fault is not None
     assert (fault.again, str(code) in fault.problem) == (again, True)
 
@@ -143,4 +145,4 @@ def test_faults(target, code, body, again):
     ],
 )
 def test_arrived(target, code, body):
-    assert calls.fault_of(target, code, body) is None
+    assert sender.fault_of(target, code, body) is None

@@ -10,14 +10,14 @@ import pytest
 from joserfc import jwk, jwt
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import grants, pkce
+from reconciler.oidc import grants
 from reconciler.oidc.errors import CredentialFault, ProviderFault
 from reconciler.oidc.grants import Client
 from tests.support.issuer_tokens import signing_key
 from tests.unit.oidc.made import ISSUER, NOW, PROVIDER
 
 JTI = bytes(range(16))
-VERIFIER = pkce.verifier(b"v" * 32)
+VERIFIER = grants.verifier(b"v" * 32)
 PUBLIC = Client("cli")
 WEB = Client("door", secret=Secret("secret-canary"))
 SENT: dict[str, Any] = {"now": NOW, "jti": JTI}
@@ -45,7 +45,7 @@ def test_a_browser_is_sent_to_sign_in():
         scopes=("openid", "profile"),
         state="a&b=c#d",
         nonce="n",
-        challenge=pkce.challenge(VERIFIER),
+        challenge=grants.challenge(VERIFIER),
     )
     assert url.startswith(f"{ISSUER}/authorize?")
     assert {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()} == {
@@ -56,7 +56,7 @@ def test_a_browser_is_sent_to_sign_in():
         "scope": "openid profile",
         "state": "a&b=c#d",
         "nonce": "n",
-        "code_challenge": pkce.challenge(VERIFIER),
+        "code_challenge": grants.challenge(VERIFIER),
         "code_challenge_method": "S256",
     }
 

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import sys
-import reconciler.oidc.grants, reconciler.oidc.pkce, reconciler.oidc.tokens
+import reconciler.oidc.grants, reconciler.oidc.tokens
 names = ("httpx", "httpx2", "requests", "aiohttp", "authlib.jose", "authlib.integrations")
 print([name for name in names if name in sys.modules])
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import pkce
+from reconciler.oidc import grants
 
 # RFC 7636, appendix B.
 OCTETS = bytes.fromhex("7418dfb49799e0254ffa607dd8adbbba16d4254d69d6bff05b58055853848d79")
@@ -12,14 +12,14 @@ CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
 def test_the_example_of_the_rfc():
-    assert pkce.verifier(OCTETS) == Secret(VERIFIER)
-    assert pkce.challenge(Secret(VERIFIER)) == CHALLENGE
-    assert pkce.matches(CHALLENGE, Secret(VERIFIER))
+    assert grants.verifier(OCTETS) == Secret(VERIFIER)
+    assert grants.challenge(Secret(VERIFIER)) == CHALLENGE
+    assert grants.matches(CHALLENGE, Secret(VERIFIER))
 
 
 def test_a_verifier_needs_32_bytes():
     with pytest.raises(ValueError, match="32"):
-        pkce.verifier(OCTETS[:31])
+        grants.verifier(OCTETS[:31])
 
 
 NO_MATCHES = {
@@ -30,8 +30,8 @@ NO_MATCHES = {
     "the challenge as verifier": (CHALLENGE, CHALLENGE),
     "no challenge": ("", VERIFIER),
     "neither": ("", ""),
-    "a verifier of 42 characters": (pkce.challenge(Secret("a" * 42)), "a" * 42),
-    "a verifier of 129 characters": (pkce.challenge(Secret("a" * 129)), "a" * 129),
+    "a verifier of 42 characters": (grants.challenge(Secret("a" * 42)), "a" * 42),
+    "a verifier of 129 characters": (grants.challenge(Secret("a" * 129)), "a" * 129),
     "a verifier beyond ASCII": (CHALLENGE, "ä" * 43),
     "a challenge beyond ASCII": ("ä" * 43, VERIFIER),
 }
@@ -39,15 +39,15 @@ NO_MATCHES = {
 
 @pytest.mark.parametrize(("challenge", "verifier"), NO_MATCHES.values(), ids=NO_MATCHES.keys())
 def test_no_match(challenge, verifier):
-    assert not pkce.matches(challenge, Secret(verifier))
+    assert not grants.matches(challenge, Secret(verifier))
 
 
 def test_a_verifier_of_128_characters_counts():
     longest = Secret("-._~" * 32)
-    assert pkce.matches(pkce.challenge(longest), longest)
+    assert grants.matches(grants.challenge(longest), longest)
 
 
 @pytest.mark.parametrize("text", ["", "a" * 42, "a" * 44, CHALLENGE + "\n", CHALLENGE[:-1] + "="])
 def test_no_challenge(text):
-    assert pkce.is_challenge(CHALLENGE)
-    assert not pkce.is_challenge(text)
+    assert grants.is_challenge(CHALLENGE)
+    assert not grants.is_challenge(text)

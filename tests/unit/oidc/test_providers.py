@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from reconciler.oidc.algorithms import ALGORITHMS
 from reconciler.oidc.errors import ProviderFault
+from reconciler.oidc.keys import ALGORITHMS
 from reconciler.oidc.provider import discovery_url, is_secure, provider_of
 
 ISSUER = "https://id.example/realms/a"

@@ -7,7 +7,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import get_map, get_text, name_of, namespace_of, put
 from reconciler.core.refs import NAMESPACE, SECRET
-from reconciler.fleet import parts
+from reconciler.fleet import load
 from reconciler.planning.changes import Action
 from reconciler.planning.prune_units import PRUNING
 from tests.support.scenes import (
@@ -140,7 +140,7 @@ def test_a_space_of_a_cluster_that_lives_is_not_given_to_another():
 def shard_beside(identity=""):
     """Return the shard of `eu`, where a Cluster `copy` is, and `shop` no more: it is at `us`."""
     elsewhere = cluster(at="us", more=identity and f", identity: {identity}")
-    return parts.shard(fleet(plane(), plane("us"), elsewhere, cluster("copy")), ["eu"])
+    return load.shard(fleet(plane(), plane("us"), elsewhere, cluster("copy")), ["eu"])
 
 
 def test_what_belongs_to_a_cluster_of_another_shard_is_taken_for_no_former_name():

@@ -7,7 +7,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import name_of, namespace_of, put
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, GroupResource
-from reconciler.fleet import parts
+from reconciler.fleet import load
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
@@ -84,7 +84,7 @@ def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread
 )
 def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
     store = cluster("store", at="us", more=more).replace("Context: store", "Context: shop")
-    wanted = parts.shard(fleet(plane(), plane("us"), store), ["eu"])
+    wanted = load.shard(fleet(plane(), plane("us"), store), ["eu"])
     plan = renamed().plan(wanted)
     assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 

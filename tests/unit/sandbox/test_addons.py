@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import addons, lifecycle, processes, servers, state, state_file
+from klutchctl.sandbox import addons, lifecycle, processes, servers, state
 from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.addons.keycloak import KeycloakKit
 from klutchctl.sandbox.addons.monitoring import MonitoringKit
@@ -74,10 +74,10 @@ def test_the_table_has_a_kit_and_a_format_for_each():
 def test_an_add_on_keeps_its_ports_and_comes_back_from_a_file_that_older_programs_refuse(name):
     found = having(name)
     assert having(name, known=found, first=9) == found
-    content = state_file.dump(found)
+    content = lifecycle.dump(found)
     assert json.loads(content)["version"] == VERSIONS[name]
-    assert state_file.parse(content, source="state.json", removal="") == found
-    assert state_file.dump(replace(found, **{name: None})) == state_file.dump(BARE)
+    assert lifecycle.parse(content, source="state.json", removal="") == found
+    assert lifecycle.dump(replace(found, **{name: None})) == lifecycle.dump(BARE)
     own = [*found.ports][len(BARE.ports) :]
     assert bool(own) is (name != "nodes")
     for port in own:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klutchctl.sandbox import state, state_file
+from klutchctl.sandbox import lifecycle, state
 from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from tests.support.fleet_texts import cluster, control_plane, document
@@ -68,9 +68,7 @@ contexts = st.text(min_size=1, max_size=80)
 def test_the_file_gives_back_what_was_written(names):
     members = tuple(Member(name, Role.APP_CLUSTER, 20000 + i) for i, name in enumerate(names))
     written = State(1, 2, members)
-    assert (
-        state_file.parse(state_file.dump(written), source="state.json", removal=REMOVAL) == written
-    )
+    assert lifecycle.parse(lifecycle.dump(written), source="state.json", removal=REMOVAL) == written
 
 
 @given(st.lists(contexts, unique=True, min_size=2, max_size=8))
@@ -87,7 +85,7 @@ SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"p
 WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
 
 
-PLAIN, SERVING = state_file.dump(ONE), state_file.dump(WITH_SERVICES)
+PLAIN, SERVING = lifecycle.dump(ONE), lifecycle.dump(WITH_SERVICES)
 UNUSABLE = {
     # what replaces which part of a file, or the whole of it
     "half a file": (PLAIN[40:], b""),
@@ -118,13 +116,13 @@ def test_an_unusable_file_is_named_with_a_way_out(old, new):
     with pytest.raises(
         HostError, match=r"^/some/state\.json is not .*state.*down --delete"
     ) as caught:
-        state_file.parse(whole.replace(old, new), source="/some/state.json", removal=REMOVAL)
+        lifecycle.parse(whole.replace(old, new), source="/some/state.json", removal=REMOVAL)
     assert "--name" in caught.value.hint
 
 
 def test_a_newer_format_is_called_one():
     with pytest.raises(HostError, match=r"has the format 7.*--name"):
-        state_file.parse(b'{"version": 7}', source="/some/state.json", removal=REMOVAL)
+        lifecycle.parse(b'{"version": 7}', source="/some/state.json", removal=REMOVAL)
 
 
 FLEET = document("Fleet", "acme", "{}")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply import Status
 from reconciler.core.errors import Origin
-from reconciler.fleet import parts
+from reconciler.fleet import load
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch import agenda
@@ -209,7 +209,7 @@ def test_the_same_files_concern_nobody():
 
 
 def test_the_same_files_concern_everybody_when_a_suspension_from_outside_ends():
-    suspended = parts.suspended(BEFORE, "a migration")
+    suspended = load.suspended(BEFORE, "a migration")
     assert concerned(suspended, BEFORE) is concerned(BEFORE, suspended) is None
 
 

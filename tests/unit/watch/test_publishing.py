@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klutchctl.controller.publishing import Publishing
+from klutchctl.controller.rounds import Publishing
 from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, InvalidRepository, Locked
 from reconciler.watch.agenda import Task, Trigger

@@ -13,9 +13,8 @@ from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.file import file
 from klutchctl.web.board.pages.history import history
 from klutchctl.web.board.pages.overview import overview
-from klutchctl.web.board.pages.parts import frame
+from klutchctl.web.board.pages.parts import Query, frame, paged, parse, path_of
 from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.query import Query, paged, parse, path_of
 from klutchctl.web.board.pages.unit import unit
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey

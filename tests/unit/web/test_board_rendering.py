@@ -16,9 +16,8 @@ from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.file import file
 from klutchctl.web.board.pages.history import history
 from klutchctl.web.board.pages.overview import overview
-from klutchctl.web.board.pages.parts import refusal
+from klutchctl.web.board.pages.parts import Query, refusal
 from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.query import Query
 from klutchctl.web.board.pages.unit import unit
 from reconciler.core.errors import Origin
 from tests.support import boards

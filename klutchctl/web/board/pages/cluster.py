@@ -9,13 +9,16 @@ from klutchctl.web.board.pages.parts import (
     Frame,
     LineRow,
     Moment,
+    Pager,
+    Query,
     UnitRow,
     frame,
     line_row,
     moment,
+    paged,
+    path_of,
     unit_row,
 )
-from klutchctl.web.board.pages.query import Pager, Query, paged, path_of
 from reconciler.core.live import control_plane_ref_name
 from reconciler.health.board import BoundUnit
 from reconciler.health.verdict import State

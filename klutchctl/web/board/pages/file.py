@@ -7,8 +7,7 @@ from typing import Final
 
 from klutchctl.web.board.index import Index, Row
 from klutchctl.web.board.pages.overview import Count, Troubled, overview
-from klutchctl.web.board.pages.parts import Frame, Moment, UnitRow, frame, moment, unit_row
-from klutchctl.web.board.pages.query import Query
+from klutchctl.web.board.pages.parts import Frame, Moment, Query, UnitRow, frame, moment, unit_row
 from reconciler.core.times import format_time
 from reconciler.health.verdict import State
 

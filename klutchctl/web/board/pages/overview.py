@@ -8,8 +8,17 @@ from typing import Final
 
 from klutchctl.render.terminal import plural
 from klutchctl.web.board.index import LEFT, Cell, Index, Line, Row, Trouble, joined, worst
-from klutchctl.web.board.pages.parts import Frame, Moment, frame, moment, unit_row
-from klutchctl.web.board.pages.query import Pager, Query, paged, path_of
+from klutchctl.web.board.pages.parts import (
+    Frame,
+    Moment,
+    Pager,
+    Query,
+    frame,
+    moment,
+    paged,
+    path_of,
+    unit_row,
+)
 from reconciler.fleet import reference_index
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, UnseenCluster

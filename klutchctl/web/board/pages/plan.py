@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from klutchctl.web.board.index import Index
-from klutchctl.web.board.pages.parts import Frame, LineRow, frame, line_row
-from klutchctl.web.board.pages.query import Pager, Query, paged
+from klutchctl.web.board.pages.parts import Frame, LineRow, Pager, Query, frame, line_row, paged
 from reconciler.watch.fleet_state import Waiting
 
 _SHOWN: Final = 50

@@ -8,8 +8,16 @@ from typing import TypeAlias
 from klutchctl.render import plan_rows, why
 from klutchctl.render.why import Fact
 from klutchctl.web.board.index import LEFT, Index, Line
-from klutchctl.web.board.pages.parts import Frame, LineRow, Moment, frame, line_row, moment, note
-from klutchctl.web.board.pages.query import path_of
+from klutchctl.web.board.pages.parts import (
+    Frame,
+    LineRow,
+    Moment,
+    frame,
+    line_row,
+    moment,
+    note,
+    path_of,
+)
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.values import Fleet, Unit, UnitKey

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bind.door import board
+from bind.door import choices
 
 NOW = datetime(2026, 11, 25, 12, 0, 0, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def bound(beat=None, ready=None, *, there=True, is_deleting=False):
                 "lastTransitionTime": "2026-11-25T10:00:00Z",
             }
         ]
-    return board.BoundCluster(
+    return choices.BoundCluster(
         "cluster-a b",
         "alice",
         "4ceiSr",
@@ -52,12 +52,12 @@ def bound(beat=None, ready=None, *, there=True, is_deleting=False):
     ],
 )
 def test_a_state_is_a_word_and_a_shape(one, word, shape, heartbeat):
-    row = board.row(one, NOW)
+    row = choices.row(one, NOW)
     assert (row.word, row.shape, row.heartbeat) == (word, shape, heartbeat)
 
 
 def test_a_row_leads_to_its_page_and_lists_what_was_bound():
-    row = board.row(bound(30, "False"), NOW)
+    row = choices.row(bound(30, "False"), NOW)
     assert row.href == "/ui/bindings/cluster-a%20b"
     assert row.services == ["databases.shop.example", "queues.shop.example"]
     (condition,) = row.conditions
@@ -70,7 +70,7 @@ def test_a_row_leads_to_its_page_and_lists_what_was_bound():
 
 def test_each_service_is_unbound_by_a_command():
     begin = "kubectl --namespace klutch-bind delete apiservicebindings.klutch.anynines.com"
-    assert board.unbind(bound()) == [
+    assert choices.unbind(bound()) == [
         f"{begin} databases.shop.example",
         f"{begin} queues.shop.example",
     ]
@@ -81,4 +81,4 @@ def test_each_service_is_unbound_by_a_command():
     [(-5, "in the future"), (0, "0 s ago"), (59, "59 s ago"), (60, "1 min ago"), (7200, "2 h ago")],
 )
 def test_ages_are_short(seconds, text):
-    assert board.ago(timedelta(seconds=seconds)) == text
+    assert choices.ago(timedelta(seconds=seconds)) == text

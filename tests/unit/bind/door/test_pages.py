@@ -10,9 +10,9 @@ from jinja2 import UndefinedError
 from markupsafe import escape
 
 from bind.door.catalogue import Offer
-from bind.door.pages import rendering, views
+from bind.door.pages import views
 from reconciler.core.refs import GroupResource
-from reconciler.inbound import foreign
+from reconciler.inbound import templates
 from tests.support import door_pages
 from tests.support.outlines import LONG, MARKUP, RTL, Outline
 
@@ -51,23 +51,23 @@ def hostile_pages(text):
     )
     result = views.Result(text, text, (text,))
     return {
-        "offer": rendering.html(
+        "offer": views.html(
             views.OfferView(offer, sentences, text, text, False, text, (), result, frame)
         ),
-        "consent": rendering.html(
+        "consent": views.html(
             views.ConsentView(offer, sentences, text, text, text, text, text, (), frame)
         ),
-        "resources": rendering.html(
+        "resources": views.html(
             views.ResourcesView((card,), text, text, signed_in=True, frame=frame)
         ),
-        "catalogue": rendering.html(
+        "catalogue": views.html(
             views.CatalogueView(
                 (views.OfferRow(text, text, text, text, (text,), True, text),), 1, text, frame
             )
         ),
-        "bindings": rendering.html(views.BindingsView((row,), True, frame)),
-        "binding": rendering.html(views.BindingView(row, (text,), frame)),
-        "error": rendering.html(views.ErrorView(400, text, text, text, text, frame)),
+        "bindings": views.html(views.BindingsView((row,), True, frame)),
+        "binding": views.html(views.BindingView(row, (text,), frame)),
+        "error": views.html(views.ErrorView(400, text, text, text, text, frame)),
     }
 
 
@@ -145,7 +145,7 @@ def test_a_long_text_is_whole_where_it_is_the_subject_and_brief_in_a_table():
 )
 def test_documentation_is_linked_over_https_alone(url, shown):
     offer = dataclasses.replace(door_pages.DATABASES, docs_url=url)
-    outline = Outline(rendering.html(views.OfferView(offer, (), "", "/x", None)))
+    outline = Outline(views.html(views.OfferView(offer, (), "", "/x", None)))
     links = [one for one in outline.all("a") if one["href"].startswith("http")]
     wanted = [{"href": url, "rel": "noopener noreferrer"}] if shown else []
     assert links == wanted
@@ -179,7 +179,7 @@ def test_links_of_cards_are_as_the_original_writes_them():
     "href", ['/bind?s="><script>', "/bind?s=a b", "javascript:x", "//evil/?a&b", "/bind?s=<b>"]
 )
 def test_a_link_that_is_not_plain_is_escaped(href):
-    assert foreign.bare(href) == escape(href)
+    assert templates.bare(href) == escape(href)
 
 
 def test_without_a_session_there_is_no_card_but_how_to_sign_in():
@@ -206,7 +206,7 @@ def test_without_pages_for_people_nothing_leads_to_them():
 
 def test_a_name_that_a_view_lacks_is_an_error():
     with pytest.raises(UndefinedError):
-        rendering._ENVIRONMENT.get_template("consent.html").render(
+        views._ENVIRONMENT.get_template("consent.html").render(
             view=views.HomeView("door"), frame=door_pages.FRAME
         )
 
@@ -222,7 +222,7 @@ def test_a_name_that_a_view_lacks_is_an_error():
     ],
 )
 def test_forms_lead_to_this_site_and_to_the_one_that_asked(target, sources):
-    assert dict(rendering.security_headers(target))["Content-Security-Policy"] == (
+    assert dict(views.security_headers(target))["Content-Security-Policy"] == (
         "default-src 'none'; style-src 'self'; img-src 'self'; "
         f"form-action {sources}; base-uri 'none'; frame-ancestors 'none'"
     )
@@ -233,11 +233,11 @@ def test_forms_lead_to_this_site_and_to_the_one_that_asked(target, sources):
 )
 def test_a_target_cannot_widen_the_policy(target):
     with pytest.raises(ValueError, match="no place in a policy"):
-        rendering.security_headers(target)
+        views.security_headers(target)
 
 
 def test_the_headers_of_a_page():
-    plain = dict(rendering.security_headers())
+    plain = dict(views.security_headers())
     del plain["Content-Security-Policy"]
     assert plain == {
         "X-Content-Type-Options": "nosniff",
@@ -246,21 +246,21 @@ def test_the_headers_of_a_page():
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-store",
     }
-    assert "Strict-Transport-Security" in dict(rendering.security_headers(secure=True))
+    assert "Strict-Transport-Security" in dict(views.security_headers(secure=True))
 
 
 def test_a_page_with_a_form_lets_the_browser_name_its_origin_to_this_site():
     found = [
         dict(headers)["Referrer-Policy"]
         for headers in (
-            rendering.security_headers("http://localhost:1/"),
-            rendering.security_headers(forms=True),
+            views.security_headers("http://localhost:1/"),
+            views.security_headers(forms=True),
         )
     ]
     assert found == ["same-origin", "same-origin"]
 
 
 def test_assets_are_there():
-    assert rendering.ASSETS["door.css"].content_type.startswith("text/css")
-    assert b"prefers-color-scheme: dark" in rendering.ASSETS["door.css"].body
-    assert rendering.ASSETS["icon.svg"].body.startswith(b"<svg")
+    assert views.ASSETS["door.css"].content_type.startswith("text/css")
+    assert b"prefers-color-scheme: dark" in views.ASSETS["door.css"].body
+    assert views.ASSETS["icon.svg"].body.startswith(b"<svg")

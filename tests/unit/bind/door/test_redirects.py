@@ -2,7 +2,7 @@
 
 import pytest
 
-from bind.door.handlers import redirects
+from bind.door.handlers import answers
 from bind.door.refusals import Refused
 
 ALLOWED = ("https://console.example.org/bind", "http://10.0.0.1/a")
@@ -24,7 +24,7 @@ ALLOWED = ("https://console.example.org/bind", "http://10.0.0.1/a")
     ],
 )
 def test_answers_go_to_loopback_and_where_the_operator_allows(given, expected):
-    assert redirects.target(**{"url": "", "port": "", **given}, allowed=ALLOWED) == expected
+    assert answers.target(**{"url": "", "port": "", **given}, allowed=ALLOWED) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_answers_go_to_loopback_and_where_the_operator_allows(given, expected):
 )
 def test_answers_go_nowhere_else(url):
     with pytest.raises(Refused) as refused:
-        redirects.target(url=url, port="80", allowed=ALLOWED)
+        answers.target(url=url, port="80", allowed=ALLOWED)
     assert (refused.value.code, refused.value.reason) == ("invalid_request", "target")
 
 
 @pytest.mark.parametrize("port", ["", "0", "-1", "65536", "1e3", "80/", "٣", " 80", "80 ", "80#"])
 def test_a_port_is_a_number(port):
     with pytest.raises(Refused, match="not a port"):
-        redirects.target(url="", port=port, allowed=())
+        answers.target(url="", port=port, allowed=())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_port_is_a_number(port):
     ],
 )
 def test_what_is_added_to_a_target_is_sorted_among_its_own(url, expected):
-    assert redirects.with_query(url, response="a+b/c=") == expected
+    assert answers.with_query(url, response="a+b/c=") == expected
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_what_is_added_to_a_target_is_sorted_among_its_own(url, expected):
     ],
 )
 def test_the_origin_of_a_url(url, expected):
-    assert redirects.origin(url) == expected
+    assert answers.origin(url) == expected

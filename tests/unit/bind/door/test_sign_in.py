@@ -11,12 +11,12 @@ from bind.door.handlers.sign_in import SignIn, wish_of
 from bind.door.refusals import Refused
 from reconciler.core.errors import KlutchError
 from reconciler.inbound.messages import Response
-from reconciler.oidc import pkce
+from reconciler.oidc import grants
 from reconciler.oidc.errors import TokenRefused
 from reconciler.outbound.http import Answer, OutboundError
 from tests.support.door_desk import ALICE, HOST, PROVIDER, SETTINGS, SID, Desk, location, query_of
 
-CHALLENGE = pkce.challenge(pkce.verifier(b"v" * 32))
+CHALLENGE = grants.challenge(grants.verifier(b"v" * 32))
 PLAIN = {"s": "abc", "c": "4ceiSr", "p": "40123"}
 OURS = {**PLAIN, "s": SID, "code_challenge": CHALLENGE, "code_challenge_method": "S256"}
 

@@ -12,7 +12,7 @@ from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import Walk
 from bind.door.refusals import Refused
 from reconciler.inbound.messages import Response
-from reconciler.oidc import pkce
+from reconciler.oidc import grants
 from tests.support.door_desk import (
     ALICE,
     CACHES,
@@ -27,13 +27,13 @@ from tests.support.door_desk import (
     query_of,
 )
 
-VERIFIER = pkce.verifier(b"v" * 32)
+VERIFIER = grants.verifier(b"v" * 32)
 CHOSEN = {"resource": "caches", "group": "shop.example"}
 PLAIN = {"s": "abc", "c": "4ceiSr", "p": "40123"}
 CODE = {
     **PLAIN,
     "s": SID,
-    "code_challenge": pkce.challenge(VERIFIER),
+    "code_challenge": grants.challenge(VERIFIER),
     "code_challenge_method": "S256",
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from bind.door import wire
 from bind.door.catalogue import Offer
-from bind.door.handlers import redirects
+from bind.door.handlers import answers
 from bind.door.identity import Identity
 from reconciler.core import manifest
 from reconciler.core.manifest import Manifest
@@ -99,7 +99,7 @@ def test_a_response_is_padded_and_of_the_standard_alphabet(length):
     assert re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", text)
     assert len(text) % 4 == 0
     assert json.loads(base64.b64decode(text, validate=True)) == document
-    target = redirects.with_query("http://localhost:1/callback", response=text)
+    target = answers.with_query("http://localhost:1/callback", response=text)
     assert not re.search(r"[+/]", target.partition("?")[2])
 
 
