@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from klutchctl import files
 from klutchctl.render import manifests
 from reconciler.api.osb import SERVICE_BROKER, BrokerSpec, broker_spec
-from reconciler.blueprints.offering import lock
+from reconciler.blueprints.offering import known
 from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.core import manifest, yaml_text
 from reconciler.core.errors import ConfigError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NEW: Final = "new"
 _CHANGED: Final = "changed"
 _GONE: Final = "gone"
+_PLACES: Final = ("templates.yaml", "rights.yaml", "crds/*.yaml", "fleet/*.yaml")
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
     "boolean": bool,
@@ -121,16 +122,16 @@ class Change:
 
 
 def changes(folder: Path, output: "Output", head: str) -> list[Change]:
-    """Return the files that differ, the lock file last.
+    """Return the files that differ; a lock file of earlier versions goes last.
 
     Raises ConfigError for a file in the way that was not made from a catalogue.
     """
     found = []
-    for path, documents in sorted(output.files.items(), key=lambda one: (one[0] == lock.FILE, one)):
-        content, file = _content(path, documents, head), folder / path
+    for path, documents in sorted(output.files.items()):
+        content, file = _content(documents, head), folder / path
         there = files.read(file) if file.exists() else None
         if there is not None and there != content:
-            if path not in output.before and path != lock.FILE:
+            if path not in output.before:
                 hint = "Move it, or choose another folder with --out"
                 raise ConfigError(
                     "is there already, and not from a catalogue", where=str(file), hint=hint
@@ -138,13 +139,26 @@ def changes(folder: Path, output: "Output", head: str) -> list[Change]:
             found.append(Change(path, _CHANGED, content))
         elif there is None:
             found.append(Change(path, _NEW, content))
-    gone = sorted(output.before - output.files.keys())
-    return [*(Change(path, _GONE, None) for path in gone if (folder / path).exists()), *found]
+    names = sorted(output.before - output.files.keys())
+    gone = [Change(path, _GONE, None) for path in names if (folder / path).exists()]
+    last = [one for one in gone if one.path == known.LOCK]
+    return [*(one for one in gone if one not in last), *found, *last]
 
 
-def _content(path: str, documents: "Documents", head: str) -> bytes:
-    if path == lock.FILE:
-        return manifest.indented(documents[0]) + b"\n"
+def made_before(folder: Path, head: str) -> dict[str, "Documents"]:
+    """Return the documents of the files that were made from a catalogue. Raises ConfigError."""
+    paths = (path for pattern in _PLACES for path in sorted(folder.glob(pattern)))
+    texts = {path.relative_to(folder).as_posix(): files.read(path) for path in paths}
+    return {
+        path: tuple(
+            m for node in yaml_text.read_all(text, path) if isinstance(m := node.plain(), dict)
+        )
+        for path, text in texts.items()
+        if text.startswith(head.encode())
+    }
+
+
+def _content(documents: "Documents", head: str) -> bytes:
     texts = ["\n".join(manifests.yaml_lines(one)) for one in documents]
     return (head + "\n---\n".join(texts) + "\n").encode()
 

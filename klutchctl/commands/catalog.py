@@ -57,8 +57,8 @@ def catalog(
     import uvloop
 
     from klutchctl import files
-    from klutchctl.broker_files import broker_in, fetched
-    from reconciler.blueprints.offering import lock
+    from klutchctl.broker_files import broker_in, fetched, made_before
+    from reconciler.blueprints.offering import known
     from reconciler.blueprints.offering.catalogue import catalogue_of
     from reconciler.blueprints.offering.files import files_of
 
@@ -70,10 +70,11 @@ def catalog(
     else:
         with _faults_of(where):
             found = uvloop.run(fetched(spec, credentials or Path()))
-    held = folder / lock.FILE
-    before = files.read(held) if held.exists() else None
+    held = folder / known.LOCK
+    lock = files.read(held) if held.exists() else None
+    before = made_before(folder, _HEAD)
     with _faults_of(where):
-        output = files_of(spec, found, before, allow_narrowing=allow_narrowing)
+        output = files_of(spec, found, before, lock, allow_narrowing=allow_narrowing)
     return _finish(folder, output, check=check)
 
 

@@ -129,6 +129,7 @@ OSB_BROKER: Final = f"{OWN_PREFIX}osb-broker"  # label: name of the ServiceBroke
 OSB_SERVICE: Final = f"{OWN_PREFIX}osb-service"  # label: `broker.stem`
 OSB_OFFERING: Final = f"{OWN_PREFIX}osb-offering"  # id of the service
 OSB_PLANS: Final = f"{OWN_PREFIX}osb-plans"  # JSON: name of a plan -> its id
+OSB_OFFERED: Final = f"{OWN_PREFIX}osb-offered"  # JSON: what the kinds were made from
 OSB_INSTANCES: Final = f"{OWN_PREFIX}osb-instances"  # plural of the kind that is bound
 OSB_BINDING: Final = f"{OWN_PREFIX}osb-binding"  # id of the binding that a Secret is of
 OSB_RETRY: Final = f"{OWN_PREFIX}osb-retry"  # another text: what was refused is tried again

@@ -41,7 +41,7 @@ def read(document: Any) -> Catalogue:
 
 
 def files(catalogue: Catalogue, group: str) -> Output:
-    return files_of(BrokerSpec("acme", group=group), catalogue, None, allow_narrowing=False)
+    return files_of(BrokerSpec("acme", group=group), catalogue, {}, allow_narrowing=False)
 
 
 def crds_of(output: Output) -> Iterator[Manifest]:

@@ -4,10 +4,9 @@ import json
 from typing import Any, Final
 
 from reconciler.api.osb import BrokerSpec, OfferingChoice
-from reconciler.blueprints.offering import lock
 from reconciler.blueprints.offering.catalogue import catalogue_of
 from reconciler.blueprints.offering.files import Output, files_of
-from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, indented
+from reconciler.core.manifest import JSON, Manifest, get_map, get_maps
 
 GROUP: Final = "services.acme.example"
 ACME: Final = BrokerSpec(name="acme", namespace="klutch-osb", group=GROUP)
@@ -39,7 +38,7 @@ def made(
     allow: bool = False,
 ) -> Output:  # fmt: skip
     """Return the files of a catalogue; `before` are those that were there."""
-    held = None if before is None else indented(before.files[lock.FILE][0])
+    held = {} if before is None else before.files
     broker = BrokerSpec("acme", "klutch-osb", group=GROUP, offerings=choices)
     found = catalogue_of(json.dumps({"services": services}).encode())
     return files_of(broker, found, held, allow_narrowing=allow)

@@ -1,6 +1,7 @@
 """`klutchctl catalog`, as people and pipelines run it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ spec:
   MORE
 """
 FILES = [
-    "catalog.lock",
     "crds/dbbindings.services.acme.example.yaml",
     "crds/dbinstances.services.acme.example.yaml",
     "fleet/acme-db.yaml",
@@ -56,10 +56,10 @@ def test_files_are_beside_the_broker_and_the_same_each_time(root, capsys):
     assert run(root) == 0
     first = files_in(root)
     assert sorted(first) == sorted([*FILES, "broker.yaml", "saved.json"])
-    assert "6 files, 6 of them changed" in capsys.readouterr().out
+    assert "5 files, 5 of them changed" in capsys.readouterr().out
     assert run(root) == 0
     assert files_in(root) == first
-    assert "6 files, 0 of them changed" in capsys.readouterr().out
+    assert "5 files, 0 of them changed" in capsys.readouterr().out
 
 
 def test_a_folder_of_its_own(root, tmp_path):
@@ -72,7 +72,8 @@ def test_check_writes_nothing_and_names_what_differs(root, capsys):
     assert sorted(files_in(root)) == ["broker.yaml", "saved.json"]
     assert run(root) == 0
     assert run(root, "--check") == 0
-    (root / "rights.yaml").write_text("edited")
+    with (root / "rights.yaml").open("a") as file:
+        file.write("# edited")
     capsys.readouterr()
     assert run(root, "--check") == 2
     assert capsys.readouterr().out == f"changed  {root}/rights.yaml\n"
@@ -83,10 +84,43 @@ def test_what_left_the_catalogue_stays_until_narrowing_is_allowed(root, capsys):
     before = files_in(root)
     save(root, plan("small"))
     assert run(root) == 0
-    assert files_in(root)["catalog.lock"] == before["catalog.lock"]
+    assert files_in(root) == {**before, "saved.json": (root / "saved.json").read_bytes()}
     assert "Warning: offering db: plan big is no longer offered" in capsys.readouterr().err
     assert run(root, "--allow-narrowing") == 0
     assert b"- big" not in (root / "crds/dbinstances.services.acme.example.yaml").read_bytes()
+
+
+# As earlier versions wrote it beside the files.
+LOCK = {
+    "broker": "acme",
+    "group": "services.acme.example",
+    "files": ["crds/dbinstances.services.acme.example.yaml", "../acme/broker.yaml"],
+    "offerings": [{
+        "id": "service-db", "name": "db", "stem": "Db", "description": "A database.",
+        "metadata": {}, "plans": [
+            {"id": "plan-gone", "name": "gone", "description": "", "bindable": True,
+             "planUpdateable": True, "schemas": {"create": "0123456789abcdef"}},
+            {"id": "plan-small", "name": "small", "description": "", "bindable": True,
+             "planUpdateable": False, "schemas": {}},
+        ],
+    }],
+    "schemas": {"0123456789abcdef": {"type": "object", "properties": {"a": {"type": "string"}}}},
+}  # fmt: skip
+
+
+def test_a_lock_file_of_earlier_versions_is_read_once_and_goes(root, capsys):
+    save(root, plan("small"))
+    (root / "catalog.lock").write_text(json.dumps(LOCK))
+    assert run(root, "--check") == 2
+    assert f"gone     {root}/catalog.lock" in capsys.readouterr().out
+    for _ in range(2):
+        assert run(root) == 0
+        assert "plan gone is no longer offered" in capsys.readouterr().err
+        assert b"- gone" in (root / "crds/dbinstances.services.acme.example.yaml").read_bytes()
+        assert sorted(files_in(root)) == sorted([*FILES, "broker.yaml", "saved.json"])
+    save(root, plan("small"), plan("gone", {"properties": {"a": {"type": "integer"}}}))
+    assert run(root) == 6
+    assert "plan gone: parameters.a: its type is new" in capsys.readouterr().err
 
 
 def test_an_id_that_changes_is_held_back(root, capsys):
@@ -102,13 +136,18 @@ def test_an_id_that_changes_is_held_back(root, capsys):
 def test_files_that_are_gone_are_deleted_and_no_other_ones(root):
     assert run(root) == 0
     (root / "crds" / "mine.yaml").write_text("mine")
-    lock = root / "catalog.lock"
-    lock.write_text(lock.read_text().replace('"files": [', '"files": ["../acme/broker.yaml",'))
     save(root, plan("small"), bindable=False)
     assert run(root, "--allow-narrowing") == 0
     left = {path.name for path in root.rglob("*.yaml")}
     assert {"mine.yaml", "broker.yaml", "dbinstances.services.acme.example.yaml"} <= left
     assert "dbbindings.services.acme.example.yaml" not in left
+
+
+def edited(root: Path) -> None:
+    """Make the files, and have a merge leave its marks in what is kept in them."""
+    assert run(root) == 0
+    file = root / "crds/dbinstances.services.acme.example.yaml"
+    file.write_text(re.sub("(osb-offered: ).*", r"\1<<<<<<<", file.read_text()))
 
 
 REFUSED = {
@@ -135,6 +174,9 @@ REFUSED = {
     "a lock file that is none": (
         lambda root: (root / "catalog.lock").write_text("<<<<<<<"), "catalog.lock: it is no JSON",
     ),
+    "an annotation that is none": (
+        lambda root: edited(root), "annotation klutchctl.dev/osb-offered: it is no JSON",
+    ),
     "a file in the way": (
         lambda root: (root / "rights.yaml").write_text("mine"), "not from a catalogue",
     ),
@@ -155,7 +197,7 @@ def test_the_folder_of_another_broker_is_left_alone(root, capsys):
     text = (root / "broker.yaml").read_text().replace("name: acme,", "name: other,")
     (root / "broker.yaml").write_text(text)
     assert run(root) == 3
-    assert "it is of the broker acme" in capsys.readouterr().err
+    assert "the files are of the broker acme" in capsys.readouterr().err
 
 
 def test_a_catalogue_comes_from_one_place(root, capsys):

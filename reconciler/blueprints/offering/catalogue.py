@@ -4,13 +4,16 @@ A field that decides something has the type of OSB 2.17 (null: absent), or the c
 words and metadata of another type read as absent. Refuses to know files and CRDs.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from reconciler.blueprints.offering.wording import LONGEST_NAME, name_in, scrub
+from reconciler.blueprints.offering.words import line
 from reconciler.core import manifest as m
 from reconciler.core.documents import object_of
 from reconciler.core.errors import KlutchError
@@ -101,10 +104,14 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that a broker offers. Equal digests are of equal content."""
+    """All that a broker offers. Equal digests are of equal content.
+
+    `repeated` are sentences on keys that stand twice in an object: the last one counts.
+    """
 
     offerings: tuple[Offering, ...]
     digest: str
+    repeated: tuple[str, ...] = ()
 
     def offering(self, service_id: str) -> Offering | None:
         """Return the offering with this id."""
@@ -128,7 +135,33 @@ def catalogue_of(document: bytes) -> Catalogue:
     if problems := [*_shape_problems(read, services), *_alike(services)]:
         raise CatalogueFault(problems[:_MOST_PROBLEMS])
     offerings = tuple(map(_offering, services))
-    return Catalogue(offerings, digest=m.digest(m.get_list(read, "services")))
+    repeated = tuple(islice(_repeated(document), _MOST_PROBLEMS))
+    return Catalogue(offerings, m.digest(m.get_list(read, "services")), repeated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """An object of a document as it was written."""
+
+    pairs: list[tuple[str, Any]]
+
+
+def _repeated(document: bytes) -> Iterator[str]:
+    """Return where a key stands twice in one object, of a document that was read already."""
+    text = document.decode("utf-8-sig")
+    pending = [("", json.loads(text, object_pairs_hook=_Pairs, parse_int=str, parse_float=str))]
+    while pending:
+        place, value = pending.pop()
+        if isinstance(value, _Pairs):
+            counted = Counter(key for key, _ in value.pairs)
+            at = line(place, longest=200) or "/"
+            for key in (key for key, count in counted.items() if count > 1):
+                yield f"{at}: key {key[:60]!a} stands twice: the last counts"
+        inner: Iterable[tuple[Any, Any]]
+        inner = value.pairs if isinstance(value, _Pairs) else enumerate(value)
+        for step, one in inner:
+            if isinstance(one, _Pairs | list):
+                pending.append((f"{place}/{step}", one))
 
 
 def _shape_problems(read: Manifest, services: list[Manifest]) -> Iterable[str]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
-from reconciler.blueprints.offering import parameters, rules
+from reconciler.blueprints.offering import known, parameters, rules
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.kinds import VERSION, Named
+from reconciler.blueprints.offering.known import Known
 from reconciler.blueprints.offering.parameters import Parameters
 from reconciler.blueprints.offering.rules import Rule
 from reconciler.blueprints.offering.structural import FREE
@@ -112,6 +113,8 @@ def _marks(
     noted = {keys.OSB_OFFERING: offering.id, keys.OSB_PLANS: canonical(ids).decode()}
     if instances:
         noted[keys.OSB_INSTANCES] = instances
+    else:
+        noted[keys.OSB_OFFERED] = known.noted(Known(named.stem, offering))
     return Marks({keys.OSB_BROKER: named.broker}, noted)
 
 

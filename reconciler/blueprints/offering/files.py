@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from reconciler.api.osb import BrokerSpec
-from reconciler.blueprints.offering import companions, crd, kinds, lock, merging
+from reconciler.blueprints.offering import companions, crd, kinds, known, merging
 from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.blueprints.offering.kinds import Named
-from reconciler.blueprints.offering.lock import Known, Lock
+from reconciler.blueprints.offering.known import Known
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
@@ -46,17 +46,22 @@ class Output:
 
 
 def files_of(
-    broker: BrokerSpec, catalogue: Catalogue, held: bytes | None, *, allow_narrowing: bool
+    broker: BrokerSpec,
+    catalogue: Catalogue,
+    made_before: Mapping[str, Documents],
+    lock: bytes | None = None,
+    *,
+    allow_narrowing: bool,
 ) -> Output:
-    """Return the files of a broker; `held` is the lock file that was written with those before.
+    """Return the files of a broker, by those before, and a lock file that is left of them.
 
-    Raises CatalogueFault, Narrowing, and ConfigError where the lock file cannot be used.
+    Raises CatalogueFault, Narrowing, and ConfigError where what they hold cannot be used.
     """
     kinds.check_broker(broker)
-    before = lock.read(held)
+    before = known.before(made_before, lock)
     if before.broker not in ("", broker.name):
         hint = "Give each broker a folder of its own, by --out"
-        raise ConfigError(f"it is of the broker {before.broker}", where=lock.FILE, hint=hint)
+        raise ConfigError(f"the files are of the broker {before.broker}", hint=hint)
     merge = merging.merged(broker, catalogue, before, allowed=allow_narrowing)
     if merge.narrowings and not allow_narrowing:
         raise Narrowing(merge.narrowings)
@@ -64,17 +69,11 @@ def files_of(
         service: Named(broker.name, broker.group, one.stem) for service, one in merge.known.items()
     }
     kinds.check((merge.known[service].offering.name, one) for service, one in named.items())
-    made = _Files(broker, {}, [*merge.warnings], [])
+    made = _Files(broker, {}, [*catalogue.repeated, *merge.warnings], [])
     for service in sorted(named, key=lambda one: named[one].stem):
         made.add(merge.known[service], named[service])
     made.finish()
-    paths = tuple(sorted(made.files))
-    after = Lock(broker.name, broker.group, merge.known, paths)
-    return Output(
-        {**made.files, lock.FILE: (lock.written(after),)},
-        tuple(made.warnings),
-        frozenset(before.files),
-    )
+    return Output(made.files, tuple(made.warnings), before.files)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from reconciler.api.osb import BrokerSpec, OfferingChoice
 from reconciler.blueprints.offering import kinds, parameters
 from reconciler.blueprints.offering.catalogue import Catalogue, CatalogueFault, Offering, Plan
-from reconciler.blueprints.offering.lock import Known, Lock, shown_metadata
+from reconciler.blueprints.offering.known import Before, Known, shown_metadata
 from reconciler.blueprints.offering.structural import stricter
 
 _STAYS: Final = "is no longer offered: it stays until --allow-narrowing"
@@ -22,7 +22,7 @@ class _Merge:
     """A merge as far as it went."""
 
     catalogue: Catalogue
-    lock: Lock
+    held: Before
     allowed: bool
     warnings: list[str] = field(default_factory=list)
     narrowings: list[str] = field(default_factory=list)
@@ -38,9 +38,9 @@ class Merged:
     narrowings: tuple[str, ...] = ()
 
 
-def merged(broker: BrokerSpec, catalogue: Catalogue, lock: Lock, *, allowed: bool) -> Merged:
+def merged(broker: BrokerSpec, catalogue: Catalogue, held: Before, *, allowed: bool) -> Merged:
     """Return what files are made from. Raises CatalogueFault where choices cannot be met."""
-    merge = _Merge(catalogue, lock, allowed)
+    merge = _Merge(catalogue, held, allowed)
     choices = broker.offerings or tuple(
         OfferingChoice(one.name) for one in sorted(catalogue.offerings, key=lambda one: one.name)
     )
@@ -49,12 +49,12 @@ def merged(broker: BrokerSpec, catalogue: Catalogue, lock: Lock, *, allowed: boo
         one = _chosen(merge, choice)
         if one is not None:
             found[one.offering.id] = one
-    for service, known in sorted(lock.known.items()):
+    for service, known in sorted(held.known.items()):
         if service not in found and not allowed:
             found[service] = known
             merge.warnings.append(f"offering {known.offering.name} {_STAYS}")
-    if lock.group and lock.group != broker.group:
-        merge.narrowings.append(f"the group changes from {lock.group} to {broker.group}")
+    if held.group and held.group != broker.group:
+        merge.narrowings.append(f"the group changes from {held.group} to {broker.group}")
     if merge.faults:
         raise CatalogueFault(merge.faults)
     return Merged(found, tuple(merge.warnings), tuple(merge.narrowings))
@@ -62,7 +62,7 @@ def merged(broker: BrokerSpec, catalogue: Catalogue, lock: Lock, *, allowed: boo
 
 def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
     """Return what one choice leaves of the catalogue; None where there is no such offering."""
-    known = merge.lock.by_name(choice.name)
+    known = merge.held.by_name(choice.name)
     current = next((one for one in merge.catalogue.offerings if one.name == choice.name), None)
     if current is None and known is not None:
         current = merge.catalogue.offering(known.offering.id)
@@ -76,7 +76,7 @@ def _chosen(merge: _Merge, choice: OfferingChoice) -> Known | None:
         return None
     if known is not None and known.offering.id != current.id:
         merge.narrowings.append(f"offering {current.name} has another id: it is another one")
-    before = merge.lock.known.get(current.id)
+    before = merge.held.known.get(current.id)
     stem = choice.kind or (before.stem if before else "") or kinds.stem_of(current.name)
     plans = _plans(merge, choice, current, before.offering if before else None)
     after = Known(stem, replace(_plain(current), plans=plans))

@@ -150,6 +150,20 @@ def test_what_is_no_schema_takes_anything_with_a_warning(place, value):
         assert "no schema, which is an object: it is left to the broker" in warning
 
 
+def test_a_key_that_stands_twice_is_said_with_its_place():
+    text = json.dumps({"services": [SERVICE]})
+    text = text.replace(
+        '"name": "small"', '"name": "tiny", "x": [{"a": 1, "a": 1e9}], "name": "small"'
+    )
+    found = catalogue_of(text.encode())
+    assert found.offerings[0].plans[0].name == "small"
+    assert set(found.repeated) == {
+        "/services/0/plans/0: key 'name' stands twice: the last counts",
+        "/services/0/plans/0/x/0: key 'a' stands twice: the last counts",
+    }
+    assert catalogue_of(json.dumps({"services": [SERVICE]}).encode()).repeated == ()
+
+
 @pytest.mark.parametrize("place", NO_SCHEMAS.values(), ids=NO_SCHEMAS)
 def test_a_schema_that_is_not_there_takes_anything(place):
     assert only_plan(plan(schemas=place(None))).schemas.create is None

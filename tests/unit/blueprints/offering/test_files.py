@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.osb import OfferingChoice
 from reconciler.blueprints.offering.catalogue import CatalogueFault
 from reconciler.blueprints.offering.files import Narrowing
-from reconciler.core.manifest import get, get_text, get_text_map, get_texts, indented
+from reconciler.core.manifest import canonical, get, get_text, get_text_map, get_texts, indented
 from tests.support.offerings import crd, made, plan, service, spec_of
 from tests.support.random_catalogues import Catalogues
 
@@ -41,6 +41,17 @@ def test_any_catalogue_gives_the_same_files_again_also_without_its_last_plans(se
     assert indented(made(*again, before=first).files) == indented(first.files)
     fewer = [{**one, "plans": one["plans"][:1]} for one in services]
     assert indented(made(*fewer, before=first).files) == indented(first.files)
+
+
+def test_schemas_that_are_too_large_to_keep_leave_their_names_and_ids():
+    wide = [
+        plan(f"p{place}", {"properties": {f"x{place}": {"description": "x" * 50_000}}})
+        for place in range(4)
+    ]
+    before = made(service(*wide))
+    assert len(canonical(crd(before))) < 100_000
+    after = made(service(*wide[:2]), before=before)
+    assert enum_of(after) == ["p0", "p1", "p2", "p3"]
 
 
 def test_an_offering_without_bindable_plans_has_no_bindings():
