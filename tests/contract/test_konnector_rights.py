@@ -127,9 +127,15 @@ async def is_orphaned(scene: Scene) -> bool:
 async def one_is_born_on_the_control_plane(scene: Scene) -> None:
     made = scene.offer.instance("born", namespace=scene.service_namespace, spec={})
     await scene.plane.cluster.create(made, scene.offer.kind, manager="provider")
-    await until(lambda: scene.instance("born"))
+    await until(lambda: is_stamped(scene, "born"))  # before, its deletion is no word about the copy
     await remove(scene.app, scene.offer.kind, scene.app_namespace, "born")
+    await until(lambda: gone(scene.copy("born")))
     await until(lambda: gone(scene.instance("born")))
+
+
+async def is_stamped(scene: Scene, name: str) -> bool:
+    sides = await scene.copy(name), await scene.instance(name)
+    return all(keys.CLAIM_UID in annotations_of(one or {}) for one in sides)
 
 
 async def the_developer_has_a_secret(scene: Scene) -> None:
