@@ -225,8 +225,8 @@ PERMISSION_CLAIMS: Final = (
     Mutation(
         "mark-before-place",
         "konnector",
-        r"\(\*_brought\((.*?)\), (\*_marked\(.*?\))\)",
-        r"(\2, *_brought(\1))",
+        r"\(\*brought, (\*_marked\(.*?\))\)",
+        r"(\1, *brought)",
         "an origin is marked before its place is known to be free",
         (f"{_UNIT}/test_claimed_content.py",),
     ),
