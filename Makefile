@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check bench soak nodes mutants images lock audit release scan
+.PHONY: demo again test compiled check bench soak nodes mutants images lock audit release sign scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -90,9 +90,13 @@ audit:
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps \
 	  $(addprefix -r ,$(wildcard requirements*.txt */deploy/requirements.txt))
 
-# A release of HEAD, in dist/: the same bytes each time. KEY=FILE signs it.
+# A release of HEAD, in dist/: the same bytes each time. No key is in reach of what builds.
 release: $(STAMP)
-	$(BIN)/python -m tests.release $(if $(KEY),--key $(KEY)) $(ARGS)
+	$(BIN)/python -m tests.release $(ARGS)
+
+# Signs the digests of dist/, or of the folder ARGS, with KEY=FILE, or the key in $RELEASE_KEY.
+sign: $(STAMP)
+	$(BIN)/python -m tests.release.sign $(if $(KEY),--key $(KEY)) $(ARGS)
 
 # Whether Debian has mended what an image of dist/ has; its debsecan asks the database of Debian.
 scan: $(STAMP)

@@ -31,7 +31,7 @@ def unpacked(tmp_path_factory):
     with building.checked_out(ROOT) as checkout:
         images = [folder / f"{name}.{kind}" for name in building.IMAGES for kind in release.KINDS]
         packed = [*building.charts(checkout, folder), *building.crds(checkout, folder)]
-        bundle.write(folder / "bundle.tar", checkout, [*images, *packed], None)
+        bundle.write(folder / "bundle.tar", checkout, [*images, *packed])
     with tarfile.open(folder / "bundle.tar") as tar:
         tar.extractall(folder, filter="data")
     return folder / "bundle"

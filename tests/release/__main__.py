@@ -2,33 +2,27 @@
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from tests.release import building, bundle, evidence, plugin
 
 ROOT: Final = Path(__file__).parents[2]
-KEY: Final = "RELEASE_KEY"
-PROVENANCE: Final = "provenance.json"
 NAMED: Final = 3  # of files in the way
 _DOWNLOADS: Final = "https://releases.example.com/klutchctl"
 
 
-def main(arguments: Sequence[str], environ: MutableMapping[str, str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Build, and return the exit code. Errors go to stderr."""
     said = parser().parse_args(arguments)
     try:
-        key = signing_key(said.key, environ.pop(KEY, ""))  # what builds inherits the others
         with building.checked_out(said.repository) as checkout:
-            release(said, checkout, key)
-    except (building.Failed, evidence.KeyRefused, OSError) as error:
+            release(said, checkout)
+    except (building.Failed, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -51,38 +45,23 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--without-plugins", action="store_true", help="nothing for krew")
     help_ = "of the folder that the plug-ins are downloaded from, for the manifest"
     made.add_argument("--downloads", default=_DOWNLOADS, metavar="URI", help=help_)
-    help_ = f"a private key of ECDSA P-256 in PEM; or its text in ${KEY}; without: no signatures"
-    made.add_argument("--key", type=Path, default=None, metavar="FILE", help=help_)
     return made
 
 
-def signing_key(file: Path | None, text: str) -> EllipticCurvePrivateKey | None:
-    """Return the key that is given, None where none is. Raises KeyRefused and OSError."""
-    pem = text.encode() if file is None else file.read_bytes()
-    return evidence.load(pem) if pem else None
-
-
-def release(
-    said: argparse.Namespace, checkout: building.Checkout, key: EllipticCurvePrivateKey | None
-) -> None:
+def release(said: argparse.Namespace, checkout: building.Checkout) -> None:
     """Write the files, then what vouches for them. An earlier release there goes, as a whole."""
     building.require_tag(said.tag, checkout.version)
     require_ours(said.output)
     with tempfile.TemporaryDirectory(prefix="klutchctl-dist-") as text:
         made = Path(text)
-        build(said, checkout, made, key)
+        build(said, checkout, made)
         source = evidence.Source(commit=checkout.commit, uri=said.source, tag=said.tag)
-        vouch(made, source, checkout.locks(), said.builder, key)
+        vouch(made, source, checkout.locks(), said.builder)
         replace(said.output, made)
-    report(said.output, checkout, key)
+    report(said.output, checkout)
 
 
-def build(
-    said: argparse.Namespace,
-    checkout: building.Checkout,
-    made: Path,
-    key: EllipticCurvePrivateKey | None,
-) -> None:
+def build(said: argparse.Namespace, checkout: building.Checkout, made: Path) -> None:
     """Write all that a release is made of into a folder."""
     wheel = building.packages(checkout, made)
     packed = [*building.charts(checkout, made), *building.crds(checkout, made)]
@@ -95,23 +74,15 @@ def build(
     else:
         images = building.given_images(said.images, made)
     target = made / f"klutchctl-{checkout.version}-airgap.tar"
-    bundle.write(target, checkout, [*images, *packed], key)
+    bundle.write(target, checkout, [*images, *packed])
 
 
-def vouch(
-    folder: Path,
-    source: evidence.Source,
-    locks: Mapping[str, str],
-    builder: str,
-    key: EllipticCurvePrivateKey | None,
-) -> None:
-    """Write provenance, checksums and signatures of all files of a folder into it."""
+def vouch(folder: Path, source: evidence.Source, locks: Mapping[str, str], builder: str) -> None:
+    """Write provenance and checksums of all files of a folder into it."""
     digests = {path.name: evidence.digest(path) for path in folder.iterdir()}
     stated = evidence.statement(digests, source, locks, builder)
-    (folder / PROVENANCE).write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
-    if key is not None:
-        (folder / "provenance.intoto.jsonl").write_text(evidence.envelope(key, stated), "utf-8")
-    evidence.seal(folder, key)
+    (folder / evidence.PROVENANCE).write_text(json.dumps(stated, indent=1) + "\n", "utf-8")
+    evidence.seal(folder)
 
 
 def require_ours(folder: Path) -> None:
@@ -119,7 +90,7 @@ def require_ours(folder: Path) -> None:
     sums = folder / evidence.SUMS
     lines = sums.read_text("utf-8", errors="replace").splitlines() if sums.is_file() else []
     named = {line.partition("  ")[2] for line in lines}
-    ours = {*named, evidence.SUMS, f"{evidence.SUMS}.sig"} if PROVENANCE in named else set()
+    ours = {*named, evidence.SUMS, *evidence.SIGNATURES} if evidence.PROVENANCE in named else set()
     found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     if others := [name for name in found if name not in ours]:
         raise building.Failed(
@@ -135,13 +106,12 @@ def replace(folder: Path, made: Path) -> None:
     shutil.copytree(made, folder)
 
 
-def report(folder: Path, checkout: building.Checkout, key: EllipticCurvePrivateKey | None) -> None:
+def report(folder: Path, checkout: building.Checkout) -> None:
     """Print what a release is made of."""
     for path in sorted(folder.iterdir()):
         print(f"{path.stat().st_size:12,}  {path.name}")
     print(f"Version {checkout.version} of commit {checkout.commit[:12]} is in {folder}.")
-    print("Not signed: no key was given." if key is None else f"Signed by {evidence.key_id(key)}.")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    sys.exit(main(sys.argv[1:]))

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
 from tests.images import archive
 from tests.release import archives, evidence
 from tests.release.building import Checkout
@@ -31,15 +29,10 @@ def mirror_list(digests: Mapping[str, str], version: str) -> str:
     )
 
 
-def write(
-    target: Path,
-    checkout: Checkout,
-    made: Sequence[Path],
-    key: EllipticCurvePrivateKey | None,
-) -> None:
+def write(target: Path, checkout: Checkout, made: Sequence[Path]) -> None:
     """Write the bundle. `made`: images, SBOMs, charts and CRDs, which are put into their folders.
 
-    Checksums are in it, too, and are signed where there is a key.
+    Checksums are in it, too. The bundle is signed as a whole, as all files of a release are.
     """
     version = checkout.version
     with tempfile.TemporaryDirectory(prefix="klutchctl-airgap-", dir=target.parent) as text:
@@ -56,7 +49,7 @@ def write(
         (top / IMAGES).write_text(mirror_list(digests, version), "utf-8")
         install = _INSTALL.read_text("utf-8").replace("VERSION", version)
         (top / "INSTALL.md").write_text(install, "utf-8")
-        evidence.seal(top, key)
+        evidence.seal(top)
         files = archives.files_below(top, target.name.removesuffix(".tar"))
         archives.pack(target, files, epoch=checkout.epoch, gzipped=False)
 

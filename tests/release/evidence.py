@@ -10,17 +10,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 SUMS: Final = "SHA256SUMS"
+PROVENANCE: Final = "provenance.json"
+SIGNATURES: Final = (f"{SUMS}.sig", "provenance.intoto.jsonl")
 BUILD_TYPE: Final = "https://klutchctl.dev/make-release/v1"
 LOCAL: Final = "https://klutchctl.dev/builder/local"  # a machine that vouches for nothing
 _PAYLOAD: Final = "application/vnd.in-toto+json"
 _ALGORITHM: Final = ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey
 
 
 class KeyRefused(Exception):
@@ -77,7 +80,7 @@ def _descriptors(digests: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "digest": {"sha256": value}} for name, value in sorted(digests.items())]
 
 
-def load(pem: bytes) -> ec.EllipticCurvePrivateKey:
+def load(pem: bytes) -> PrivateKey:
     """Return the private key that a PEM holds. Raises KeyRefused."""
     if b"ENCRYPTED" in pem.partition(b"\n")[0]:
         raise KeyRefused(
@@ -93,12 +96,12 @@ def load(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def sign(key: ec.EllipticCurvePrivateKey, content: bytes) -> bytes:
+def sign(key: PrivateKey, content: bytes) -> bytes:
     """Return a signature as `cosign sign-blob` makes it: the DER of ECDSA in base64."""
     return base64.b64encode(key.sign(content, _ALGORITHM))
 
 
-def envelope(key: ec.EllipticCurvePrivateKey, stated: Mapping[str, Any]) -> str:
+def envelope(key: PrivateKey, stated: Mapping[str, Any]) -> str:
     """Return a statement signed, as one line of JSON: a DSSE envelope."""
     body = json.dumps(stated, sort_keys=True).encode()
     kind = _PAYLOAD.encode()
@@ -112,7 +115,7 @@ def envelope(key: ec.EllipticCurvePrivateKey, stated: Mapping[str, Any]) -> str:
     return json.dumps(made, sort_keys=True) + "\n"
 
 
-def key_id(key: ec.EllipticCurvePrivateKey) -> str:
+def key_id(key: PrivateKey) -> str:
     """Return the name of a key: the SHA-256 of its public half in DER."""
     der = key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -120,18 +123,11 @@ def key_id(key: ec.EllipticCurvePrivateKey) -> str:
     return hashlib.sha256(der).hexdigest()
 
 
-def seal(folder: Path, key: ec.EllipticCurvePrivateKey | None) -> dict[str, str]:
-    """Write the checksums of all files of a folder into it, and their signature if there is a key.
-
-    Return the digests by name.
-    """
+def seal(folder: Path) -> None:
+    """Write the checksums of all files of a folder into it."""
     found = {
         path.relative_to(folder).as_posix(): digest(path)
         for path in folder.rglob("*")
         if path.is_file()
     }
-    text = sums(found).encode()
-    (folder / SUMS).write_bytes(text)
-    if key is not None:
-        (folder / f"{SUMS}.sig").write_bytes(sign(key, text))
-    return found
+    (folder / SUMS).write_text(sums(found), "utf-8")

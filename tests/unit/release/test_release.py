@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -10,11 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.release import __main__ as program
-from tests.release import building, evidence
+from tests.release import building, evidence, sign
 from tests.support import release as of_release
 
 ROOT = Path(__file__).parents[3]
@@ -107,8 +107,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_key_is_refused_in_a_sentence_that_shows_nothing_of_it(case, capsys, tmp_path):
     given, named = REFUSED[case]
-    environ = {program.KEY: given.decode()}
-    code = program.main(["--output", str(tmp_path)], environ)
+    environ = {sign.KEY: given.decode()}
+    code = sign.main([str(tmp_path)], environ)
     said = capsys.readouterr()
     assert code == 1
     assert said.err.startswith("Error: the key ")
@@ -131,7 +131,6 @@ def released(output, images, **changes):
     return subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, program.KEY: pem(KEY).decode()},
         capture_output=True,
         text=True,
         check=False,
@@ -145,15 +144,17 @@ def release(tmp_path_factory, images):
     output = tmp_path_factory.mktemp("release") / "dist"
     done = released(output, images)
     assert done.returncode == 0, done.stderr
+    assert sign.main([str(output)], {sign.KEY: pem(KEY).decode()}) == 0
     return output
 
 
 def test_a_release_is_the_same_again_to_the_byte(release, images, tmp_path):
     """Another umask, over an earlier release: nothing of it stays."""
     (tmp_path / "klutchctl-0.0.9.tar.gz").write_text("old")
-    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, None)
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL)
     done = released(tmp_path, images, umask=0o077)
     assert done.returncode == 0, done.stderr
+    assert sign.main([str(tmp_path)], {sign.KEY: pem(KEY).decode()}) == 0
     assert contents(tmp_path) == contents(release)
 
 
@@ -167,12 +168,13 @@ def test_a_release_is_vouched_for_as_a_whole(release, public, tmp_path):
         capture_output=True,
     )  # fmt: skip
     named = {line.removesuffix(": OK") for line in checked.stdout.splitlines()}
-    assert named | {"SHA256SUMS", "SHA256SUMS.sig"} == {path.name for path in release.iterdir()}
+    signed = {"SHA256SUMS", *evidence.SIGNATURES}
+    assert named | signed == {path.name for path in release.iterdir()}
     sums = (release / "SHA256SUMS").read_bytes()
     assert verified(public, (release / "SHA256SUMS.sig").read_bytes(), sums, tmp_path)
     stated = json.loads((release / "provenance.json").read_text())
     subjects = {one["name"] for one in stated["subject"]}
-    assert named - subjects == {"provenance.json", "provenance.intoto.jsonl"}
+    assert named - subjects == {"provenance.json"}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     source, *locks = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["digest"] == {"gitCommit": commit.stdout.strip()}
@@ -201,9 +203,7 @@ def test_a_release_has_a_wheel_an_sdist_charts_crds_images_and_the_bundle(
     with tarfile.open(release / "klutchctl-0.1.0-airgap.tar") as tar:
         tar.extractall(tmp_path, filter="data")
     folder = tmp_path / "klutchctl-0.1.0-airgap"
-    sums = (folder / "SHA256SUMS").read_bytes()
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True)
-    assert verified(public, (folder / "SHA256SUMS.sig").read_bytes(), sums, tmp_path)
     for name in ("konnector-0.1.0.tgz", "konnector.oci.tar", "klutchctl-0.1.0-crds.yaml"):
         (packed,) = folder.rglob(name)
         assert packed.read_bytes() == (release / name).read_bytes()
@@ -212,14 +212,13 @@ def test_a_release_has_a_wheel_an_sdist_charts_crds_images_and_the_bundle(
 REFUSALS = {
     "a tag of another version": (["--tag=v9.9.9"], "tag v9.9.9 is not that of version"),
     "a folder that is no repository": (["--repository=/"], "git show: "),
-    "a key that is not there": (["--key=/nowhere"], "/nowhere"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_what_cannot_be_released_is_said_and_nothing_written(case, tmp_path, capsys):
     options, named = REFUSALS[case]
-    assert program.main([f"--output={tmp_path / 'dist'}", *options], {}) == 1
+    assert program.main([f"--output={tmp_path / 'dist'}", *options]) == 1
     said = capsys.readouterr().err
     assert said.startswith("Error: ")
     assert named in said
@@ -232,15 +231,49 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, capsys, sums):
     files = {"thesis.md": "mine"} | ({evidence.SUMS: sums} if sums else {})
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert program.main([f"--output={tmp_path}"], {}) == 1
+    assert program.main([f"--output={tmp_path}"]) == 1
     assert f"files that are no release: {', '.join(sorted(files))}." in capsys.readouterr().err
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
 
 
 def test_without_a_key_nothing_is_signed_and_it_is_said(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
-    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL, None)
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL)
+    assert sign.main([str(tmp_path)], {}) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"file", "provenance.json", "SHA256SUMS"}
-    checkout = building.Checkout(ROOT, "c" * 40, EPOCH)
-    program.report(tmp_path, checkout, None)
     assert "Not signed: no key was given." in capsys.readouterr().out
+
+
+def test_digests_are_all_that_is_signed(tmp_path, capsys):
+    """S20: no file of the release is there; a provenance without a checksum is refused."""
+    (tmp_path / "file").write_text("x")
+    program.vouch(tmp_path, evidence.Source("c" * 40), {}, evidence.LOCAL)
+    (tmp_path / "file").unlink()
+    assert sign.main([str(tmp_path)], {sign.KEY: pem(KEY).decode()}) == 0
+    (tmp_path / evidence.PROVENANCE).write_text("{}")
+    for name in evidence.SIGNATURES:
+        (tmp_path / name).unlink()
+    assert sign.main([str(tmp_path)], {sign.KEY: pem(KEY).decode()}) == 1
+    assert "is not the one that" in capsys.readouterr().err
+    assert not any((tmp_path / name).exists() for name in evidence.SIGNATURES)
+
+
+def test_the_key_of_a_release_is_where_nothing_builds():
+    """S20: in one step of a job that gets digests alone, since `make` keeps its text."""
+    file = ROOT / ".github/workflows/release.yaml"
+    jobs = yaml.safe_load(file.read_text("utf-8"))["jobs"]
+    with_key = {
+        (name, step.get("run")) for name, job in jobs.items() for step in job["steps"]
+        if "RELEASE_KEY" in json.dumps(step)
+    }  # fmt: skip
+    assert with_key == {("sign", "make sign")}
+    assert "RELEASE_KEY" not in json.dumps({name: job.get("env") for name, job in jobs.items()})
+    got = [step["with"] for step in jobs["sign"]["steps"] if "download" in step.get("uses", "")]
+    assert [one["name"] for one in got] == ["digests"]
+    (given,) = (
+        step["with"]["path"].split() for step in jobs["build"]["steps"]
+        if step.get("with", {}).get("name") == "digests"
+    )  # fmt: skip
+    assert given == [f"dist/{one}" for one in (evidence.SUMS, evidence.PROVENANCE)]
+    assert jobs["sign"]["needs"] == "build"
+    assert {*jobs["publish"]["needs"]} == {"build", "sign"}
