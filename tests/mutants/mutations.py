@@ -387,6 +387,14 @@ EXPORTS: Final = (
         (f"{_UNIT}/test_instance.py",),
     ),
     Mutation(
+        "deletions-of-any-life",
+        "konnector",
+        r"if copy is None or _is_let_go\(seen, claim, copy\):",
+        "if copy is None:",
+        "an old deletion that a restore brings back ends what has the name by now",
+        ("tests/contract/trust/test_s07_old_deletions.py",),
+    ),
+    Mutation(
         "uids-after-others",
         "konnector",
         r"if not is_anothers\(cluster_binding\):",
