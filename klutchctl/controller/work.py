@@ -53,7 +53,7 @@ Look: TypeAlias = Callable[[Fleet, Collection[str]], Awaitable[Board]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a cluster is looked at again, after so many looks that found it just so."""
+    """When a cluster is looked at again, after so many looks since a round found it so."""
 
     at: float
     tries: int
@@ -66,19 +66,23 @@ Paces: TypeAlias = Mapping[str, Pace]
 def paces(
     before: Paces, board: Board, looked: Collection[str], *, now: float, longest: float
 ) -> Paces:
-    """Return when to look at each cluster that is not well; `looked` were looked at just now."""
+    """Return when to look at each cluster that is not well; `looked` were looked at just now.
+
+    Pauses grow by how often a cluster is looked at: it may give another reason each time (S22).
+    What a round found anew begins at the shortest one.
+    """
     found: dict[str, Pace] = {}
     for cluster in board.clusters:
         if not _is_unwell(cluster):
             continue
         known, seen = before.get(cluster.name), _seen(cluster)
-        if known is None or known.seen != seen:
-            found[cluster.name] = Pace(now + _FIRST, 0, seen)
-        elif cluster.name in looked:
+        if known is not None and cluster.name in looked:
             tries = known.tries + 1
             found[cluster.name] = Pace(
                 now + min(longest, _FIRST * 2.0 ** min(tries, 32)), tries, seen
             )
+        elif known is None or known.seen != seen:
+            found[cluster.name] = Pace(now + _FIRST, 0, seen)
         else:
             found[cluster.name] = known
     return found

@@ -1131,6 +1131,14 @@ BROKERS: Final = (
         (_SEARCHES,),
     ),
     Mutation(
+        "looks-as-often-as-reasons",
+        "klutchctl/controller",
+        r"if known is not None and cluster\.name in looked:",
+        "if known is not None and known.seen == seen and cluster.name in looked:",
+        "an app cluster that changes a reason each second is read each second",
+        ("tests/unit/controlling/test_relooks.py",),
+    ),
+    Mutation(
         "owner-that-says-so",
         "bind",
         r" or f\"f:\{keys\.IDENTITY\}\" not in written",

@@ -51,17 +51,26 @@ def test_which_clusters_are_looked_at_again(one, want):
     assert ("shop" in paces({}, board(one), (), now=0.0, longest=300.0)) is want
 
 
-def test_what_stays_as_it_is_is_looked_at_less_and_less():
-    one, now, pauses = cluster("shop", State.DEGRADED), 0.0, []
+STATES = {
+    "the same": [State.DEGRADED],
+    "another each time": [State.DEGRADED, State.PROGRESSING],
+    "more and more": [State.DEGRADED, State.PROGRESSING, State.UNKNOWN, State.DEGRADED],
+}
+
+
+@pytest.mark.parametrize("states", STATES.values(), ids=STATES)
+def test_what_is_not_well_is_looked_at_less_and_less_whatever_it_says(states):
+    now, pauses = 0.0, []
     known: Paces = {}
-    for _ in range(12):
+    for n in range(12):
+        one = cluster("shop", *states[: 1 + n % len(states)])
         known = paces(known, board(one), due(known, now), now=now, longest=300.0)
         pauses.append(known["shop"].at - now)
         now = known["shop"].at
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
-def test_what_changes_is_looked_at_soon():
+def test_what_a_round_finds_anew_is_looked_at_soon():
     known: Paces = {}
     for _ in range(6):
         known = paces(known, board(cluster("shop", State.DEGRADED)), ["shop"], now=0, longest=300)
