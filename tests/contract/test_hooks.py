@@ -4,10 +4,12 @@ import asyncio
 import ssl
 from collections import Counter
 from contextlib import asynccontextmanager
+from threading import get_ident
 
 import pytest
 
 from klutchctl.sandbox import credentials
+from klutchctl.web.hooks import decide
 from klutchctl.web.hooks.hook import parse_hooks
 from klutchctl.web.hooks.receiver import serving
 from reconciler.inbound.listener import TlsFiles
@@ -64,6 +66,29 @@ async def test_a_genuine_one_causes_one_look_and_its_replay_none(tmp_path):
             ("hub", "replayed"): 1,
             ("any", "accepted"): 1,
         }
+
+
+LARGE = b"x" * (MEBIBYTE - 1)
+
+
+@on_uvloop
+@pytest.mark.parametrize(
+    ("headers", "want"),
+    [(github(LARGE), 202), (github(LARGE, key="another key that is long"), 401), ({}, 401)],
+    ids=["genuine", "forged", "unsigned"],
+)
+async def test_a_large_body_is_judged_beside_the_loop(tmp_path, monkeypatch, headers, want):
+    judge, threads = decide.decide, []
+
+    def judged(*given):
+        threads.append(get_ident())
+        return judge(*given)
+
+    monkeypatch.setattr(decide, "decide", judged)
+    async with hooked(tmp_path) as scene:
+        assert status(await scene.post(headers, LARGE)) == want
+    assert threads
+    assert get_ident() not in threads
 
 
 FORGED = {

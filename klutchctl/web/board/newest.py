@@ -3,11 +3,14 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 from klutchctl.web.board.index import Index, changed, index_of
 from reconciler.core.errors import origin
+from reconciler.inbound.messages import RequestRefused
+from reconciler.kube.turns import Party, Places
 from reconciler.watch.fleet_state import FleetState
 from reconciler.watch.states import States
 
@@ -15,6 +18,7 @@ SESSIONS: Final = 200
 _HEARTBEAT: Final = 15.0  # seconds; proxies end what is silent for long
 KEPT_FOR: Final = 1.0  # seconds: many browsers ask at once after a round
 _KEPT: Final = 64
+_ASKED: Final = 64  # pages that may be made for one address
 _log = logging.getLogger(__name__)
 
 
@@ -107,20 +111,49 @@ async def _within(waiting: Awaitable[object], seconds: float) -> bool:
 
 
 class Made:
-    """What was made of the newest version, for so many seconds: what many ask for is made once."""
+    """What was made of the newest version, for so many seconds: what many ask for is made once.
+
+    One is made at a time, in the turns of those who ask, and then none for as long as it took: so
+    the work on the fleet has half of the process at least.
+    """
 
     def __init__(self, clock: Callable[[], float], kept_for: float) -> None:
         self._clock, self._kept_for = clock, kept_for
+        self._place, self._free_at = Places(1), 0.0
+        self._asked: Counter[Party] = Counter()
         self._began, self._version = 0.0, -1
         self._tasks: dict[object, asyncio.Task[bytes]] = {}
 
-    async def get(self, version: int, key: object, make: Callable[[], bytes]) -> bytes:
-        """Return what `make` returns, run beside the event loop; or what it returned before."""
+    async def get(
+        self, version: int, key: object, make: Callable[[], bytes], address: str = ""
+    ) -> bytes:
+        """Return what `make` returns, run beside the event loop; or what it returned before.
+
+        `address` is of who asks. Raises RequestRefused for one that waits for too many.
+        """
         now = self._clock()
         old = version != self._version or now - self._began > self._kept_for
         if old or len(self._tasks) >= _KEPT:
             self._tasks, self._began, self._version = {}, now, version
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(asyncio.to_thread(make))
+            party = Party(address)
+            if self._asked[party] >= _ASKED:
+                raise RequestRefused(503, "so many pages are being made for you: reload it later")
+            task = self._tasks[key] = asyncio.create_task(self._make(make, party))
         return await asyncio.shield(task)
+
+    async def _make(self, make: Callable[[], bytes], party: Party) -> bytes:
+        self._asked[party] += 1
+        try:
+            async with self._place.turn(party):
+                await asyncio.sleep(self._free_at - self._clock())
+                began = self._clock()
+                try:
+                    return await asyncio.to_thread(make)
+                finally:
+                    self._free_at = 2 * self._clock() - began
+        finally:
+            self._asked[party] -= 1
+            if not self._asked[party]:
+                del self._asked[party]

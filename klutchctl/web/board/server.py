@@ -141,7 +141,7 @@ class _Site:
                 return (rendering.fragment if only else rendering.html)(page).encode()
 
             key = request.path, astuple(query), only
-            body = await self.made.get(index.version, key, rendered)
+            body = await self.made.get(index.version, key, rendered, request.address)
             if not body:
                 raise RequestRefused(404, "The fleet has nothing of this name, or not any more.")
             part = ((_PART, "live"),) if only else ()
@@ -156,13 +156,13 @@ class _Site:
         return unit(index, parts["cluster"], parts["unit"], now, explain=self.explain)
 
     async def _document(self, request: Request, parts: Parts) -> Response:
-        del request, parts
+        del parts
         index = self.newest.index
 
         def written() -> bytes:
             return status_document.dump_state(index.state, self.now()).encode()
 
-        body = await self.documents.get(index.version, "", written)
+        body = await self.documents.get(index.version, "", written, request.address)
         return Response(200, body, "application/json", _FRESH)
 
     async def _events(self, request: Request, parts: Parts) -> Response:

@@ -1,5 +1,6 @@
 """The server of webhooks: `POST /hooks/NAME`."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -68,7 +69,7 @@ class _Receiver:
     async def receive(self, request: Request, parts: Parts) -> Response:
         """Answer one. Raises RequestRefused."""
         name = parts["name"]
-        verdict = self._verdict(name, request)
+        verdict = await self._verdict(name, request)
         match verdict:
             case decide.Refused(status):
                 raise RequestRefused(status, "unauthorized")
@@ -86,12 +87,18 @@ class _Receiver:
         self._counted(name if name in self._hooks else "", _RESULTS.get(status, "refused"))
         return plain(request, status, sentence)
 
-    def _verdict(self, name: str, request: Request) -> decide.Verdict:
+    async def _verdict(self, name: str, request: Request) -> decide.Verdict:
         hook, held = self._hooks.get(name, (None, None))
         secret = held.current() if held is not None else None
         provider = hook.provider if hook is not None else decide.Provider.GITHUB
-        verdict = decide.decide(
-            provider, request.headers, request.body, secret or _NOBODY, self._clock.now()
+        # Of the largest body it takes milliseconds, which the work on a fleet does not wait for.
+        verdict = await asyncio.to_thread(
+            decide.decide,
+            provider,
+            request.headers,
+            request.body,
+            secret or _NOBODY,
+            self._clock.now(),
         )
         return verdict if secret is not None else decide.UNPROVEN
 
