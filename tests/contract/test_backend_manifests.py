@@ -169,6 +169,16 @@ async def test_the_api_server_knows_every_field(control_plane, folder):
                 assert "Warning" not in answer.headers
 
 
+def test_each_flow_has_its_level_and_the_backend_goes_before_accounts_of_spaces():
+    made = deployed.built(FOLDER)
+    levels = [name_of(one) for one in made if one["kind"] == "PriorityLevelConfiguration"]
+    flows = [one["spec"] for one in made if one["kind"] == "FlowSchema"]
+    assert [one["priorityLevelConfiguration"]["name"] for one in flows] == levels
+    ours, theirs = (one["matchingPrecedence"] for one in flows)
+    assert ours < theirs < 9000  # that of `service-accounts`, where all of them are else
+    assert {one["distinguisherMethod"]["type"] for one in flows} == {"ByUser"}
+
+
 def place(one: Any) -> str:
     kind = deployed.KINDS[one["kind"]]
     root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"

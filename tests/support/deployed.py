@@ -37,6 +37,11 @@ DATASERVICES: Final = DEPLOY / "osb-dataservices"
 SERVICES: Final = "klutch-bind-services"
 PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 SERVICE: Final = Kind("", "v1", "Service", "services")
+_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+PRIORITY_LEVEL: Final = Kind(
+    _FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", namespaced=False
+)
+FLOW_SCHEMA: Final = Kind(_FLOW, "v1", "FlowSchema", "flowschemas", namespaced=False)
 INGRESS: Final = Kind("networking.k8s.io", "v1", "Ingress", "ingresses")
 NETWORK_POLICY: Final = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 KINDS: Final = {
@@ -53,6 +58,8 @@ KINDS: Final = {
         SERVICE,
         INGRESS,
         NETWORK_POLICY,
+        PRIORITY_LEVEL,
+        FLOW_SCHEMA,
         refs.ADMISSION_POLICY,
         refs.ADMISSION_POLICY_BINDING,
     )
