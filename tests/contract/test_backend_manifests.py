@@ -12,22 +12,18 @@ from reconciler.core import names
 from reconciler.core.manifest import get_maps, get_texts, labels_of, name_of
 from reconciler.core.refs import DEPLOYMENT, LEASE, NAMESPACE, ROLE
 from tests.support import deployed
-from tests.support.deployed import (
-    CLUSTER_SCOPE,
-    CONTROL_PLANE_MODE,
-    DATASERVICES,
-    DEPLOY,
-    FOLDER,
-    FRONT_DOOR,
-    OSB,
-)
 from tests.support.raw import http_session
 
-BACKENDS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE, FRONT_DOOR]
-OF_BROKERS = [OSB, DATASERVICES]
+BACKENDS = [
+    deployed.FOLDER,
+    deployed.CONTROL_PLANE_MODE,
+    deployed.CLUSTER_SCOPE,
+    deployed.FRONT_DOOR,
+]
+OF_BROKERS = [deployed.OSB, deployed.DATASERVICES]
 FOLDERS = [*BACKENDS, *OF_BROKERS]
-BASES = {DATASERVICES: {"../osb"}, **{one: {"../default-mode"} for one in BACKENDS[1:]}}
-CONTAINERFILE = (DEPLOY / "Containerfile").read_text("utf-8")
+BASES = {deployed.DATASERVICES: {"../osb"}, **{one: {"../default-mode"} for one in BACKENDS[1:]}}
+CONTAINERFILE = (deployed.DEPLOY / "Containerfile").read_text("utf-8")
 MOUNTED = "/etc/klutch-bind/"
 
 
@@ -47,7 +43,7 @@ def test_a_kustomization_names_all_files_beside_it(folder):
 
 
 def test_every_folder_is_tried_here():
-    assert {one.parent for one in DEPLOY.rglob("kustomization.yaml")} == {*FOLDERS}
+    assert {one.parent for one in deployed.DEPLOY.rglob("kustomization.yaml")} == {*FOLDERS}
 
 
 @pytest.mark.parametrize("folder", BACKENDS, ids=folder_ids)
@@ -57,11 +53,11 @@ def test_the_program_knows_its_arguments(folder, tmp_path):
     given = flags.parse(with_files(container, tmp_path))
     assert given.unserved == ()
     assert given.leader_election
-    assert given.control_plane_mode == (folder == CONTROL_PLANE_MODE)
-    assert given.consumer_scope == ("Cluster" if folder == CLUSTER_SCOPE else "Namespaced")
+    assert given.control_plane_mode == (folder == deployed.CONTROL_PLANE_MODE)
+    assert given.consumer_scope == ("Cluster" if folder == deployed.CLUSTER_SCOPE else "Namespaced")
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}
     assert given.probes == ("0.0.0.0", ports["probes"])
-    images = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
+    images = yaml.safe_load((deployed.FOLDER / "kustomization.yaml").read_text())["images"]
     assert [one["name"] for one in images] == [container["image"]]
 
 
@@ -72,12 +68,12 @@ def test_the_program_of_brokers_is_in_the_same_image_and_knows_its_arguments(fol
     given = osb_flags.parse(container["args"])
     assert given.unserved == ()
     assert given.leader_election
-    assert given.dataservices == (folder == DATASERVICES)
+    assert given.dataservices == (folder == deployed.DATASERVICES)
     refused = given.allow_plain_http, given.allow_loopback, given.allow_insecure
     assert refused == (False, False, False)
     assert given.probes == ("0.0.0.0", container["ports"][0]["containerPort"])
-    (image,) = yaml.safe_load((OSB / "kustomization.yaml").read_text())["images"]
-    assert [image] == yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
+    (image,) = yaml.safe_load((deployed.OSB / "kustomization.yaml").read_text())["images"]
+    assert [image] == yaml.safe_load((deployed.FOLDER / "kustomization.yaml").read_text())["images"]
     assert image["name"] == container["image"]
 
 
@@ -92,11 +88,11 @@ def home_of_scripts():
 
 
 def test_both_programs_are_confined_alike():
-    ours, theirs = (pod_of(folder) for folder in (OSB, FOLDER))
+    ours, theirs = (pod_of(folder) for folder in (deployed.OSB, deployed.FOLDER))
     assert ours["securityContext"] == theirs["securityContext"]
     for part in ("securityContext", "resources", "startupProbe", "livenessProbe", "readinessProbe"):
         assert ours["containers"][0][part] == theirs["containers"][0][part]
-    made = deployed.built(OSB), deployed.built(FOLDER)
+    made = deployed.built(deployed.OSB), deployed.built(deployed.FOLDER)
     labels = [labels_of(deployed.only(NAMESPACE, one)) for one in made]
     assert labels[0] == labels[1]
     network = [deployed.only(deployed.NETWORK_POLICY, one)["spec"]["egress"] for one in made]
@@ -111,7 +107,7 @@ def with_files(container, folder):
 
 
 def test_the_front_door_is_where_the_service_and_the_network_policy_lead(tmp_path):
-    made = deployed.built(FRONT_DOOR)
+    made = deployed.built(deployed.FRONT_DOOR)
     pod = deployed.only(DEPLOYMENT, made)["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     door = flags.parse(with_files(container, tmp_path)).door
@@ -133,14 +129,14 @@ def test_the_front_door_is_where_the_service_and_the_network_policy_lead(tmp_pat
 
 
 def test_the_files_of_the_front_door_are_those_of_its_secrets():
-    pod = deployed.only(DEPLOYMENT, deployed.built(FRONT_DOOR))["spec"]["template"]
+    pod = deployed.only(DEPLOYMENT, deployed.built(deployed.FRONT_DOOR))["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     secrets = {one["name"]: one["secret"]["secretName"] for one in pod["spec"]["volumes"]}
     assert mounts.keys() == secrets.keys()
     named = [one.partition("=")[2] for one in container["args"] if MOUNTED in one]
     assert {one.rpartition("/")[0] for one in named} == {*mounts.values()}
-    (tls,) = deployed.only(deployed.INGRESS, deployed.built(FRONT_DOOR))["spec"]["tls"]
+    (tls,) = deployed.only(deployed.INGRESS, deployed.built(deployed.FRONT_DOOR))["spec"]["tls"]
     assert tls["secretName"] == secrets["tls"]
 
 

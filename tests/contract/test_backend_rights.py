@@ -29,15 +29,6 @@ from reconciler.kube.connection import Connection
 from tests.support import deployed, door_spaces, removal
 from tests.support.backend import REGISTRY, backend
 from tests.support.clusters import LiveCluster
-from tests.support.deployed import (
-    CLUSTER_SCOPE,
-    CONTROL_PLANE_MODE,
-    FOLDER,
-    FRONT_DOOR,
-    Hearing,
-    Right,
-    rights_of,
-)
 from tests.support.event_rights import recorded_and_counted
 from tests.support.eventually import eventually
 from tests.support.observing import kubeconfig
@@ -77,7 +68,7 @@ class Stage:
     namespace: str
     made: Sequence[Any]
     way: Connection
-    hearing: Hearing
+    hearing: deployed.Hearing
     mark: int  # the audit log's end when it began
 
     @property
@@ -111,19 +102,19 @@ class Stage:
                 last[_METHODS[event["verb"]], path] = answer
         return {request for request, answer in last.items() if answer.endswith(_TERMINATING)}
 
-    def own(self, *names_of_roles: str) -> frozenset[Right]:
+    def own(self, *names_of_roles: str) -> frozenset[deployed.Right]:
         """Return what these roles of the manifests give."""
         roles = [one for one in self.made if one["kind"] in ("ClusterRole", "Role")]
-        return rights_of(
+        return deployed.rights_of(
             rule
             for one in roles
             if manifest.name_of(one) in names_of_roles
             for rule in one.get("rules", ())
         )
 
-    def idle(self, *names_of_roles: str, handed_out: Manifest) -> frozenset[Right]:
+    def idle(self, *names_of_roles: str, handed_out: Manifest) -> frozenset[deployed.Right]:
         """Return which rights of these roles were neither used nor are needed to give them away."""
-        given = rights_of(manifest.get_maps(handed_out, "rules"))
+        given = deployed.rights_of(manifest.get_maps(handed_out, "rules"))
         return self.own(*names_of_roles) - self.hearing.used() - given
 
 
@@ -160,7 +151,7 @@ async def given_back(stage: Stage) -> None:
 
 async def test_default_mode(control_plane, namespace):
     settings = Settings(export_grace=timedelta())
-    async with staged(control_plane, namespace, FOLDER, settings) as stage:
+    async with staged(control_plane, namespace, deployed.FOLDER, settings) as stage:
         async with a_space(stage.cluster, stage.offer) as space:
             await space.served()
             await answered(space)
@@ -188,7 +179,7 @@ async def applied_again(stage: Stage) -> None:
     """Apply the rights again: nothing is written, so the aggregated ones are not away a moment."""
     ref = Ref(stage.cluster.name, refs.CLUSTER_ROLE, "", "klutch-bind")
     before = await stage.cluster.get(ref)
-    assert rights_of(manifest.get_maps(before, "rules")) == deployed.aggregated(
+    assert deployed.rights_of(manifest.get_maps(before, "rules")) == deployed.aggregated(
         stage.made, names.BACKEND
     )
     await deployed.apply(stage.cluster, [o for o in stage.made if o["kind"] == "ClusterRole"])
@@ -199,7 +190,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
     """Its template, its export and the backend's right to list it go before the app namespace."""
     settings = Settings(export_grace=timedelta())
     async with (
-        staged(control_plane, namespace, FOLDER, settings) as stage,
+        staged(control_plane, namespace, deployed.FOLDER, settings) as stage,
         a_space(stage.cluster, stage.offer) as space,
     ):
         await space.served()
@@ -298,7 +289,9 @@ async def follows_its_template(space: Space) -> None:
 async def test_consumer_scope_cluster(control_plane, namespace):
     settings = Settings(consumer_scope="Cluster")
     # Secrets are not claimed, and what every konnector may do with them is handed out all the same.
-    stage_is_set = staged(control_plane, namespace, CLUSTER_SCOPE, settings, claimed="configmaps")
+    stage_is_set = staged(
+        control_plane, namespace, deployed.CLUSTER_SCOPE, settings, claimed="configmaps"
+    )
     async with stage_is_set as stage:
         async with a_space(stage.cluster, stage.offer) as space:
             await answered(space)
@@ -317,7 +310,7 @@ async def test_a_refusal_for_want_of_a_right_is_told_from_one_that_came_too_late
 ):
     """In a namespace that is being deleted, a right is not enough; elsewhere none is."""
     async with (
-        staged(control_plane, namespace, FOLDER, Settings()) as stage,
+        staged(control_plane, namespace, deployed.FOLDER, Settings()) as stage,
         going(stage, f"{namespace}-going") as space,
         KubeCluster(stage.way) as as_backend,
     ):
@@ -360,7 +353,7 @@ async def test_front_door(control_plane, namespace):
     """A space is made, its token is lost, and it is made whole; and the keys of the door."""
     settings = Settings(export_grace=timedelta())
     alice = door_spaces.ALICE
-    async with staged(control_plane, namespace, FRONT_DOOR, settings) as stage:
+    async with staged(control_plane, namespace, deployed.FRONT_DOOR, settings) as stage:
         way = stage.way
         terms = SpaceTerms("cluster-", "Shop Inc", control_plane.connection.server)
         async with (
@@ -403,7 +396,7 @@ async def an_app_cluster(stage: Stage) -> AppCluster:
 
 async def test_control_plane_mode(control_plane, namespace):
     settings = Settings(control_plane_mode=True, konnector_image_prefixes=(REGISTRY,))
-    async with staged(control_plane, namespace, CONTROL_PLANE_MODE, settings) as stage:
+    async with staged(control_plane, namespace, deployed.CONTROL_PLANE_MODE, settings) as stage:
         app = await an_app_cluster(stage)
         await app.bind()
         await repaired(app)

@@ -9,15 +9,7 @@ import uuid
 
 import pytest
 
-from reconciler.core import field_set
-from reconciler.core.errors import (
-    AlreadyExists,
-    Conflict,
-    Missing,
-    Rejected,
-    Replaced,
-    Unauthorized,
-)
+from reconciler.core import errors, field_set
 from reconciler.core.manifest import Manifest, get, get_text, get_text_map
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -85,7 +77,7 @@ async def make_again(cluster, namespace):
 
 async def test_create_finds_the_name_taken(cluster, namespace):
     await create(cluster, config_map(namespace))
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(errors.AlreadyExists):
         await create(cluster, config_map(namespace))
 
 
@@ -103,7 +95,7 @@ async def test_apply_with_uid_and_resource_version_does_not(cluster, namespace):
     old = await create(cluster, config_map(namespace))
     await delete(cluster, ref(cluster, namespace))
     version, uid = (get_text(old, "metadata", key) for key in ("resourceVersion", "uid"))
-    with pytest.raises(Replaced):
+    with pytest.raises(errors.Replaced):
         await apply(cluster, config_map(namespace, resourceVersion=version, uid=uid))
     assert await cluster.get(ref(cluster, namespace)) is None
 
@@ -114,7 +106,7 @@ async def test_apply_with_the_uid_of_a_replaced_object_is_stale_not_rejected(clu
     stale = config_map(
         namespace, data={"a": "2"}, resourceVersion=version, uid=get_text(old, "metadata", "uid")
     )
-    with pytest.raises(Replaced) as caught:
+    with pytest.raises(errors.Replaced) as caught:
         await apply(cluster, stale)
     assert caught.value.status == 422
     assert await cluster.get(ref(cluster, namespace)) == new
@@ -126,21 +118,21 @@ async def test_apply_with_an_old_resource_version_is_a_conflict(cluster, namespa
         ref(cluster, namespace), {"data": {"b": "2"}}, manager="someone"
     )
     version, uid = (get_text(old, "metadata", key) for key in ("resourceVersion", "uid"))
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(errors.Conflict) as caught:
         await apply(cluster, config_map(namespace, resourceVersion=version, uid=uid))
-    assert type(caught.value) is Conflict
+    assert type(caught.value) is errors.Conflict
     assert await cluster.get(ref(cluster, namespace)) == new
 
 
 async def test_delete_meets_only_the_object_that_was_meant(cluster, namespace):
     old, new = await make_again(cluster, namespace)
     target = ref(cluster, namespace)
-    with pytest.raises(Replaced):
+    with pytest.raises(errors.Replaced):
         await delete(cluster, target, Preconditions(uid=get_text(old, "metadata", "uid")))
     uid = get_text(new, "metadata", "uid")
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(errors.Conflict) as caught:
         await delete(cluster, target, Preconditions(uid=uid, resource_version="1"))
-    assert type(caught.value) is Conflict
+    assert type(caught.value) is errors.Conflict
     assert await cluster.get(target) == new
     version = get_text(new, "metadata", "resourceVersion")
     assert await delete(cluster, target, Preconditions(uid=uid, resource_version=version))
@@ -155,13 +147,13 @@ async def test_merge_patch_with_preconditions(cluster, namespace):
     old, new = await make_again(cluster, namespace)
     target = ref(cluster, namespace)
     stale_uid = {"metadata": {"uid": get_text(old, "metadata", "uid")}, "data": {"a": "2"}}
-    with pytest.raises(Replaced):
+    with pytest.raises(errors.Replaced):
         await cluster.merge_patch(target, stale_uid, manager=MANAGER)
     stale_version = {"metadata": {"resourceVersion": "1"}, "data": {"a": "2"}}
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         await cluster.merge_patch(target, stale_version, manager=MANAGER)
     assert await cluster.get(target) == new
-    with pytest.raises(Missing):
+    with pytest.raises(errors.Missing):
         await cluster.merge_patch(ref(cluster, namespace, "y"), {"data": {}}, manager=MANAGER)
 
 
@@ -190,7 +182,7 @@ async def test_the_conversion_is_refused_when_the_object_changed_meanwhile(clust
     await cluster.merge_patch(target, {"data": {"c": "3"}}, manager="someone")
     patch = field_set.created_to_applied(created, manager=MANAGER)
     assert patch is not None
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         await cluster.json_patch(target, patch, manager=MANAGER)
 
 
@@ -267,7 +259,7 @@ async def test_when_the_server_counts(control_plane, namespace, query, items, re
 
 async def test_a_token_for_less_than_ten_minutes_is_refused(cluster, namespace):
     await create_robot(cluster, namespace)
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(errors.Rejected) as caught:
         await token_of(cluster, namespace, seconds=599)
     assert caught.value.status == 422
     assert await token_of(cluster, namespace, seconds=600)
@@ -283,7 +275,7 @@ async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namesp
         async def accepted():
             try:
                 await robot.create(question, SELF_REVIEW, manager="robot")
-            except Unauthorized:
+            except errors.Unauthorized:
                 return False
             return True
 
@@ -366,7 +358,7 @@ async def test_a_crd_keeps_each_version_that_is_stored(cluster):
     await eventually(lambda: is_stored(stored, ["v1"]))
     await become(SECOND, UNSERVED)
     await eventually(lambda: is_stored(stored, ["v1", "v2"]))
-    with pytest.raises(Rejected, match="must remain in spec"):
+    with pytest.raises(errors.Rejected, match="must remain in spec"):
         await become(SECOND)
     body = {"status": {"storedVersions": ["v2"]}}
     await cluster.merge_patch(place, body, manager=MANAGER, subresource="status")

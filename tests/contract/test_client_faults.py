@@ -6,16 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.core.errors import (
-    AlreadyExists,
-    Expired,
-    NotServed,
-    Rejected,
-    Replaced,
-    Retry,
-    Unauthorized,
-    Unreachable,
-)
+from reconciler.core import errors
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
@@ -91,10 +82,10 @@ async def test_a_write_that_was_turned_away_is_sent_again(proxy, cluster, namesp
 
 async def test_a_server_that_goes_on_turning_away_is_given_up_in_time(proxy, impatient, namespace):
     proxy.add(on("POST"), answer(429, retry_after=3))
-    with pytest.raises(Unreachable) as caught:
+    with pytest.raises(errors.Unreachable) as caught:
         await create(impatient, namespace)
     assert caught.value.retry_after == 3
-    assert caught.value.retry is Retry.LATER
+    assert caught.value.retry is errors.Retry.LATER
     assert not caught.value.outcome_unknown
 
 
@@ -119,7 +110,7 @@ async def test_a_write_is_sent_once_and_its_outcome_is_called_unknown(
     proxy, cluster, control_plane, namespace, effect, at
 ):
     proxy.add(on("POST"), effect, at=at)
-    with pytest.raises(Unreachable, match="may have happened") as caught:
+    with pytest.raises(errors.Unreachable, match="may have happened") as caught:
         await create(cluster, namespace)
     assert caught.value.outcome_unknown
     assert len(proxy.log) == 1
@@ -150,7 +141,7 @@ async def test_the_repetition_of_a_delete_spares_an_object_made_again(
             return True
 
     proxy.add(on("DELETE").nth(1), MadeAgain(), at=AFTER)
-    with pytest.raises(Replaced):
+    with pytest.raises(errors.Replaced):
         await cluster.delete(
             ref(namespace),
             preconditions=Preconditions(uid=get_text(made, "metadata", "uid")),
@@ -163,7 +154,7 @@ async def test_a_delete_of_whatever_is_there_is_sent_once(proxy, cluster, contro
     """aiohttp by itself repeats a DELETE whose kept connection was cut."""
     await create(cluster, namespace)  # so that a connection is kept
     proxy.add(on("DELETE"), Cut("fin"), at=AFTER)
-    with pytest.raises(Unreachable, match="may have happened"):
+    with pytest.raises(errors.Unreachable, match="may have happened"):
         await cluster.delete(
             ref(namespace),
             preconditions=Preconditions(uid=None),
@@ -175,7 +166,7 @@ async def test_a_delete_of_whatever_is_there_is_sent_once(proxy, cluster, contro
 
 async def test_success_that_says_nothing_is_not_a_deletion(proxy, cluster, namespace):
     proxy.add(on("DELETE"), answer(200, "{}"))
-    with pytest.raises(Unreachable, match="neither success nor the object"):
+    with pytest.raises(errors.Unreachable, match="neither success nor the object"):
         await cluster.delete(
             ref(namespace),
             preconditions=Preconditions(uid="u"),
@@ -190,7 +181,7 @@ async def test_success_that_says_nothing_is_not_a_deletion(proxy, cluster, names
 async def test_a_truncated_list_is_an_error(proxy, cluster, control_plane, namespace, octets):
     await fill(control_plane, namespace)
     proxy.add(on("GET", "/configmaps$"), Cut("fin"), at=Body(octets=octets))
-    with pytest.raises(Unreachable, match="cut"):
+    with pytest.raises(errors.Unreachable, match="cut"):
         await cluster.list(CONFIG_MAP, namespace=namespace)
 
 
@@ -226,28 +217,28 @@ NOT_A_LIST = {
 @pytest.mark.parametrize("effect", NOT_A_LIST.values(), ids=NOT_A_LIST.keys())
 async def test_an_answer_that_is_no_list_is_an_error(proxy, cluster, namespace, effect):
     proxy.add(on("GET", "/configmaps$"), effect)
-    with pytest.raises(Unreachable):
+    with pytest.raises(errors.Unreachable):
         await cluster.list(CONFIG_MAP, namespace=namespace)
 
 
 async def test_a_gateways_404_is_not_taken_for_a_missing_kind(proxy, cluster, namespace):
     proxy.add(on("GET", "/configmaps"), answer(404, "404 page not found\n"))
     for call in (cluster.list(CONFIG_MAP, namespace=namespace), cluster.get(ref(namespace))):
-        with pytest.raises(Unreachable, match="discovery lists the kind"):
+        with pytest.raises(errors.Unreachable, match="discovery lists the kind"):
             await call
 
 
 async def test_a_404_for_everything_is_not_a_cluster_without_kinds(proxy, cluster, namespace):
     proxy.add(on(), answer(404, "404 page not found\n"))
-    with pytest.raises(Unreachable, match="discovery does not confirm it") as caught:
+    with pytest.raises(errors.Unreachable, match="discovery does not confirm it") as caught:
         await cluster.list(CONFIG_MAP, namespace=namespace)
-    assert not isinstance(caught.value, NotServed)
+    assert not isinstance(caught.value, errors.NotServed)
 
 
 async def test_another_object_than_the_one_asked_for(proxy, cluster, namespace):
     body = '{"kind":"ConfigMap","metadata":{"name":"y"}}'
     proxy.add(on("GET"), answer(200, body))
-    with pytest.raises(Unreachable, match="another object"):
+    with pytest.raises(errors.Unreachable, match="another object"):
         await cluster.get(ref(namespace))
 
 
@@ -264,14 +255,14 @@ async def test_a_list_that_never_ends_is_stopped(proxy, cluster, namespace):
         '"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}'
     )
     proxy.add(on("GET", "/configmaps$"), answer(200, page))
-    with pytest.raises(Unreachable, match="does not end"):
+    with pytest.raises(errors.Unreachable, match="does not end"):
         await cluster.list(CONFIG_MAP, namespace=namespace)
 
 
 async def test_an_answer_beyond_the_limit_is_not_read(proxy, control_plane, namespace):
     await fill(control_plane, namespace)
     async with KubeCluster(proxy.connection, limits=Limits(max_body=500)) as small:
-        with pytest.raises(Unreachable, match="answered more than 500 bytes"):
+        with pytest.raises(errors.Unreachable, match="answered more than 500 bytes"):
             await small.list(CONFIG_MAP, namespace=namespace)
 
 
@@ -292,7 +283,7 @@ async def test_a_watch_cut_inside_an_event_is_an_error(proxy, cluster, control_p
     start = await start_of(cluster, namespace)
     await fill(control_plane, namespace)
     proxy.add(on("GET", query="watch=1"), Cut("fin"), at=Body(lines=1, octets=20))
-    with pytest.raises(Unreachable, match="cut"):
+    with pytest.raises(errors.Unreachable, match="cut"):
         await watch(cluster, namespace, start)
 
 
@@ -300,7 +291,7 @@ async def test_410_inside_a_watch(proxy, cluster, control_plane, namespace):
     start = await start_of(cluster, namespace)
     await fill(control_plane, namespace)
     proxy.add(on("GET", query="watch=1"), gone(), at=Body(lines=1))
-    with pytest.raises(Expired):
+    with pytest.raises(errors.Expired):
         await watch(cluster, namespace, start)
 
 
@@ -310,7 +301,7 @@ async def test_a_watch_that_nobody_answers_is_not_waited_for_without_end(
     gate = Gate()
     proxy.add(on("GET", query="watch=1"), gate)
     async with KubeCluster(proxy.connection, limits=replace(IMPATIENT, deadline=1)) as cluster:
-        with pytest.raises(Unreachable, match="in time"):
+        with pytest.raises(errors.Unreachable, match="in time"):
             await watch(cluster, namespace, "1")
     gate.open()
 
@@ -319,14 +310,14 @@ async def test_a_watch_with_credentials_that_cannot_be_used(control_plane, names
     broken = ClientCertificate("no certificate", Secret("no key"))
     connection = replace(control_plane.connection, credential=broken)
     async with KubeCluster(connection) as cluster:
-        with pytest.raises(Unauthorized, match="cannot be used"):
+        with pytest.raises(errors.Unauthorized, match="cannot be used"):
             await watch(cluster, namespace, "1")
 
 
 async def test_a_silent_watch_ends_after_its_read_timeout(cluster, namespace):
     start = await start_of(cluster, namespace)
     nothing = ListQuery(fields="metadata.name=none")
-    with pytest.raises(Unreachable, match="in time"):
+    with pytest.raises(errors.Unreachable, match="in time"):
         await watch(cluster, namespace, start, query=nothing, read_timeout=0.5)
 
 
@@ -353,7 +344,7 @@ async def test_a_server_that_accepts_and_never_answers(control_plane, namespace)
         line.let(down=STALLED)
         stalled = replace(connection, server=line.url)
         async with KubeCluster(stalled, limits=replace(IMPATIENT, deadline=1)) as cluster:
-            with pytest.raises(Unreachable, match="in time"):
+            with pytest.raises(errors.Unreachable, match="in time"):
                 await cluster.get(ref(namespace))
 
 
@@ -376,8 +367,8 @@ async def created(cluster, namespace, name):
     """Create it in as many tries as it takes: the client may be too impatient for a busy server."""
 
     async def is_there():
-        with contextlib.suppress(Unreachable):
-            with contextlib.suppress(AlreadyExists):
+        with contextlib.suppress(errors.Unreachable):
+            with contextlib.suppress(errors.AlreadyExists):
                 await create(cluster, namespace, name)
             return True
         return False
@@ -390,7 +381,7 @@ async def test_a_silent_line_is_noticed_and_used_again_when_it_clears(
 ):
     await created(distant, namespace, "item-a")
     line.let(down=STALLED)
-    with pytest.raises(Unreachable) as lost:
+    with pytest.raises(errors.Unreachable) as lost:
         await create(distant, namespace, "item-b")
     assert lost.value.outcome_unknown
     line.let(down=CLEAR)
@@ -401,12 +392,12 @@ async def test_a_silent_line_is_noticed_and_used_again_when_it_clears(
 
 async def test_a_line_that_breaks_within_an_answer_gives_no_answer(line, distant):
     line.let(down=Flow(limit=10_000, then="rst"))
-    with pytest.raises(Unreachable):
+    with pytest.raises(errors.Unreachable):
         await distant.list(CLUSTER_ROLE)
     line.let(down=CLEAR)
 
     async def has_an_answer():
-        with contextlib.suppress(Unreachable):
+        with contextlib.suppress(errors.Unreachable):
             return (await distant.list(CLUSTER_ROLE)).items
 
     await eventually(has_an_answer)
@@ -416,7 +407,7 @@ async def test_a_port_where_nobody_listens(control_plane, namespace):
     async with TcpProxy(control_plane.connection.server) as line:
         closed = replace(control_plane.connection, server=line.url)
     async with KubeCluster(closed) as cluster:
-        with pytest.raises(Unreachable, match="no connection: ") as caught:
+        with pytest.raises(errors.Unreachable, match="no connection: ") as caught:
             await create(cluster, namespace)
     assert not caught.value.outcome_unknown
 
@@ -448,7 +439,7 @@ TLS = {
 async def test_tls_failures(control_plane, namespace, change, says):
     connection = change(control_plane.connection)
     async with KubeCluster(connection) as cluster:
-        with pytest.raises((Unreachable, Rejected), match=says):
+        with pytest.raises((errors.Unreachable, errors.Rejected), match=says):
             await cluster.get(ref(namespace))
 
 
@@ -464,7 +455,7 @@ async def test_insecure_and_server_name_are_honoured(control_plane, namespace):
 
 async def test_401_with_a_token_that_cannot_be_renewed(proxy, cluster, namespace):
     proxy.add(on(), answer(401))
-    with pytest.raises(Unauthorized):
+    with pytest.raises(errors.Unauthorized):
         await cluster.get(ref(namespace))
 
 
@@ -476,7 +467,7 @@ async def test_a_rotated_token_file_is_read_again_after_a_401(control_plane, nam
         FaultProxy(replace(control_plane.connection, credential=TokenFile(file))) as proxy,
         KubeCluster(proxy.connection) as cluster,
     ):
-        with pytest.raises(Unauthorized):
+        with pytest.raises(errors.Unauthorized):
             await who_am_i(cluster)
         assert [passed.status for passed in proxy.log] == [401], "nothing newer was there"
         file.write_text(robot)
@@ -512,7 +503,7 @@ async def test_a_401_runs_a_plugin_once_more_for_all_calls_together(
         interactive_mode="Never",
     )
     async with KubeCluster(replace(control_plane.connection, credential=plugin)) as cluster:
-        with pytest.raises(Unauthorized):
+        with pytest.raises(errors.Unauthorized):
             await who_am_i(cluster)
         token.write_text(robot)
         runs = tmp_path / "plugin.runs"
@@ -549,7 +540,7 @@ async def test_a_redirect_does_not_carry_the_token_elsewhere(control_plane, name
     async with FaultProxy(upstream) as proxy:
         proxy.add(on(), redirect(f"http://127.0.0.1:{elsewhere.port}/"))
         async with KubeCluster(proxy.connection) as cluster:
-            with pytest.raises(Unreachable, match="redirect"):
+            with pytest.raises(errors.Unreachable, match="redirect"):
                 await cluster.get(ref(namespace))
     await elsewhere.close()
     assert heard == []
@@ -593,6 +584,6 @@ async def test_a_proxys_password_is_not_shown(control_plane, namespace):
     proxy = Secret(f"http://user:{CANARY}@127.0.0.1:9")
     connection = replace(control_plane.connection, proxy=proxy)
     async with KubeCluster(connection) as cluster:
-        with pytest.raises(Unreachable, match="proxy") as caught:
+        with pytest.raises(errors.Unreachable, match="proxy") as caught:
             await cluster.get(ref(namespace))
     assert CANARY not in everything_about(caught.value)

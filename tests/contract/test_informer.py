@@ -13,19 +13,7 @@ from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
-from tests.support import removal
-from tests.support.churn import (
-    IMPATIENT,
-    INDEXES,
-    LISTS,
-    MANAGER,
-    SILENCE,
-    WATCHES,
-    Consumer,
-    following,
-    seen,
-    truth,
-)
+from tests.support import churn, removal
 from tests.support.cues import Cue, Delay
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -43,12 +31,12 @@ class World:
     namespace: str
     proxy: FaultProxy
     cluster: KubeCluster
-    consumer: Consumer | None = None
+    consumer: churn.Consumer | None = None
 
     def informer(self, **options):
-        options = {"namespace": self.namespace, "indexes": INDEXES} | options
+        options = {"namespace": self.namespace, "indexes": churn.INDEXES} | options
         informer = Informer(self.cluster, CONFIG_MAP, **options)
-        self.consumer = Consumer(informer.store)
+        self.consumer = churn.Consumer(informer.store)
         return informer
 
     @property
@@ -63,10 +51,10 @@ class World:
     async def create(self, name, **labels):
         metadata = {"name": name, "namespace": self.namespace, "labels": labels}
         manifest: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        return await self.administrator.create(manifest, CONFIG_MAP, manager=MANAGER)
+        return await self.administrator.create(manifest, CONFIG_MAP, manager=churn.MANAGER)
 
     async def patch(self, name, patch):
-        return await self.administrator.merge_patch(self.ref(name), patch, manager=MANAGER)
+        return await self.administrator.merge_patch(self.ref(name), patch, manager=churn.MANAGER)
 
     async def delete(self, name):
         await removal.remove(self.administrator, self.ref(name))
@@ -78,22 +66,22 @@ class World:
         await eventually(lambda: "no connection" in informer.trouble)
         assert self.consumer is not None
         self.consumer.pending.clear()
-        before = seen(informer.store)
+        before = churn.seen(informer.store)
         await self.delete("deleted")
         if "moved" in names(informer):
             await self.delete("moved")
             await self.create("moved", team="blue")
             await self.patch("changed", {"data": {"a": "b"}})
             await self.create("new")
-        assert seen(informer.store) == before
+        assert churn.seen(informer.store) == before
         return Tally()
 
     async def shows(self, informer, **selection):
         """Wait until the view is what the server holds, and nothing says otherwise."""
 
         async def probe():
-            there = await truth(self.administrator, CONFIG_MAP, self.namespace, **selection)
-            assert seen(informer.store) == there
+            there = await churn.truth(self.administrator, CONFIG_MAP, self.namespace, **selection)
+            assert churn.seen(informer.store) == there
             return informer.synced and not informer.trouble
 
         await eventually(probe)
@@ -113,7 +101,7 @@ async def cluster(proxy, limits):
 
 @pytest.fixture
 def limits():
-    return IMPATIENT
+    return churn.IMPATIENT
 
 
 @pytest.fixture
@@ -144,7 +132,7 @@ def names(informer):
 async def test_a_view_follows_what_happens(world):
     await world.create("old")
     await world.create("leaving")
-    async with following(world.informer()) as informer:
+    async with churn.following(world.informer()) as informer:
         assert not informer.synced
         await informer.wait_synced()
         assert names(informer) == {"old", "leaving"}
@@ -159,7 +147,7 @@ async def test_a_view_follows_what_happens(world):
 async def test_what_leaves_a_selection_leaves_the_view(world):
     await world.create("a", team="red")
     await world.create("b", team="blue")
-    async with following(world.informer(labels="team=red")) as informer:
+    async with churn.following(world.informer(labels="team=red")) as informer:
         await informer.wait_synced()
         assert names(informer) == {"a"}
         await world.patch("b", {"metadata": {"labels": {"team": "red"}}})
@@ -171,7 +159,7 @@ async def test_what_leaves_a_selection_leaves_the_view(world):
 async def test_metadata_alone_is_the_same_from_a_list_and_from_a_watch(world):
     await world.create("listed")
     await world.patch("listed", {"data": {"secret": "text"}})
-    async with following(world.informer(metadata_only=True)) as informer:
+    async with churn.following(world.informer(metadata_only=True)) as informer:
         await informer.wait_synced()
         await world.create("watched")
         await world.patch("watched", {"data": {"secret": "text"}})
@@ -187,14 +175,14 @@ async def test_metadata_alone_is_the_same_from_a_list_and_from_a_watch(world):
 @pytest.mark.parametrize("limits", [Limits()], ids=["patient"])
 async def test_a_later_run_goes_on_where_the_first_ended(world):
     lists = Tally()
-    world.proxy.add(LISTS, lists)
+    world.proxy.add(churn.LISTS, lists)
     informer = world.informer()
-    async with following(informer):
+    async with churn.following(informer):
         await world.create("a")
         await world.shows(informer)
     await world.create("b")
     await world.delete("a")
-    async with following(informer):
+    async with churn.following(informer):
         await world.shows(informer)
     assert lists.count == 1
 
@@ -213,7 +201,7 @@ class Fault:
 
     effects: tuple[Effect, ...]
     at: Point | None = None
-    cue: Cue[Request] = WATCHES
+    cue: Cue[Request] = churn.WATCHES
     times: int = 2
 
 
@@ -247,7 +235,7 @@ FAULTS = {
     "403": fault(answer(403)),
     "a 404 of a gateway": fault(answer(404, NO_JSON)),
     "a watch that ends at once": fault(answer(200, "")),
-    "silence after an event": fault(Delay(SILENCE + 1), at=Body(lines=1), times=1),
+    "silence after an event": fault(Delay(churn.SILENCE + 1), at=Body(lines=1), times=1),
     "another history": fault(Inject(ANOTHER), at=Body()),
     "an object without a name": fault(Inject(NAMELESS), at=Body()),
     "an event without a place": fault(Inject(NO_VERSION), at=Body()),
@@ -260,7 +248,7 @@ FAULTS = {
 async def test_what_was_missed_is_made_up_for(world, fault):
     for name in ("deleted", "changed", "same", "moved"):
         await world.create(name, team="red")
-    async with following(world.informer(silence=SILENCE)) as informer:
+    async with churn.following(world.informer(silence=churn.SILENCE)) as informer:
         await world.shows(informer)
         met = await world.miss(informer)
         if fault is not None:
@@ -284,15 +272,15 @@ BROKEN_LISTS = {
 @pytest.mark.parametrize("broken", BROKEN_LISTS.values(), ids=BROKEN_LISTS.keys())
 async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
     await world.create("deleted")
-    async with following(world.informer()) as informer:
+    async with churn.following(world.informer()) as informer:
         await world.shows(informer)
-        before = seen(informer.store)
+        before = churn.seen(informer.store)
         met = await world.miss(informer)
-        world.proxy.add(WATCHES.nth(1), gone(), at=Body())
-        world.proxy.add(LISTS, met, broken)
+        world.proxy.add(churn.WATCHES.nth(1), gone(), at=Body())
+        world.proxy.add(churn.LISTS, met, broken)
         await world.proxy.accept()
         await eventually(lambda: met.count > 4)
-        assert seen(informer.store) == before
+        assert churn.seen(informer.store) == before
         assert informer.synced
         assert "ConfigMap list" in informer.trouble
         world.proxy.rules.clear()
@@ -301,9 +289,9 @@ async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
 
 async def test_a_watch_that_is_always_too_old_is_no_loop_of_lists(world):
     lists, began = Tally(), time.monotonic()
-    world.proxy.add(LISTS, lists)
-    world.proxy.add(WATCHES, gone(), at=Body())
-    async with following(world.informer()) as informer:
+    world.proxy.add(churn.LISTS, lists)
+    world.proxy.add(churn.WATCHES, gone(), at=Body())
+    async with churn.following(world.informer()) as informer:
         await eventually(lambda: lists.count == 4)
         # The least that the pauses between four of them come to.
         assert time.monotonic() - began >= 0.2 + 0.4 + 0.8

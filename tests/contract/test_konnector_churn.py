@@ -23,18 +23,8 @@ from reconciler.core.errors import AlreadyExists, Missing
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube import informer as informers
-from tests.support import churn
+from tests.support import bound_scenes, churn
 from tests.support.accounts import with_token
-from tests.support.bound_scenes import (
-    ACCEPTED,
-    Scene,
-    b64,
-    direct_scene,
-    remove,
-    says,
-    secret,
-    until,
-)
 from tests.support.clusters import LiveCluster
 from tests.support.cues import AFTER, BEFORE, Cue, Moment
 from tests.support.fault_proxy import FaultProxy
@@ -66,7 +56,7 @@ def hasty(monkeypatch):
 class Story:
     """What developers and the provider do in one space, from a seed."""
 
-    scene: Scene
+    scene: bound_scenes.Scene
     dice: random.Random
     claims: set[str] = field(default_factory=set)
     sent: set[str] = field(default_factory=set)  # Secrets of the provider
@@ -92,7 +82,7 @@ class Story:
                 await scene.app.cluster.create(made, ref.kind, manager="developer")
                 self.claims.add(name)
         elif self.dice.random() < 0.3:
-            await remove(scene.app, ref.kind, ref.namespace, name)
+            await bound_scenes.remove(scene.app, ref.kind, ref.namespace, name)
             self.claims.discard(name)
         else:
             other = {"a": None, "b": None, **spec}
@@ -116,14 +106,14 @@ class Story:
         plane, scene = self.scene.plane.cluster, self.scene
         ref = Ref("", SECRET, scene.service_namespace, name)
         if name not in self.sent:
-            made = secret(name, scene.service_namespace)
+            made = bound_scenes.secret(name, scene.service_namespace)
             await plane.create(made, SECRET, manager="provider")
             self.sent.add(name)
         elif self.dice.random() < 0.4:
             self.sent.discard(name)
-            await remove(scene.plane, SECRET, ref.namespace, name)
+            await bound_scenes.remove(scene.plane, SECRET, ref.namespace, name)
         else:
-            data: Manifest = {"data": {"password": b64(str(self.number))}}
+            data: Manifest = {"data": {"password": bound_scenes.b64(str(self.number))}}
             await plane.merge_patch(ref, data, manager="provider")
 
 
@@ -165,17 +155,17 @@ def deaths(dice: random.Random):
 async def scenes(plane: LiveCluster, app: LiveCluster, namespace: str, seeds):
     """Bind a space for each seed, all of them over ways of their own."""
     async with contextlib.AsyncExitStack() as stack:
-        made: list[tuple[Scene, FaultProxy]] = []
+        made: list[tuple[bound_scenes.Scene, FaultProxy]] = []
         for seed in seeds:
             name = f"test-s{seed}x{namespace[6:-3]}"
             await plane.cluster.create(build(NAMESPACE, name), NAMESPACE, manager="tests")
-            stack.push_async_callback(remove, plane, NAMESPACE, "", name)
-            scene = await stack.enter_async_context(direct_scene(plane, app, name))
+            stack.push_async_callback(bound_scenes.remove, plane, NAMESPACE, "", name)
+            scene = await stack.enter_async_context(bound_scenes.direct_scene(plane, app, name))
             way = await stack.enter_async_context(fronting(plane))
             led = replace(plane, connection=way.connection)
             await replace(scene, plane=led).make_space()
             await scene.request()
-            await scene.bind(ACCEPTED)
+            await scene.bind(bound_scenes.ACCEPTED)
             # Developers delete most of their claims within a minute, and mean it.
             await confirm(scene, keys.CONFIRM_MASS_DELETE)
             made.append((scene, way))
@@ -200,7 +190,7 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
         living = asyncio.create_task(restless(way, stop, deaths(dice)))
         try:
             for scene, _ in made:
-                await until(partial(is_ready, scene), within=180)
+                await bound_scenes.until(partial(is_ready, scene), within=180)
             stories = [
                 Story(scene, random.Random(f"writes {seed}"))
                 for seed, (scene, _) in zip(seeds, made, strict=True)
@@ -219,8 +209,8 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
         assert await living > 0, "nobody died"
 
 
-async def is_ready(scene: Scene) -> bool:
-    return await says(scene.export(), "Ready")
+async def is_ready(scene: bound_scenes.Scene) -> bool:
+    return await bound_scenes.says(scene.export(), "Ready")
 
 
 async def ends_as_told(story: Story, told: str) -> None:

@@ -24,6 +24,7 @@ from reconciler.core import keys
 from reconciler.core.errors import Conflict, Rejected
 from reconciler.core.manifest import Manifest, resource_version_of
 from reconciler.core.refs import CRD, Kind, Ref
+from tests.support import konnector_crds
 from tests.support.bound_scenes import (
     Scene,
     conditions,
@@ -40,14 +41,6 @@ from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import claim, is_idle, offer
-from tests.support.konnector_crds import (
-    column,
-    crd_of,
-    define,
-    has_versions,
-    shows_column,
-    two_versions,
-)
 from tests.support.konnector_scenes import redefine
 from tests.support.konnector_ways import Listened, listened
 from tests.support.osb_server import LoopbackServer
@@ -59,7 +52,7 @@ MANY: Final = 12
 @asynccontextmanager
 async def namesake(scene: Scene) -> AsyncIterator[str]:
     """Let another CRD of the app cluster have the kind; yield its name."""
-    (version,) = (await crd_of(scene.plane, scene))["spec"]["versions"]
+    (version,) = (await konnector_crds.crd_of(scene.plane, scene))["spec"]["versions"]
     group = scene.offer.group
     names = {"plural": "stores", "kind": scene.offer.kind.kind, "listKind": "StoreList"}
     spec: Manifest = {"group": group, "names": names, "scope": "Namespaced", "versions": [version]}
@@ -131,7 +124,7 @@ async def test_what_the_app_cluster_says_of_a_crd_is_said_of_the_export(scene: S
             await until(lambda: export_shows(scene, well))
             told, of_crd = (
                 conditions(await scene.export()),
-                conditions(await crd_of(scene.app, scene)),
+                conditions(await konnector_crds.crd_of(scene.app, scene)),
             )
             for one in ("Established", "NamesAccepted"):
                 assert told[one]["lastTransitionTime"] == of_crd[one]["lastTransitionTime"]
@@ -176,16 +169,16 @@ async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
         # A server ends the watches of what has another schema, and views may be read anew then;
         # but nothing that was synced is looked at again.
         looks = there.looks()
-        change = {"additionalPrinterColumns": column("Size")}
+        change = {"additionalPrinterColumns": konnector_crds.column("Size")}
         await redefine(scene.plane, scene, lambda version: version.update(change))
-        await until(lambda: shows_column(scene, "Size"))
+        await until(lambda: konnector_crds.shows_column(scene, "Size"))
         await goes_up(scene, "after-schema")
         assert there.looks() - looks < MANY
 
         looks = there.looks()
-        first, second = await two_versions(scene)
-        await define(scene, {**second, "storage": True}, {**first, "storage": False})
-        await until(lambda: has_versions(scene, "v2", "v1"))
+        first, second = await konnector_crds.two_versions(scene)
+        await konnector_crds.define(scene, {**second, "storage": True}, {**first, "storage": False})
+        await until(lambda: konnector_crds.has_versions(scene, "v2", "v1"))
         await eventually(lambda: all(there.read("/v2/")))
         await goes_up(scene, "after-version")
         assert there.looks() - looks >= MANY
@@ -251,20 +244,22 @@ async def test_a_stored_version_that_is_replaced_costs_no_claim_a_field(
     ca = base64.b64encode(webhook.ca or b"").decode()
     config = {"clientConfig": {"url": webhook.url, "caBundle": ca}}
     conversion = {"strategy": "Webhook", "webhook": {**config, "conversionReviewVersions": ["v1"]}}
-    one, two = await two_versions(scene)
+    one, two = await konnector_crds.two_versions(scene)
     first = knows(one, size=size)
     second = knows(two, resources={"type": "object", "properties": {"size": size}})
     copy_of = partial(read, scene.plane, replace(scene.offer.kind, version="v2"))
     try:
-        await define(scene, first, second, conversion=conversion)
+        await konnector_crds.define(scene, first, second, conversion=conversion)
         async with scene.backend(), konnector(scene.app.connection, clock=clock):
             await scene.bound()
             await scene.create_instance(size="10Gi", note="data")
             await until(scene.copy)
-            await define(scene, {**second, "storage": True}, {**first, "storage": False})
+            await konnector_crds.define(
+                scene, {**second, "storage": True}, {**first, "storage": False}
+            )
             held = "StoredVersionReplaced"
             await until(lambda: says(scene.binding(), "SchemaInSync", "False", held))
-            (version,) = (await crd_of(scene.app, scene))["spec"]["versions"]
+            (version,) = (await konnector_crds.crd_of(scene.app, scene))["spec"]["versions"]
             assert version["name"] == "v1"
             await scene.patch_instance(
                 {"metadata": {"labels": {"a": "b"}}, "spec": {"size": "20Gi"}}
@@ -275,10 +270,12 @@ async def test_a_stored_version_that_is_replaced_costs_no_claim_a_field(
 
             await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
             clock.put_forward(timedelta(minutes=2))
-            await until(lambda: has_versions(scene, "v2", "v1"))
+            await until(lambda: konnector_crds.has_versions(scene, "v2", "v1"))
             await until(lambda: says(scene.binding(), "SchemaInSync"))
     finally:
-        await define(scene, first, second, conversion={"strategy": "None", "webhook": None})
+        await konnector_crds.define(
+            scene, first, second, conversion={"strategy": "None", "webhook": None}
+        )
         webhook.close()
 
 

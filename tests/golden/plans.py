@@ -7,16 +7,7 @@ from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey
-from reconciler.planning.changes import (
-    Action,
-    Change,
-    Held,
-    Plan,
-    Step,
-    UnseenCluster,
-    Verb,
-    WidenedClaim,
-)
+from reconciler.planning import changes
 from reconciler.planning.planfile import identified
 
 CONTROL_PLANE = "control-plane/eu"
@@ -37,7 +28,7 @@ def binding(unit):
 
 
 def change(action, subject, ref, **more):
-    return Change(more.pop("cluster", "shop-eu-1"), subject, ref, action, **more)
+    return changes.Change(more.pop("cluster", "shop-eu-1"), subject, ref, action, **more)
 
 
 ORDERS = key("postgresqlinstances")
@@ -47,7 +38,7 @@ CACHE = key("redisinstances")
 
 CHANGES = (
     change(
-        Action.CREATE,
+        changes.Action.CREATE,
         "orders-db",
         request(ORDERS),
         reason="new",
@@ -60,7 +51,7 @@ CHANGES = (
         },
     ),
     change(
-        Action.CREATE,
+        changes.Action.CREATE,
         "orders-db",
         binding(ORDERS),
         reason="new",
@@ -68,7 +59,7 @@ CHANGES = (
         unit=ORDERS,
     ),
     change(
-        Action.UPDATE,
+        changes.Action.UPDATE,
         "konnector",
         Ref("shop-eu-1", DEPLOYMENT, "klutch-bind", "konnector"),
         reason="image 1.3.2 -> 1.4.0",
@@ -81,7 +72,7 @@ CHANGES = (
         ),
     ),
     change(
-        Action.REPLACE,
+        changes.Action.REPLACE,
         "reports",
         request(REPORTS),
         reason="request: parameters 3f1c09ab -> 88ad5e02 (export and data untouched;"
@@ -89,25 +80,25 @@ CHANGES = (
         origin=Origin("bindings/reports.yaml", 7, 1),
         unit=REPORTS,
         steps=(
-            Step(Verb.DELETE, request(REPORTS), "the old request"),
-            Step(Verb.CREATE, request(REPORTS)),
+            changes.Step(changes.Verb.DELETE, request(REPORTS), "the old request"),
+            changes.Step(changes.Verb.CREATE, request(REPORTS)),
         ),
     ),
     change(
-        Action.RELEASE,
+        changes.Action.RELEASE,
         "old-cache",
         binding(CACHE),
         reason="no longer selected: 3 redisinstances stay, sync stops",
         unit=CACHE,
     ),
     change(
-        Action.NOOP,
+        changes.Action.NOOP,
         "space",
         Ref(CONTROL_PLANE, NAMESPACE, "", SPACE),
         reason="in sync",
     ),
     change(
-        Action.ADOPT,
+        changes.Action.ADOPT,
         "space",
         Ref(CONTROL_PLANE, NAMESPACE, "", "cluster-x7r2p"),
         cluster="shop-eu-2",
@@ -115,7 +106,7 @@ CHANGES = (
         origin=Origin("clusters/eu/shop-eu-2.yaml", 1, 1),
     ),
     change(
-        Action.UPDATE,
+        changes.Action.UPDATE,
         "space",
         Ref(CONTROL_PLANE, SECRET, "cluster-x7r2p", "kubeconfig"),
         cluster="shop-eu-2",
@@ -129,7 +120,7 @@ CHANGES = (
         fields=(FieldChange("/data/kubeconfig", "0123456789abcdef", "fedcba9876543210"),),
     ),
     change(
-        Action.DELETE,
+        changes.Action.DELETE,
         "old-queue",
         binding(key("messaginginstances", "shop-eu-2")),
         cluster="shop-eu-2",
@@ -137,7 +128,7 @@ CHANGES = (
         unit=key("messaginginstances", "shop-eu-2"),
     ),
     change(
-        Action.BLOCKED,
+        changes.Action.BLOCKED,
         "orders-db",
         binding(key("postgresqlinstances", "shop-eu-2")),
         cluster="shop-eu-2",
@@ -146,7 +137,7 @@ CHANGES = (
         unit=key("postgresqlinstances", "shop-eu-2"),
     ),
     change(
-        Action.UNKNOWN,
+        changes.Action.UNKNOWN,
         "orders-db",
         binding(key("postgresqlinstances", "edge-3")),
         cluster="edge-3",
@@ -158,7 +149,7 @@ CHANGES = (
 
 
 def widened(cluster, **more):
-    claim = WidenedClaim(
+    claim = changes.WidenedClaim(
         unit=key("servicebindings", cluster),
         binding="orders-db",
         claim="secrets",
@@ -169,7 +160,7 @@ def widened(cluster, **more):
     return replace(claim, **more)
 
 
-EVERYTHING = Plan(
+EVERYTHING = changes.Plan(
     fleet="acme",
     revision=f"{COMMIT}+dirty",
     digest="0f" * 32,
@@ -184,16 +175,18 @@ EVERYTHING = Plan(
         widened("shop-eu-1", claim="configmaps", before="nothing"),
     ),
     held=(
-        Held(
+        changes.Held(
             "max-deletes",
             "3 units would be released, replaced or deleted, and 1 may be: none is; raise the"
             " budget in the files or take smaller steps",
             ("shop-eu-1", "shop-eu-2"),
         ),
-        Held("suspended", "moving"),
+        changes.Held("suspended", "moving"),
     ),
     unseen=(
-        UnseenCluster("edge-3", "connect timeout 10s", "Is the VPN up? `klutchctl doctor` tells"),
+        changes.UnseenCluster(
+            "edge-3", "connect timeout 10s", "Is the VPN up? `klutchctl doctor` tells"
+        ),
     ),
     warnings=("shop-eu-1/servicebindings.anynines.com: configmaps is offered, not accepted",),
     clusters_total=4,
@@ -225,19 +218,19 @@ HOSTILE = replace(
         replace(one, binding=HOSTILE_TEXT, claim=HOSTILE_TEXT, before=HOSTILE_TEXT)
         for one in EVERYTHING.widened
     ),
-    held=(Held(HOSTILE_TEXT, HOSTILE_TEXT, (HOSTILE_TEXT,)),),
-    unseen=(UnseenCluster(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT),),
+    held=(changes.Held(HOSTILE_TEXT, HOSTILE_TEXT, (HOSTILE_TEXT,)),),
+    unseen=(changes.UnseenCluster(HOSTILE_TEXT, HOSTILE_TEXT, HOSTILE_TEXT),),
     warnings=(HOSTILE_TEXT,),
 )
 
 PLANS = {
     "everything": identified(EVERYTHING),
     "nothing-to-do": identified(
-        Plan(
+        changes.Plan(
             fleet="acme",
             revision="",
             digest="0f" * 32,
-            changes=tuple(replace(one, action=Action.NOOP) for one in CHANGES[:2]),
+            changes=tuple(replace(one, action=changes.Action.NOOP) for one in CHANGES[:2]),
             sections={"shop-eu-1": "eu"},
             clusters_total=2,
         )
@@ -251,7 +244,8 @@ PLANS = {
             held=(),
             warnings=(),
             unseen=tuple(
-                UnseenCluster(f"edge-{number}", "403 on secrets", "grant it") for number in range(5)
+                changes.UnseenCluster(f"edge-{number}", "403 on secrets", "grant it")
+                for number in range(5)
             ),
             clusters_total=9,
         )

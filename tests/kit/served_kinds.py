@@ -7,26 +7,7 @@ from typing import Any, Final
 
 from jsonschema import Draft4Validator
 
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CONFIG_MAP,
-    CRD,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    LIMIT_RANGE,
-    NAMESPACE,
-    NETWORK_POLICY,
-    RESOURCE_QUOTA,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-)
+from reconciler.core import refs
 from tests.kit.typed import ATOMIC, DEDUCED, Type, copied
 
 _OWNERS: Final = Type(keys=("uid",), item=ATOMIC)
@@ -56,37 +37,39 @@ _POD: Final = Type(
 )
 _TEMPLATE: Final = Type(fields={"metadata": _METADATA, "spec": _POD})
 _FREE: Final = Type(element=DEDUCED)
-_BUILT_IN: Final[Mapping[Kind, Mapping[str, Type]]] = {
-    NAMESPACE: {"spec": Type(fields={"finalizers": DEDUCED}), "status": _CONDITIONS},
-    SECRET: {"data": _FREE, "type": DEDUCED, "immutable": DEDUCED},
-    CONFIG_MAP: {"data": _FREE, "binaryData": _FREE, "immutable": DEDUCED},
-    SERVICE_ACCOUNT: {"secrets": _NAMED, "automountServiceAccountToken": DEDUCED},
-    RESOURCE_QUOTA: {},
-    LIMIT_RANGE: {},
-    NETWORK_POLICY: {},
-    EVENT: {},
-    LEASE: {"spec": Type(fields={}, element=DEDUCED)},
-    ROLE: {"rules": DEDUCED},
-    ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
-    CLUSTER_ROLE: {"rules": DEDUCED},
-    CLUSTER_ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
-    ADMISSION_POLICY: {},  # is stored, and holds nobody
-    ADMISSION_POLICY_BINDING: {},
-    DEPLOYMENT: {"spec": Type(fields={"template": _TEMPLATE, "selector": ATOMIC}, element=DEDUCED)},
-    CRD: {
+_BUILT_IN: Final[Mapping[refs.Kind, Mapping[str, Type]]] = {
+    refs.NAMESPACE: {"spec": Type(fields={"finalizers": DEDUCED}), "status": _CONDITIONS},
+    refs.SECRET: {"data": _FREE, "type": DEDUCED, "immutable": DEDUCED},
+    refs.CONFIG_MAP: {"data": _FREE, "binaryData": _FREE, "immutable": DEDUCED},
+    refs.SERVICE_ACCOUNT: {"secrets": _NAMED, "automountServiceAccountToken": DEDUCED},
+    refs.RESOURCE_QUOTA: {},
+    refs.LIMIT_RANGE: {},
+    refs.NETWORK_POLICY: {},
+    refs.EVENT: {},
+    refs.LEASE: {"spec": Type(fields={}, element=DEDUCED)},
+    refs.ROLE: {"rules": DEDUCED},
+    refs.ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
+    refs.CLUSTER_ROLE: {"rules": DEDUCED},
+    refs.CLUSTER_ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
+    refs.ADMISSION_POLICY: {},  # is stored, and holds nobody
+    refs.ADMISSION_POLICY_BINDING: {},
+    refs.DEPLOYMENT: {
+        "spec": Type(fields={"template": _TEMPLATE, "selector": ATOMIC}, element=DEDUCED)
+    },
+    refs.CRD: {
         "spec": Type(fields={"names": _FREE, "versions": DEDUCED, "group": DEDUCED}, element=_FREE),
         "status": _CONDITIONS,
     },
 }
-_WITH_STATUS: Final = frozenset({NAMESPACE, DEPLOYMENT, CRD, RESOURCE_QUOTA})
-_WITH_GENERATION: Final = frozenset({DEPLOYMENT, CRD})
+_WITH_STATUS: Final = frozenset({refs.NAMESPACE, refs.DEPLOYMENT, refs.CRD, refs.RESOURCE_QUOTA})
+_WITH_GENERATION: Final = frozenset({refs.DEPLOYMENT, refs.CRD})
 
 
 @dataclass(frozen=True)
 class Served:
     """One version of a kind; `schema` is a CRD's, None for kinds that clusters come with."""
 
-    kind: Kind
+    kind: refs.Kind
     type: Type
     has_status: bool
     has_generation: bool
@@ -136,10 +119,10 @@ def _named_namespace(namespace: dict[str, Any]) -> dict[str, Any]:
     return {**namespace, "metadata": {**metadata, "labels": labels}}
 
 
-_DEFAULTS: Final[Mapping[Kind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    NAMESPACE: _named_namespace,
-    SECRET: _typed_secret,
-    CRD: _named_crd,
+_DEFAULTS: Final[Mapping[refs.Kind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    refs.NAMESPACE: _named_namespace,
+    refs.SECRET: _typed_secret,
+    refs.CRD: _named_crd,
 }
 
 
@@ -161,7 +144,7 @@ def of_crd(crd: Mapping[str, Any]) -> Iterator[Served]:
         if version.get("served"):
             namespaced = spec["scope"] == "Namespaced"
             schema = (version.get("schema") or {}).get("openAPIV3Schema", {"type": "object"})
-            kind = Kind(
+            kind = refs.Kind(
                 spec["group"],
                 version["name"],
                 names["kind"],

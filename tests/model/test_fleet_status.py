@@ -19,17 +19,8 @@ from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWrit
 from reconciler.watch.states import States
 from tests.kit import virtual_time
 from tests.kit.clusters import model_clusters
+from tests.support import faults
 from tests.support.cues import AFTER
-from tests.support.faults import (
-    Fail,
-    FaultyCluster,
-    Meanwhile,
-    forbidden,
-    lost,
-    on,
-    unreachable,
-    writes,
-)
 from tests.support.fleet_states import COMMIT, NEXT, at, at_rest, begun, ended, fleet
 
 
@@ -52,7 +43,7 @@ class Recorder:
 
 class Scene:
     def __init__(self, plane, namespace):
-        self.real, self.cluster = plane.cluster, FaultyCluster(plane.cluster)
+        self.real, self.cluster = plane.cluster, faults.FaultyCluster(plane.cluster)
         self.faults = self.cluster.faults
         self.ref = Ref(plane.name, FLEET_STATUS, namespace, "acme")
         self.fence, self.recorder = WriteFence(), Recorder()
@@ -220,7 +211,7 @@ async def test_it_is_made_again_where_somebody_deleted_it(scene):
 
 async def test_it_may_go_between_a_look_and_the_write(scene):
     await scene.run()
-    scene.faults.add(on("patch", "apply").nth(1), Meanwhile(scene.delete))
+    scene.faults.add(faults.on("patch", "apply").nth(1), faults.Meanwhile(scene.delete))
     scene.next()
     await asyncio.sleep(3 * PERIOD)
     assert (await scene.status())["accepted"] == NEXT
@@ -235,7 +226,7 @@ async def test_another_may_make_it_first(scene):
         }
         await scene.real.create(body, FLEET_STATUS, manager="kubectl")
 
-    scene.faults.add(on("create").nth(1), Meanwhile(make))
+    scene.faults.add(faults.on("create").nth(1), faults.Meanwhile(make))
     await scene.run()
     await asyncio.sleep(2 * PERIOD)
     assert (await scene.status())["accepted"] == COMMIT
@@ -244,9 +235,9 @@ async def test_another_may_make_it_first(scene):
 # What cannot be written
 
 FAULTS = {
-    "there is no way": (on(), unreachable()),
-    "it may not be read": (on("get"), forbidden()),
-    "it may not be written": (writes(), forbidden()),
+    "there is no way": (faults.on(), faults.unreachable()),
+    "it may not be read": (faults.on("get"), faults.forbidden()),
+    "it may not be written": (faults.writes(), faults.forbidden()),
 }
 
 
@@ -280,7 +271,7 @@ async def test_a_defect_of_ours_is_no_end(scene, caplog, monkeypatch):
 
 
 async def test_what_was_written_without_an_answer_is_not_written_again(scene):
-    scene.faults.add(writes(), lost(), at=AFTER)
+    scene.faults.add(faults.writes(), faults.lost(), at=AFTER)
     await scene.run()
     await asyncio.sleep(5 * PERIOD)
     assert (await scene.status())["accepted"] == COMMIT
@@ -341,7 +332,7 @@ async def test_a_source_that_cannot_be_read_does_not_lose_what_was_accepted(scen
 
 
 async def test_unknown_is_not_nothing_accepted(scene):
-    scene.faults.add(on("get"), unreachable())
+    scene.faults.add(faults.on("get"), faults.unreachable())
     for call in (scene.writer.load, scene.writer.load):
         with pytest.raises(Unreachable):
             await call()
@@ -354,7 +345,7 @@ async def test_unknown_is_not_nothing_accepted(scene):
 
 async def test_what_cannot_be_written_down_is_not_built_upon(scene):
     await scene.run()
-    scene.faults.add(writes(), forbidden())
+    scene.faults.add(faults.writes(), faults.forbidden())
     scene.next()
     assert scene.writer.accepted() == NEXT  # it was not tried yet
     await asyncio.sleep(2 * PERIOD)
@@ -387,7 +378,7 @@ async def test_no_outage_and_no_deletion_ends_a_suspension(scene):
     await scene.run()
     await scene.annotate("a move")
     await asyncio.sleep(PERIOD)
-    scene.faults.add(on("get"), unreachable())
+    scene.faults.add(faults.on("get"), faults.unreachable())
     await asyncio.sleep(2 * PERIOD)
     assert scene.writer.suspended() == "a move"
     scene.faults.clear()
@@ -397,9 +388,11 @@ async def test_no_outage_and_no_deletion_ends_a_suspension(scene):
     assert annotations_of(await scene.live()) == {keys.SUSPEND: "a move"}
 
 
-@pytest.mark.parametrize("fault", [unreachable(), forbidden()], ids=["no way", "no right"])
+@pytest.mark.parametrize(
+    "fault", [faults.unreachable(), faults.forbidden()], ids=["no way", "no right"]
+)
 async def test_what_was_never_read_suspends_until_it_was(scene, fault):
-    scene.faults.add(on("get"), fault)
+    scene.faults.add(faults.on("get"), fault)
     with pytest.raises(ClusterError):
         await scene.run()
     assert scene.writer.suspended() == UNREAD
@@ -413,7 +406,7 @@ async def test_what_was_never_read_suspends_until_it_was(scene, fault):
 
 
 async def test_where_the_kind_is_absent_nobody_suspended_it(scene):
-    scene.faults.add(on("get"), Fail(NotServed, "the kind is not there", 404))
+    scene.faults.add(faults.on("get"), faults.Fail(NotServed, "the kind is not there", 404))
     with pytest.raises(NotServed):
         await scene.writer.load()
     assert scene.writer.suspended() == ""
@@ -421,7 +414,7 @@ async def test_where_the_kind_is_absent_nobody_suspended_it(scene):
     await scene.run()
     await scene.annotate("a move")
     await asyncio.sleep(2 * PERIOD)
-    scene.faults.add(on("get"), Fail(NotServed, "the kind is not there", 404))
+    scene.faults.add(faults.on("get"), faults.Fail(NotServed, "the kind is not there", 404))
     await asyncio.sleep(2 * PERIOD)
     assert scene.writer.suspended() == "a move"
 
@@ -431,7 +424,7 @@ async def test_where_the_kind_is_absent_nobody_suspended_it(scene):
 
 async def test_events_wait_for_the_object_and_are_recorded_once(scene):
     states = States(fleet_state.FleetState(name=""))
-    scene.faults.add(on("create"), forbidden())
+    scene.faults.add(faults.on("create"), faults.forbidden())
     await scene.run(states)
     states.put(begun())
     states.put(ended(states.now, "done", done=1))

@@ -11,18 +11,11 @@ from typing import Any, Final
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CRD, Ref
+from tests.support import konnector_crds
 from tests.support.bound_scenes import Scene, conditions, gone, has, new, read, remove, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
-from tests.support.konnector_crds import (
-    column,
-    crd_of,
-    define,
-    has_versions,
-    shows_column,
-    two_versions,
-)
 from tests.support.konnector_scenes import equals, redefine
 from tests.support.settled import settled
 
@@ -31,15 +24,17 @@ NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
 
 async def test_what_is_converted_by_webhook_comes_in_its_storage_version(scene: Scene) -> None:
     """G 26: the app cluster could not ask the webhook, and neither does anybody else."""
-    stored, _ = await two_versions(scene)
+    stored, _ = await konnector_crds.two_versions(scene)
     webhook = {"clientConfig": {"url": NOTHING_THERE}, "conversionReviewVersions": ["v1"]}
     older = {**stored, "name": "v1beta1", "storage": False}
-    await define(scene, older, stored, conversion={"strategy": "Webhook", "webhook": webhook})
+    await konnector_crds.define(
+        scene, older, stored, conversion={"strategy": "Webhook", "webhook": webhook}
+    )
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
         (exported,) = (await scene.export())["spec"]["versions"]
         assert (exported["name"], exported["storage"]) == ("v1", True)
-        crd = await crd_of(scene.app, scene)
+        crd = await konnector_crds.crd_of(scene.app, scene)
         assert [(one["name"], one["storage"]) for one in crd["spec"]["versions"]] == [("v1", True)]
         assert crd["spec"]["conversion"] == {"strategy": "None"}
         assert conditions(crd)["Established"]["status"] == "True"
@@ -70,18 +65,18 @@ async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -
         await scene.bind()
         reason = "CustomResourceDefinitionCreateFailed"
         await until(lambda: is_told(scene, reason, "the user may not do this"))
-        assert await gone(crd_of(scene.app, scene))
+        assert await gone(konnector_crds.crd_of(scene.app, scene))
         faults.clear()
         await until(lambda: says(scene.binding(), "Ready"))
 
         faults.add(on("patch", kind=CRD), broken(503))
-        change = {"additionalPrinterColumns": column("Size")}
+        change = {"additionalPrinterColumns": konnector_crds.column("Size")}
         await redefine(scene.plane, scene, lambda version: version.update(change))
         await until(lambda: is_told(scene, update_failed, "HTTP 503"))
         await scene.create_instance(size="1Gi")
         await until(scene.copy)
         faults.clear()
-        await until(lambda: shows_column(scene, "Size"))
+        await until(lambda: konnector_crds.shows_column(scene, "Size"))
         await until(lambda: says(scene.binding(), "Ready"))
 
 
@@ -94,8 +89,8 @@ async def test_a_switch_of_the_only_version_stops_nothing(scene: Scene) -> None:
         await scene.bound()
         await scene.create_instance("older", size="1Gi")
         await until(lambda: scene.copy("older"))
-        first, second = await two_versions(scene)
-        await define(scene, {**second, "storage": True}, unserved(first))
+        first, second = await konnector_crds.two_versions(scene)
+        await konnector_crds.define(scene, {**second, "storage": True}, unserved(first))
         await until(lambda: serves(scene, v2=True, v1=False))
         await until(lambda: says(scene.binding(), "Ready"))
 
@@ -108,7 +103,9 @@ async def test_a_switch_of_the_only_version_stops_nothing(scene: Scene) -> None:
         await until(lambda: has(copy_of("older"), "2Gi", "spec", "size"))
 
         await settled(made)
-        assert (await crd_of(scene.app, scene))["metadata"]["generation"] == 2  # one change
+        assert (await konnector_crds.crd_of(scene.app, scene))["metadata"][
+            "generation"
+        ] == 2  # one change
         for name in ("older", "newer"):
             await remove(scene.app, newer, scene.app_namespace, name)
             await until(partial(is_gone, claim_of, name))
@@ -121,16 +118,16 @@ async def is_gone(reading: Callable[[str], Awaitable[Any]], name: str) -> bool:
 
 async def test_a_version_that_goes_stays_unserved_while_it_may_be_stored(scene: Scene) -> None:
     """H15: the app cluster would refuse the whole change (422) until somebody migrated."""
-    first, second = await two_versions(scene)
+    first, second = await konnector_crds.two_versions(scene)
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
         stored_so = {**second, "storage": True}, {**first, "storage": False}
-        await define(scene, *stored_so)
-        await until(lambda: has_versions(scene, "v2", "v1"))
-        await define(scene, first, second)
-        await until(lambda: has_versions(scene, "v1", "v2"))
+        await konnector_crds.define(scene, *stored_so)
+        await until(lambda: konnector_crds.has_versions(scene, "v2", "v1"))
+        await konnector_crds.define(scene, first, second)
+        await until(lambda: konnector_crds.has_versions(scene, "v1", "v2"))
         await migrated(scene.plane, scene)
-        await define(scene, first)
+        await konnector_crds.define(scene, first)
         await until(lambda: serves(scene, v1=True, v2=False))
         await until(lambda: says(scene.binding(), "Ready"))
         await until(lambda: equals(stored_versions(scene), ["v1", "v2"]))
@@ -150,7 +147,7 @@ def unserved(version: Manifest) -> Manifest:
 
 async def serves(scene: Scene, **versions: bool) -> bool:
     """Tell whether the app cluster has just these versions, and which of them it serves."""
-    live = await crd_of(scene.app, scene)
+    live = await konnector_crds.crd_of(scene.app, scene)
     return {one["name"]: one["served"] for one in live["spec"]["versions"]} == versions
 
 

@@ -9,17 +9,8 @@ import pytest
 from konnector import CONTROL_PLANE, detach
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.tasks import SystemClock
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_maps,
-    get_text,
-    is_deleting,
-    uid_of,
-)
 from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -44,13 +35,15 @@ from tests.support.settled import settled
 
 
 async def is_held(scene: Scene) -> bool:
-    return keys.DRAIN in finalizers_of(await scene.binding())
+    return keys.DRAIN in manifest.finalizers_of(await scene.binding())
 
 
 async def is_told(scene: Scene, reason: str) -> bool:
     """Tell whether an Event of the binding says this."""
     found = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
-    names = [get_text(one, "regarding", "name") for one in found if one["reason"] == reason]
+    names = [
+        manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason
+    ]
     return scene.offer.name in names
 
 
@@ -72,39 +65,39 @@ async def test_a_plain_binding_is_never_held_and_its_data_stay(scene: Scene) -> 
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
-        assert uid_of(await scene.copy()) == uid_of(copy)
+        assert manifest.uid_of(await scene.copy()) == manifest.uid_of(copy)
 
         async def freed() -> bool:
-            return finalizers_of(await scene.instance()) == []
+            return manifest.finalizers_of(await scene.instance()) == []
 
         await until(freed)
-        assert keys.RELEASED in annotations_of(await scene.copy())
+        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
 
 
 async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
-        before = [uid_of(await one()) for one in (scene.copy, scene.instance)]
+        before = [manifest.uid_of(await one()) for one in (scene.copy, scene.instance)]
         await scene.set_policy("Release")
         await until(lambda: is_held(scene))
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
-        copy = annotations_of(await scene.copy())
+        copy = manifest.annotations_of(await scene.copy())
         assert keys.BOUND not in copy
         assert keys.RELEASED in copy
-        assert finalizers_of(await scene.instance()) == []
+        assert manifest.finalizers_of(await scene.instance()) == []
         assert await scene.in_app(SECRET, "orders-creds", scene.app_namespace) is not None
         assert await scene.in_app(CRD, scene.offer.name) is not None
 
         await scene.own_crd(await scene.bind(ACCEPTED))
 
         async def joined() -> bool:
-            notes = annotations_of(await scene.copy())
-            held = finalizers_of(await scene.instance()) == [keys.SYNCER]
+            notes = manifest.annotations_of(await scene.copy())
+            held = manifest.finalizers_of(await scene.instance()) == [keys.SYNCER]
             return held and keys.BOUND in notes and keys.RELEASED not in notes
 
         await until(joined)
-        assert [uid_of(await one()) for one in (scene.copy, scene.instance)] == before
+        assert [manifest.uid_of(await one()) for one in (scene.copy, scene.instance)] == before
         await scene.patch_instance({"spec": {"size": "3Gi"}})
         await until(lambda: has(scene.copy(), "3Gi", "spec", "size"))
 
@@ -151,13 +144,13 @@ async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_mor
         await scene.unbind()
         await until(lambda: gone(scene.binding()))
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert annotations_of(mapping)[keys.RELEASED_KINDS] == scene.offer.name
+        assert manifest.annotations_of(mapping)[keys.RELEASED_KINDS] == scene.offer.name
 
         await remove(scene.app, NAMESPACE, "", scene.app_namespace)
         await until(lambda: is_told(second, "ReleasedDataKept"))
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert not is_deleting(mapping)
-        assert keys.RELEASED in annotations_of(await scene.copy())
+        assert not manifest.is_deleting(mapping)
+        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
         await second.unbind()
 
 
@@ -170,7 +163,9 @@ async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene)
 
         async def owned() -> bool:
             live = await scene.in_app(CRD, scene.offer.name)
-            return [one["uid"] for one in live["metadata"]["ownerReferences"]] == [uid_of(made)]
+            return [one["uid"] for one in live["metadata"]["ownerReferences"]] == [
+                manifest.uid_of(made)
+            ]
 
         await until(owned)
         await until(lambda: says(scene.binding(), "Ready"))
@@ -202,7 +197,7 @@ async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
         ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-        both: Manifest = {"spec": {"permissionClaims": [ACCEPTED, unserved]}}
+        both: manifest.Manifest = {"spec": {"permissionClaims": [ACCEPTED, unserved]}}
         await scene.app.cluster.merge_patch(ref, both, manager=MANAGER)
         own = secret("own", scene.app_namespace)
         await scene.app.cluster.create(own, SECRET, manager="developer")
@@ -222,9 +217,9 @@ async def served_in_another_version(scene: Scene) -> None:
     """Let the control plane have the service's kind in v2 alone."""
     ref = Ref(scene.plane.name, CRD, "", scene.offer.name)
     live = await scene.plane.cluster.get(ref)
-    (first,) = get_maps(live, "spec", "versions")
+    (first,) = manifest.get_maps(live, "spec", "versions")
     both = [{**first, "name": "v2"}, {**first, "served": False, "storage": False}]
-    body: Manifest = {"spec": {"versions": both}}
+    body: manifest.Manifest = {"spec": {"versions": both}}
     await scene.plane.cluster.merge_patch(ref, body, manager="provider")
     await until(lambda: served(scene.plane, replace(scene.offer.kind, version="v2")))
     await until(lambda: is_unserved(scene))
@@ -255,7 +250,9 @@ async def test_copies_are_released_though_their_version_is_served_no_more(
         async with konnector(scene.app.connection):
             await until(lambda: gone(scene.binding()))
         newer = replace(scene.offer.kind, version="v2")
-        copy = annotations_of(await read(scene.plane, newer, scene.service_namespace, "orders"))
+        copy = manifest.annotations_of(
+            await read(scene.plane, newer, scene.service_namespace, "orders")
+        )
         assert keys.RELEASED in copy
         assert keys.BOUND not in copy
 
@@ -263,7 +260,7 @@ async def test_copies_are_released_though_their_version_is_served_no_more(
 async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Scene) -> None:
     """Nobody else would have the CRD of the app cluster follow its export."""
     ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-    goes_with_space: Manifest = {"metadata": {"annotations": {keys.DRAINING: "true"}}}
+    goes_with_space: manifest.Manifest = {"metadata": {"annotations": {keys.DRAINING: "true"}}}
     newer = replace(scene.offer.kind, version="v2")
     async with scene.backend():
         async with konnector(scene.app.connection):
@@ -292,7 +289,7 @@ async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None
         await scene.unbind()
         async with konnector(scene.app.connection):
             await until(lambda: gone(scene.binding()))
-        assert finalizers_of(await scene.instance()) == []
+        assert manifest.finalizers_of(await scene.instance()) == []
 
 
 async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
@@ -302,11 +299,11 @@ async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
             await scene.set_policy("Release")
             await until(lambda: is_held(scene))
         await scene.unbind()
-        assert is_deleting(await scene.binding())
+        assert manifest.is_deleting(await scene.binding())
         async with konnector(scene.app.connection):
             await until(lambda: gone(scene.binding()))
-        assert keys.RELEASED in annotations_of(await scene.copy())
-        assert finalizers_of(await scene.instance()) == []
+        assert keys.RELEASED in manifest.annotations_of(await scene.copy())
+        assert manifest.finalizers_of(await scene.instance()) == []
 
 
 async def test_detach_frees_what_no_control_plane_will_ever_free(scene: Scene) -> None:
@@ -317,17 +314,17 @@ async def test_detach_frees_what_no_control_plane_will_ever_free(scene: Scene) -
     told = io.StringIO()
     await detach.run(asked, {}, scene.app.kubeconfig.parent, out=told)
     assert f"would let go: Database {scene.app_namespace}/orders" in told.getvalue()
-    assert finalizers_of(await scene.instance()) == [keys.SYNCER]
+    assert manifest.finalizers_of(await scene.instance()) == [keys.SYNCER]
     await detach.run(replace(asked, force=True), {}, scene.app.kubeconfig.parent, out=told)
     live = await scene.instance()
-    assert finalizers_of(live) == []
-    assert keys.BOUND not in annotations_of(live)
+    assert manifest.finalizers_of(live) == []
+    assert keys.BOUND not in manifest.annotations_of(live)
     await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
     await until(lambda: gone(scene.instance()))
 
 
 async def test_detach_refuses_beside_a_konnector_that_works(scene: Scene) -> None:
-    lease: Manifest = {
+    lease: manifest.Manifest = {
         "apiVersion": LEASE.api_version,
         "kind": LEASE.kind,
         "metadata": {"name": "klutch-bind", "namespace": BIND},

@@ -14,21 +14,11 @@ from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import bound, claim, data, degraded
-from tests.support.losses import (
-    Many,
-    all_names,
-    confirm,
-    deletes_since,
-    measured,
-    note,
-    says,
-    told_of,
-    withdraw,
-)
 from tests.support.settled import settled
 
 ORPHANED: Final = ("InstancesInSync", "Orphaned")
@@ -42,18 +32,18 @@ def creates(scene: Scene, mark: int) -> list[str]:
     return [one.name for one in found if one.verb == "create" and AGENT in one.agent]
 
 
-async def orphaned(many: Many, *names: str) -> bool:
+async def orphaned(many: losses.Many, *names: str) -> bool:
     return await many.orphans() == sorted(names)
 
 
-async def lacks(many: Many, *names: str) -> bool:
+async def lacks(many: losses.Many, *names: str) -> bool:
     return not set(names) & set(await many.there())
 
 
 @pytest.mark.parametrize("absent", [1, 6])
 async def test_claims_absent_after_a_restart_delete_nothing(scene: Scene, absent: int) -> None:
     """One that comes back is an orphan no more."""
-    many = Many(scene, 13)
+    many = losses.Many(scene, 13)
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene)
@@ -63,22 +53,24 @@ async def test_claims_absent_after_a_restart_delete_nothing(scene: Scene, absent
             await many.lose_instance(name)
         mark = scene.plane.audit.mark()
         async with konnector(scene.app.connection) as made:
-            await until(lambda: says(scene, *ORPHANED))
+            await until(lambda: losses.says(scene, *ORPHANED))
             await settled(made)
             assert await many.orphans() == lost
-            assert measured(made, "klutch_orphaned_copies", resource=scene.offer.name) == absent
+            assert (
+                losses.measured(made, "klutch_orphaned_copies", resource=scene.offer.name) == absent
+            )
             await scene.create_instance(lost[0], size="2Gi")
             await until(lambda: orphaned(many, *lost[1:]))
-            assert deletes_since(scene.plane, mark) == []
-            await confirm(scene, keys.CONFIRM_ORPHANS, scene.offer.name)
+            assert losses.deletes_since(scene.plane, mark) == []
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, scene.offer.name)
             await until(lambda: lacks(many, *lost[1:]))
-            await until(lambda: says(scene, "InstancesInSync", ""))
-            assert len(deletes_since(scene.plane, mark)) == absent - 1
+            await until(lambda: losses.says(scene, "InstancesInSync", ""))
+            assert len(losses.deletes_since(scene.plane, mark)) == absent - 1
 
 
 async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene) -> None:
     """Also after a restart, also in mid-watch; once given again, it means the rest, too."""
-    many = Many(scene, 4)
+    many = losses.Many(scene, 4)
     first, second, third, fourth = many.names
     async with scene.backend():
         async with konnector(scene.app.connection):
@@ -86,7 +78,7 @@ async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene
             await many.make("orders")
             await many.lose_instance(first)
             await until(lambda: orphaned(many, first))
-        await confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
+        await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
         await many.lose_instance(second)
         async with konnector(scene.app.connection):
             await until(lambda: lacks(many, first))
@@ -99,8 +91,8 @@ async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene
             await settled(made)
             assert await many.there() == [second, third, fourth, "orders"]
             await asyncio.sleep(2)  # marks tell whole seconds
-            await withdraw(scene, keys.CONFIRM_ORPHANS)
-            await confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
+            await losses.withdraw(scene, keys.CONFIRM_ORPHANS)
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
             await until(lambda: lacks(many, second, third, fourth))
 
 
@@ -117,20 +109,20 @@ async def test_secrets_that_the_consumer_owned_are_kept(scene: Scene) -> None:
             await here.delete(SECRET, name)
         async with konnector(scene.app.connection) as made:
             await until(lambda: marked(there, *wanted[:3]))
-            await until(lambda: says(scene, *ORPHANED))
+            await until(lambda: losses.says(scene, *ORPHANED))
             await settled(made)
-            assert measured(made, "klutch_orphaned_copies", resource="secrets") == 3
+            assert losses.measured(made, "klutch_orphaned_copies", resource="secrets") == 3
             assert await has_all(there, wanted)
-            assert deletes_since(scene.plane, mark) == []
+            assert losses.deletes_since(scene.plane, mark) == []
             await here.make(SECRET, "c0", **data("two"))
             await until(lambda: there.holds(SECRET, "c0", "two"))
             await until(lambda: marked(there, *wanted[1:3]))
-            await confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
             await until(lambda: has_all(there, ["c0", "c3"]))
 
 
 async def has_all(there, wanted) -> bool:
-    found = await all_names(there.live, SECRET, there.namespace)
+    found = await losses.all_names(there.live, SECRET, there.namespace)
     return bool(found == wanted)
 
 
@@ -144,7 +136,7 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene)
-        many = Many(scene, 0)
+        many = losses.Many(scene, 0)
         await many.lose_instance("orders")
         await remove(scene.app, NAMESPACE, "", scene.app_namespace)
         await until(lambda: is_gone(scene))
@@ -153,13 +145,13 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
             await until(lambda: orphaned(many, "orders"))
             await until(lambda: mapping_is_marked(scene))
             await settled(made)
-            assert deletes_since(scene.plane, mark) == []
+            assert losses.deletes_since(scene.plane, mark) == []
             # The copies first: with their namespace they would go unconfirmed.
             resource = API_SERVICE_NAMESPACE.resource
-            await confirm(scene, keys.CONFIRM_ORPHANS, resource)
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, resource)
             await settled(made)
-            assert deletes_since(scene.plane, mark) == []
-            await confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
+            assert losses.deletes_since(scene.plane, mark) == []
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
             await until(lambda: lacks(many, "orders"))
             await until(lambda: unmapped(scene))
 
@@ -179,7 +171,7 @@ async def unmapped(scene: Scene) -> bool:
 
 async def test_s6_one_that_is_lost_alone_before_our_eyes_is_not_made_again(scene: Scene) -> None:
     """Nor is a second one, nor after a restart; a new claim of the name gets what comes back."""
-    many, clock = Many(scene, 3), ForwardClock()
+    many, clock = losses.Many(scene, 3), ForwardClock()
     async with scene.backend():
         async with konnector(scene.app.connection, clock=clock) as made:
             await bound(scene)
@@ -187,15 +179,17 @@ async def test_s6_one_that_is_lost_alone_before_our_eyes_is_not_made_again(scene
             mark = scene.plane.audit.mark()
             for name in many.names[:2]:
                 await many.lose_copy(name)
-                await until(partial(told_of, scene, name, "RecreationHeld"))
+                await until(partial(losses.told_of, scene, name, "RecreationHeld"))
                 clock.put_forward(timedelta(minutes=5))
             await settled(made)
             assert creates(scene, mark) == []
         async with konnector(scene.app.connection) as made:
-            await until(lambda: says(scene, *HELD))
+            await until(lambda: losses.says(scene, *HELD))
             await settled(made)
             assert await many.there() == ["db02", "orders"]
-            await confirm(scene, keys.CONFIRM_RECREATE)  # a time, as before: all, for an hour
+            await losses.confirm(
+                scene, keys.CONFIRM_RECREATE
+            )  # a time, as before: all, for an hour
             await until(lambda: many.are_there("orders"))
 
 
@@ -211,10 +205,10 @@ async def test_s7_an_old_deletion_ends_no_copy_of_a_later_life(scene: Scene) -> 
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
         async with konnector(scene.app.connection):
             await until(lambda: is_unclaimed(scene, "orders"))
-            await until(lambda: says(scene, *ORPHANED))
+            await until(lambda: losses.says(scene, *ORPHANED))
             assert uid_of(await scene.copy() or {}) == uid_of(later)
             await scene.create_instance("orders")
-            await until(lambda: told_of(scene, "orders", "Readopted"))
+            await until(lambda: losses.told_of(scene, "orders", "Readopted"))
             await until(lambda: scene.is_marked("orders"))
             assert uid_of(await scene.copy() or {}) == uid_of(later)
 
@@ -229,7 +223,7 @@ async def test_s28_a_manifest_that_was_copied_with_its_marks_is_served(scene: Sc
         await until(lambda: scene.copy("second"))
         await until(lambda: scene.is_marked("second"))
         await copied(scene, "third", {"annotations": {**marks["annotations"], keys.CLAIM_UID: "x"}})
-        await until(lambda: told_of(scene, "third", "RecreationHeld"))
+        await until(lambda: losses.told_of(scene, "third", "RecreationHeld"))
         await settled(made)
         assert await scene.copy("third") is None
 
@@ -250,7 +244,7 @@ async def is_unclaimed(scene: Scene, name: str) -> bool:
 async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
     scene: Scene,
 ) -> None:
-    many = Many(scene, 7)
+    many = losses.Many(scene, 7)
     async with scene.backend(), konnector(scene.app.connection) as made:
         await bound(scene)
         await many.make("orders")
@@ -258,14 +252,14 @@ async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_
         for name in many.names:
             await many.lose_copy(name)
         for name in many.names:
-            await until(partial(told_of, scene, name, "RecreationHeld"))
+            await until(partial(losses.told_of, scene, name, "RecreationHeld"))
         await settled(made)
         assert creates(scene, mark) == []
         assert await many.there() == ["orders"]
 
 
 async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:
-    many = Many(scene, 3)
+    many = losses.Many(scene, 3)
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene)
@@ -273,9 +267,9 @@ async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:
         for name in many.names:
             await many.lose_copy(name)
         async with konnector(scene.app.connection):
-            await until(lambda: says(scene, *HELD))
+            await until(lambda: losses.says(scene, *HELD))
             ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-            await note(scene.app, ref, keys.RECREATE, keys.RECREATE_ALWAYS)
+            await losses.note(scene.app, ref, keys.RECREATE, keys.RECREATE_ALWAYS)
             await until(lambda: many.are_there("orders"))
 
 
@@ -287,18 +281,18 @@ async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:
             made = secret("creds", scene.service_namespace)
             await scene.plane.cluster.create(made, SECRET, manager="provider")
             await until(lambda: has_credentials(scene))
-        await Many(scene, 0).lose_copy("orders")
+        await losses.Many(scene, 0).lose_copy("orders")
         await remove(scene.plane, SECRET, scene.service_namespace, "creds")
         async with konnector(scene.app.connection) as running:
-            await until(lambda: says(scene, *HELD))
+            await until(lambda: losses.says(scene, *HELD))
             await scene.create_instance("new", size="1Gi")
             await until(lambda: scene.copy("new"))
             await settled(running)
             assert await has_credentials(scene)
-            await confirm(scene, keys.CONFIRM_RECREATE, "all")
+            await losses.confirm(scene, keys.CONFIRM_RECREATE, "all")
             await until(lambda: scene.copy())
             await until(lambda: degraded(scene))
-            await confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
             await until(lambda: has_credentials(scene, wanted=False))
 
 
@@ -315,15 +309,15 @@ async def test_a_space_that_was_made_anew_is_recorded_once_that_is_confirmed(sce
             await bound(scene)
             space = await scene.on_plane(NAMESPACE, scene.space, "")
             await until(lambda: remembers(scene, uid_of(space)))
-        await note(scene.app, ref, keys.SPACE_UID, stranger)
-        await Many(scene, 0).lose_copy("orders")
+        await losses.note(scene.app, ref, keys.SPACE_UID, stranger)
+        await losses.Many(scene, 0).lose_copy("orders")
         async with konnector(scene.app.connection):
-            await until(lambda: says(scene, "RecreationAllowed", "SpaceChanged"))
-            await until(lambda: told_of(scene, "orders", "RecreationHeld"))
+            await until(lambda: losses.says(scene, "RecreationAllowed", "SpaceChanged"))
+            await until(lambda: losses.told_of(scene, "orders", "RecreationHeld"))
             assert await scene.copy() is None
             assert await remembers(scene, stranger)
-            await withdraw(scene, keys.CONFIRM_RECREATE)
-            await confirm(scene, keys.CONFIRM_RECREATE)
+            await losses.withdraw(scene, keys.CONFIRM_RECREATE)
+            await losses.confirm(scene, keys.CONFIRM_RECREATE)
             await until(lambda: scene.copy())
             await until(lambda: remembers(scene, uid_of(space)))
 
@@ -335,7 +329,7 @@ async def remembers(scene: Scene, uid: str) -> bool:
 
 async def test_many_that_are_deleted_at_once_are_held_and_nothing_else_is(scene: Scene) -> None:
     """Five are few, and go; of the rest nothing goes, also not after a restart."""
-    many = Many(scene, 12)
+    many = losses.Many(scene, 12)
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene)
@@ -345,30 +339,30 @@ async def test_many_that_are_deleted_at_once_are_held_and_nothing_else_is(scene:
         mark = scene.plane.audit.mark()
         for _ in range(2):
             async with konnector(scene.app.connection) as made:
-                await until(lambda: says(scene, *MASS))
+                await until(lambda: losses.says(scene, *MASS))
                 await scene.patch_instance({"spec": {"size": "3Gi"}})
                 await until(lambda: has(scene.copy(), "3Gi", "spec", "size"))
                 await settled(made)
-                assert deletes_since(scene.plane, mark) == []
+                assert losses.deletes_since(scene.plane, mark) == []
         async with konnector(scene.app.connection):
             await scene.patch_instance({"spec": {"size": "4Gi"}})
             await until(lambda: has(scene.copy(), "4Gi", "spec", "size"))
-            await confirm(scene, keys.CONFIRM_MASS_DELETE)
+            await losses.confirm(scene, keys.CONFIRM_MASS_DELETE)
             await until(lambda: only_orders(many))
 
 
-async def only_orders(many: Many) -> bool:
+async def only_orders(many: losses.Many) -> bool:
     return await many.there() == ["orders"]
 
 
 async def test_deletions_that_come_one_after_the_other_are_seen_as_one(scene: Scene) -> None:
-    many = Many(scene, 8)
+    many = losses.Many(scene, 8)
     async with scene.backend(), konnector(scene.app.connection) as made:
         await bound(scene)
         await many.make("orders")
         removals = (remove(scene.app, many.kind, scene.app_namespace, one) for one in many.names)
         await asyncio.gather(*removals)
-        await until(lambda: says(scene, *MASS))
+        await until(lambda: losses.says(scene, *MASS))
         await settled(made)
         assert len(await many.there()) >= 1 + len(many.names) - 5
         assert "Ready" in conditions(await scene.binding())

@@ -17,16 +17,8 @@ from konnector.space.decide import PULSE
 from reconciler.api import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get,
-    get_text,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import get
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.kit.wire import Wires
 from tests.support.bound_scenes import (
@@ -91,8 +83,8 @@ async def test_a_second_binding_of_a_name_stops_nothing_and_takes_nothing_along(
             await until(lambda: gone(scene.app.cluster.get(other)))
         finally:
             await remove_for_good(scene.app, other)
-        assert keys.SYNCER in finalizers_of(await scene.instance())
-        copy = annotations_of(await scene.copy())
+        assert keys.SYNCER in manifest.finalizers_of(await scene.instance())
+        copy = manifest.annotations_of(await scene.copy())
         assert keys.BOUND in copy
         assert keys.RELEASED not in copy
         await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
@@ -125,11 +117,11 @@ async def test_what_a_tenant_binds_elsewhere_is_not_served_where_one_namespace_i
 
 
 async def drains(scene: Scene, ref: Ref) -> bool:
-    return keys.DRAIN in finalizers_of(await scene.app.cluster.get(ref) or {})
+    return keys.DRAIN in manifest.finalizers_of(await scene.app.cluster.get(ref) or {})
 
 
 async def has_phase(scene: Scene, phase: str) -> bool:
-    return get_text(await scene.instance(), "status", "phase") == phase
+    return manifest.get_text(await scene.instance(), "status", "phase") == phase
 
 
 async def test_two_secrets_of_one_space_share_a_provider(
@@ -150,11 +142,13 @@ async def test_two_secrets_of_one_space_share_a_provider(
         for one in (scene, second):
             await until(lambda: says(one.export(), "Ready"))  # noqa: B023
         await settled(made)
-        before = [resource_version_of(await one.export()) for one in (scene, second)]
+        before = [manifest.resource_version_of(await one.export()) for one in (scene, second)]
         for one, name in ((scene, "mine"), (second, "theirs"), (scene, "more")):
             await one.create_instance(name)
             await until(lambda: one.copy(name))  # noqa: B023
-        assert [resource_version_of(await one.export()) for one in (scene, second)] == before
+        assert [
+            manifest.resource_version_of(await one.export()) for one in (scene, second)
+        ] == before
         of_exports = f"/{scene.space}/apiserviceexports?"
         [(way, _)] = [watch for watch in wires.watches if of_exports in watch[1]]
         assert way == ANOTHER_WAY  # the one that was proved last
@@ -246,7 +240,7 @@ async def test_credentials_of_another_space_are_left_to_it(managed: Managed) -> 
             await deliver(second, managed, "creds", "dHdv")
             await credentials(second, managed, "later")
             left = await read(managed.app, SECRET, managed.app_namespace, "creds")
-            assert uid_of(left) == uid_of(first)
+            assert manifest.uid_of(left) == manifest.uid_of(first)
             assert get(left, "data") == get(first, "data")
 
 
@@ -274,7 +268,7 @@ async def test_credentials_stay_when_one_of_two_providers_is_let_go(
             await note_on_copy(scene, "creds", name)
             await taken_back(second, scene, name)
         left = await read(scene.app, SECRET, scene.app_namespace, "creds")
-        assert uid_of(left) == uid_of(first)
+        assert manifest.uid_of(left) == manifest.uid_of(first)
 
 
 async def taken_back(one: Scene, to: Scene, name: str) -> None:
@@ -287,7 +281,7 @@ async def claimed(one: Managed, app_namespace: str) -> None:
     """Bind a space's service with its claims, and use it in an app namespace."""
     await bound(one)
     ref = Ref(one.plane.name, API_SERVICE_BINDING, one.space, one.offer.name)
-    claims: Manifest = {"spec": {"permissionClaims": [ACCEPTED]}}
+    claims: manifest.Manifest = {"spec": {"permissionClaims": [ACCEPTED]}}
     await one.plane.cluster.merge_patch(ref, claims, manager="tests")
     await mapped(one, app_namespace)
 
@@ -307,17 +301,17 @@ async def deliver(one: Managed | Scene, to: Managed | Scene, name: str, password
     await one.plane.cluster.create(made, SECRET, manager="provider")
 
 
-async def credentials(one: Managed | Scene, to: Managed | Scene, name: str) -> Manifest:
+async def credentials(one: Managed | Scene, to: Managed | Scene, name: str) -> manifest.Manifest:
     """Have credentials of a space arrive in the app namespace of another one's scene."""
     await deliver(one, to, name, "b25l")
-    found: Manifest = await until(lambda: read(to.app, SECRET, to.app_namespace, name))
+    found: manifest.Manifest = await until(lambda: read(to.app, SECRET, to.app_namespace, name))
     return found
 
 
 async def note_on_copy(managed: Managed | Scene, name: str, note: str = "again") -> None:
     """Wake everybody who watches a copy."""
     ref = Ref(managed.app.name, SECRET, managed.app_namespace, name)
-    body: Manifest = {"metadata": {"labels": {"note": note}}}
+    body: manifest.Manifest = {"metadata": {"labels": {"note": note}}}
     await managed.app.cluster.merge_patch(ref, body, manager="developer")
 
 
@@ -328,9 +322,9 @@ async def bound(managed: Managed) -> None:
 
 
 async def crd_of(managed: Managed) -> tuple[str, Any, str]:
-    live: Manifest = await read(managed.app, CRD, "", managed.offer.name) or {}
+    live: manifest.Manifest = await read(managed.app, CRD, "", managed.offer.name) or {}
     owners = get(live, "metadata", "ownerReferences")
-    return uid_of(live), owners, annotations_of(live)[keys.SPACE_UID]
+    return manifest.uid_of(live), owners, manifest.annotations_of(live)[keys.SPACE_UID]
 
 
 async def test_the_heart_beats_while_the_app_cluster_does_not_say_which_it_is(
@@ -340,7 +334,7 @@ async def test_the_heart_beats_while_the_app_cluster_does_not_say_which_it_is(
     clock, faults = ForwardClock(), Faults()
 
     async def beat() -> str:
-        return get_text(await scene.on_plane(CLUSTER_BINDING, "cluster"), *HEARTBEAT)
+        return manifest.get_text(await scene.on_plane(CLUSTER_BINDING, "cluster"), *HEARTBEAT)
 
     async with scene.backend(clock=clock), mortal(scene.app.connection, faults, clock=clock):
         await scene.bound()

@@ -6,17 +6,7 @@ from datetime import timedelta
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_text,
-    is_deleting,
-    name_of,
-    ref_of,
-    uid_of,
-)
+from reconciler.core import keys, manifest
 from reconciler.core.refs import EVENT, NAMESPACE, SECRET, GroupResource, Ref
 from reconciler.core.times import moment
 from tests.support import losses
@@ -74,11 +64,11 @@ async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None
         system = await scene.in_app(NAMESPACE, "kube-system")
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         namespace = await scene.in_app(NAMESPACE, scene.app_namespace)
-        marks = {**annotations_of(mapping)}
+        marks = {**manifest.annotations_of(mapping)}
         assert moment(marks.pop(keys.UIDS_SINCE)) is not None
         assert marks == {
-            keys.APP_CLUSTER_UID: uid_of(system),
-            keys.APP_NAMESPACE_UID: uid_of(namespace),
+            keys.APP_CLUSTER_UID: manifest.uid_of(system),
+            keys.APP_NAMESPACE_UID: manifest.uid_of(namespace),
         }
 
         await account.there.hold(HOLD)
@@ -86,7 +76,7 @@ async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None
         await until(lambda: account.here.gone("users"))
         await until(account.there.goes)
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert not is_deleting(mapping)
+        assert not manifest.is_deleting(mapping)
         assert not await account.here.gone()
 
         await account.there.hold()
@@ -133,18 +123,18 @@ async def test_a_namespace_that_is_back_during_the_last_look_is_another_one(scen
         await until(here.gone)
         look = on("get", kind=NAMESPACE, name=scene.app_namespace)
         faults.add(look.nth(1), Meanwhile(lambda: come_back(scene)), at=AFTER)
-        before = uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
+        before = manifest.uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
         await leave(scene)
 
         async def is_back() -> bool:
             found = await scene.in_app(NAMESPACE, scene.app_namespace)
-            return found is not None and uid_of(found) != before
+            return found is not None and manifest.uid_of(found) != before
 
         await until(is_back)
         await scene.create_instance("later")
         await until(lambda: scene.copy("later"))
         left = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-        assert uid_of(left) != uid_of(mapping)
+        assert manifest.uid_of(left) != manifest.uid_of(mapping)
 
 
 async def test_what_goes_with_its_namespace_is_not_brought_again(scene: Scene) -> None:
@@ -210,11 +200,11 @@ async def test_what_was_released_comes_back_with_its_app_namespace(scene: Scene)
         async with working(scene):
             await until(lambda: losses.says(scene, "InstancesInSync", "AnotherNamespace"))
             assert await here.gone()
-            uid = uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
+            uid = manifest.uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
             await losses.confirm(scene, keys.CONFIRM_NAMESPACES, f"{scene.app_namespace}={uid}")
             await until(lambda: equals(here.spec(), {"size": "1Gi"}))
             await until(lambda: equals(there.annotations(), {keys.BOUND: "true"}))
-            assert uid_of(await there.read()) == uid_of(before)
+            assert manifest.uid_of(await there.read()) == manifest.uid_of(before)
 
 
 async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Scene) -> None:
@@ -233,7 +223,7 @@ async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Sc
 
 
 async def let_go(side: Side) -> bool:
-    return finalizers_of(await side.read()) == ["tests.example/wait"]
+    return manifest.finalizers_of(await side.read()) == ["tests.example/wait"]
 
 
 async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: Scene) -> None:
@@ -261,8 +251,8 @@ async def test_copies_of_an_export_that_is_withdrawn_keep_their_mapping(scene: S
         await until(goes)
 
 
-def is_kept(event: Manifest) -> bool:
-    return get_text(event, "reason") == "CopiesKept"
+def is_kept(event: manifest.Manifest) -> bool:
+    return manifest.get_text(event, "reason") == "CopiesKept"
 
 
 async def ended(scene: Scene) -> None:
@@ -304,8 +294,8 @@ async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies
             await asyncio.sleep(1)
             assert not await mapping_gone(scene)
         events = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
-        about = [get_text(one, "regarding", "name") for one in events if is_kept(one)]
-        assert about == [name_of(others[0])]
+        about = [manifest.get_text(one, "regarding", "name") for one in events if is_kept(one)]
+        assert about == [manifest.name_of(others[0])]
         await remove(scene.plane, scene.offer.kind, scene.service_namespace, "orders")
 
         async def goes() -> bool:
@@ -314,7 +304,9 @@ async def test_a_binding_whose_secret_is_missing_holds_the_mapping_of_its_copies
 
         await until(goes)
     for other in others:
-        await remove_for_good(scene.app, ref_of(scene.app.name, API_SERVICE_BINDING, other))
+        await remove_for_good(
+            scene.app, manifest.ref_of(scene.app.name, API_SERVICE_BINDING, other)
+        )
     await remove(scene.app, SECRET, BIND, "other")
 
 
@@ -346,4 +338,4 @@ async def test_beside_the_control_plane_bindings_that_are_not_served_yet_count(
             await asyncio.sleep(1)
             live = await managed.read(API_SERVICE_NAMESPACE, managed.app_namespace)
             assert live is not None
-            assert not is_deleting(live)
+            assert not manifest.is_deleting(live)

@@ -12,18 +12,8 @@ from reconciler.controller.leadership import LeaseLost
 from reconciler.core.manifest import get_int, get_text, uid_of
 from reconciler.core.refs import LEASE
 from reconciler.kube.requests import Preconditions, Propagation
-from tests.support.candidates import (
-    SHORT,
-    TIMES,
-    Candidate,
-    candidate,
-    diary,
-    live,
-    renewed,
-    short,
-    times,
-    turns,
-)
+from tests.support import candidates
+from tests.support.candidates import candidate, diary, live, times
 from tests.support.cues import AFTER
 from tests.support.eventually import eventually
 from tests.support.faults import FaultyCluster, lost, on
@@ -37,7 +27,7 @@ async def test_one_leads_and_gives_it_to_the_other_at_its_end(candidate, live, d
     second.start()
     held = await live()
     assert get_text(held, "spec", "holderIdentity") == "first"
-    assert get_int(held, "spec", "leaseDurationSeconds") == TIMES.duration
+    assert get_int(held, "spec", "leaseDurationSeconds") == candidates.TIMES.duration
     assert (first.counted, second.counted) == (1, 0)
     first.done.set()
     await first.task
@@ -46,8 +36,8 @@ async def test_one_leads_and_gives_it_to_the_other_at_its_end(candidate, live, d
     await second.leads()
     # It did not have to wait until the lease ran out.
     began = next(at for name, at in diary if name == "second")
-    assert began - given_up < TIMES.duration
-    assert turns(diary) == ["first", "second"]
+    assert began - given_up < candidates.TIMES.duration
+    assert candidates.turns(diary) == ["first", "second"]
     assert get_int(await live(), "spec", "leaseTransitions") == 1
     with pytest.raises(Stopped):
         first.fence.check()
@@ -70,10 +60,10 @@ async def test_of_many_one_leads_at_a_time_and_all_have_their_turn(candidate, di
     many = [candidate(f"c{index}").start(work_of(f"c{index}")) for index in range(5)]
     async with asyncio.timeout(60):
         await asyncio.gather(*(each.task for each in many))
-    assert sorted(turns(diary)) == [each.name for each in many]
+    assert sorted(candidates.turns(diary)) == [each.name for each in many]
 
 
-@short
+@candidates.short
 async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
     control_plane, candidate, diary
 ):
@@ -88,8 +78,8 @@ async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
     await asyncio.gather(first.task, return_exceptions=True)
     await second.leads()
     began = next(at for name, at in diary if name == "second")
-    assert began - last >= SHORT.duration
-    assert turns(diary) == ["first", "second"]
+    assert began - last >= candidates.SHORT.duration
+    assert candidates.turns(diary) == ["first", "second"]
 
 
 async def test_a_lease_that_somebody_deleted_is_made_again(control_plane, candidate, live, diary):
@@ -108,8 +98,8 @@ async def test_a_lease_that_somebody_deleted_is_made_again(control_plane, candid
 
     made: Any = await eventually(again)
     assert get_text(made, "spec", "holderIdentity") == "first"
-    await renewed(live, made, times=2)
-    assert turns(diary) == ["first"]
+    await candidates.renewed(live, made, times=2)
+    assert candidates.turns(diary) == ["first"]
 
 
 async def test_who_is_robbed_of_the_lease_stops(control_plane, candidate, live, diary):
@@ -126,7 +116,7 @@ async def test_who_is_robbed_of_the_lease_stops(control_plane, candidate, live, 
 async def test_a_process_that_was_stopped_writes_nothing_when_it_goes_on(candidate):
     first = candidate("first").start()
     await first.leads()
-    first.clock.offset = TIMES.deadline
+    first.clock.offset = candidates.TIMES.deadline
     with pytest.raises(Stopped, match="not renewed"):
         await first.fence.write(first.write)
     with pytest.raises(LeaseLost):
@@ -142,7 +132,7 @@ async def test_an_answer_that_is_lost_is_found_out(control_plane, candidate, liv
 
 
 async def test_a_namespace_that_is_not_there_is_told_and_waited_for(control_plane, caplog):
-    nowhere = Candidate("first", control_plane.cluster, "not-there", [])
+    nowhere = candidates.Candidate("first", control_plane.cluster, "not-there", [])
     nowhere.start()
     await eventually(lambda: "the lease cannot be had" in caplog.text)
     assert not nowhere.task.done()
@@ -158,8 +148,8 @@ async def test_who_stops_waiting_leaves_the_lease_to_its_holder(candidate, live,
     await asyncio.sleep(0)
     second.task.cancel()
     await asyncio.gather(second.task, return_exceptions=True)
-    await renewed(live, await live(), times=2)
-    assert turns(diary) == ["first"]
+    await candidates.renewed(live, await live(), times=2)
+    assert candidates.turns(diary) == ["first"]
 
 
 async def test_who_is_cancelled_gives_the_lease_back_after_its_last_write(candidate, live, diary):
@@ -178,12 +168,12 @@ async def test_who_is_cancelled_gives_the_lease_back_after_its_last_write(candid
     await sent.wait()
     first.task.cancel()
     # The lease is renewed as long as the write is under way.
-    await renewed(live, await live(), times=2)
+    await candidates.renewed(live, await live(), times=2)
     assert get_text(await live(), "spec", "holderIdentity") == "first"
     answered.set()
     with pytest.raises(asyncio.CancelledError):
         await first.task
-    assert turns(diary) == ["first"]
+    assert candidates.turns(diary) == ["first"]
     assert get_text(await live(), "spec", "holderIdentity") == ""
 
 

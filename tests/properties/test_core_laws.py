@@ -9,33 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.blueprints.server_defaults import with_defaults
-from reconciler.core import names
-from reconciler.core.conditions import (
-    ERROR,
-    FALSE,
-    INFO,
-    READY,
-    TRUE,
-    UNKNOWN,
-    WARNING,
-    Condition,
-    dump,
-    ordered,
-    parse,
-    set_condition,
-    summarize,
-    summary,
-)
-from reconciler.core.field_set import (
-    created_to_applied,
-    difference,
-    entries_of,
-    fields_of,
-    is_by,
-    owned,
-    paths,
-    union,
-)
+from reconciler.core import conditions, field_set, names
 from reconciler.core.manifest import canonical, covers, digest, drop, get, put
 from reconciler.core.normalize import canonical_quantity, normalize
 from reconciler.core.secret import HIDDEN, redact, scrub
@@ -122,10 +96,10 @@ def test_what_was_put_is_there_until_dropped(manifest, value, path):
 # Conditions
 
 CONDITIONS = st.builds(
-    Condition,
-    type=st.sampled_from([READY, "A", "B", "C", "Connected"]),
-    status=st.sampled_from([TRUE, FALSE, UNKNOWN]),
-    severity=st.sampled_from(["", ERROR, WARNING, INFO]),
+    conditions.Condition,
+    type=st.sampled_from([conditions.READY, "A", "B", "C", "Connected"]),
+    status=st.sampled_from([conditions.TRUE, conditions.FALSE, conditions.UNKNOWN]),
+    severity=st.sampled_from(["", conditions.ERROR, conditions.WARNING, conditions.INFO]),
     reason=st.sampled_from(["", "R", "S"]),
     message=st.sampled_from(["", "m", "n"]),
     last_transition_time=st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
@@ -137,14 +111,14 @@ CLOCK = st.integers(0, 10**7).map(lambda s: datetime(2026, 2, 1, tzinfo=UTC) + t
 
 @given(LISTS, CONDITIONS, CLOCK, CLOCK)
 def test_setting_twice_is_setting_once(held, new, now, later):
-    once = set_condition(held, new, now=now)
-    assert set_condition(once, new, now=later) == once
+    once = conditions.set_condition(held, new, now=now)
+    assert conditions.set_condition(once, new, now=later) == once
 
 
 @given(LISTS, CONDITIONS, CLOCK)
 def test_a_set_touches_its_type_only_and_orders_the_list(held, new, now):
-    after = set_condition(held, new, now=now)
-    assert after == ordered(after)
+    after = conditions.set_condition(held, new, now=now)
+    assert after == conditions.ordered(after)
     assert {c for c in after if c.type != new.type} == {c for c in held if c.type != new.type}
     assert [c.type for c in after].count(new.type) == 1
 
@@ -152,7 +126,7 @@ def test_a_set_touches_its_type_only_and_orders_the_list(held, new, now):
 @given(LISTS, CONDITIONS, CLOCK)
 def test_the_time_moves_only_with_what_is_said(held, new, now):
     old = next((c for c in held if c.type == new.type), None)
-    [after] = [c for c in set_condition(held, new, now=now) if c.type == new.type]
+    [after] = [c for c in conditions.set_condition(held, new, now=now) if c.type == new.type]
     kept = old.last_transition_time if old is not None and old.says_the_same(after) else ""
     assert after.last_transition_time == (kept or format_time(now))
 
@@ -160,32 +134,32 @@ def test_the_time_moves_only_with_what_is_said(held, new, now):
 @given(LISTS.flatmap(lambda held: st.tuples(st.just(held), st.permutations(held))))
 def test_the_summary_does_not_depend_on_the_order(lists):
     held, shuffled = lists
-    assert summary(held) == summary(shuffled)
+    assert conditions.summary(held) == conditions.summary(shuffled)
 
 
 @given(LISTS, CLOCK, CLOCK)
 def test_the_summary_is_stable(held, now, later):
-    once = summarize(held, now=now)
-    assert summarize(once, now=later) == once
+    once = conditions.summarize(held, now=now)
+    assert conditions.summarize(once, now=later) == once
 
 
 @given(LISTS)
 def test_ready_is_true_without_any_false_and_with_a_true(held):
-    ready = summary(held)
-    statuses = {c.status for c in held if c.type != READY}
-    assert (ready is not None and ready.status == TRUE) == (
-        TRUE in statuses and FALSE not in statuses
+    ready = conditions.summary(held)
+    statuses = {c.status for c in held if c.type != conditions.READY}
+    assert (ready is not None and ready.status == conditions.TRUE) == (
+        conditions.TRUE in statuses and conditions.FALSE not in statuses
     )
 
 
 @given(LISTS)
 def test_conditions_survive_the_wire(held):
-    assert parse(dump(held)) == tuple(held)
+    assert conditions.parse(conditions.dump(held)) == tuple(held)
 
 
 @given(st.lists(JSONS, max_size=4))
 def test_any_json_can_be_read_as_conditions(items):
-    assert all(condition.type for condition in parse(items))
+    assert all(condition.type for condition in conditions.parse(items))
 
 
 # Times
@@ -422,28 +396,33 @@ def managed(*entries):
 @given(FIELDS, FIELDS, FIELDS)
 def test_a_takeover_keeps_every_path_and_leaves_nothing_to_take(applied, created, theirs):
     live = managed(("us", "Apply", applied), ("us", "Update", created), ("them", "Update", theirs))
-    patch = created_to_applied(live, manager="us")
+    patch = field_set.created_to_applied(live, manager="us")
     assert patch is not None
     after = put(live, patch[1]["value"], "metadata", "managedFields")
     roots = {()}
     assert owned_by(after, "us") - roots == owned_by(live, "us") - roots
     assert owned_by(after, "them") == owned_by(live, "them")
-    assert created_to_applied(after, manager="us") is None
+    assert field_set.created_to_applied(after, manager="us") is None
 
 
 def owned_by(live, manager):
     """Return the paths of all entries of a manager, one by one."""
-    entries = [entry for entry in entries_of(live) if is_by(entry, (manager,))]
-    return {path for entry in entries for path in paths(fields_of(entry))}
+    entries = [entry for entry in field_set.entries_of(live) if field_set.is_by(entry, (manager,))]
+    return {path for entry in entries for path in field_set.paths(field_set.fields_of(entry))}
 
 
 @given(FIELDS, FIELDS)
 def test_field_sets_are_sets_of_paths(one, other):
-    assert set(paths(union(one, other))) == {*paths(one), *paths(other)}
-    assert set(paths(difference(one, other))) == {*paths(one)} - {*paths(other)}
+    assert set(field_set.paths(field_set.union(one, other))) == {
+        *field_set.paths(one),
+        *field_set.paths(other),
+    }
+    assert set(field_set.paths(field_set.difference(one, other))) == {*field_set.paths(one)} - {
+        *field_set.paths(other)
+    }
 
 
 @given(FIELDS, OBJECTS)
 def test_what_is_stated_as_it_lives_is_never_unstated(fields, held):
     live = {**held, **managed(("us", "Update", fields))}
-    assert unstated(owned(live, "us"), live=live, stated=live) == frozenset()
+    assert unstated(field_set.owned(live, "us"), live=live, stated=live) == frozenset()

@@ -14,17 +14,7 @@ from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
-from reconciler.planning import planfile
-from reconciler.planning.changes import (
-    Action,
-    Change,
-    Held,
-    Plan,
-    Step,
-    UnseenCluster,
-    Verb,
-    WidenedClaim,
-)
+from reconciler.planning import changes, planfile
 
 TEXTS = st.text(max_size=8) | st.sampled_from(
     ["```", "\x1b[31m", "</details>", "a\nb", "|", "\ud800", "\u202e", "@team", "secrets"]
@@ -44,11 +34,11 @@ REFS = st.builds(Ref, TEXTS, KINDS, TEXTS, TEXTS)
 UNITS = st.builds(UnitKey, TEXTS, TEXTS, TEXTS)
 ORIGINS = st.none() | st.builds(Origin, TEXTS, NUMBERS, NUMBERS)
 CHANGES = st.builds(
-    Change,
+    changes.Change,
     cluster=TEXTS,
     subject=TEXTS,
     ref=REFS,
-    action=st.sampled_from(Action),
+    action=st.sampled_from(changes.Action),
     reason=TEXTS,
     origin=ORIGINS,
     unit=st.none() | UNITS,
@@ -56,7 +46,9 @@ CHANGES = st.builds(
     uid=TEXTS,
     after=st.none() | st.dictionaries(TEXTS, JSONS, max_size=3),
     fields=st.lists(st.builds(FieldChange, TEXTS, JSONS, JSONS), max_size=2).map(tuple),
-    steps=st.lists(st.builds(Step, st.sampled_from(Verb), REFS, TEXTS), max_size=2).map(tuple),
+    steps=st.lists(
+        st.builds(changes.Step, st.sampled_from(changes.Verb), REFS, TEXTS), max_size=2
+    ).map(tuple),
     instances=st.none() | st.integers(min_value=1, max_value=2**31),
     keeps_data=st.booleans(),
 )
@@ -67,7 +59,7 @@ def tuples(values, size=2):
 
 
 PLANS = st.builds(
-    Plan,
+    changes.Plan,
     fleet=TEXTS,
     revision=TEXTS,
     digest=TEXTS,
@@ -75,7 +67,7 @@ PLANS = st.builds(
     sections=st.dictionaries(TEXTS, TEXTS, max_size=3),
     widened=tuples(
         st.builds(
-            WidenedClaim,
+            changes.WidenedClaim,
             unit=UNITS,
             binding=TEXTS,
             claim=TEXTS,
@@ -84,8 +76,8 @@ PLANS = st.builds(
             origin=ORIGINS,
         )
     ),
-    held=tuples(st.builds(Held, TEXTS, TEXTS, tuples(TEXTS))),
-    unseen=tuples(st.builds(UnseenCluster, TEXTS, TEXTS, TEXTS)),
+    held=tuples(st.builds(changes.Held, TEXTS, TEXTS, tuples(TEXTS))),
+    unseen=tuples(st.builds(changes.UnseenCluster, TEXTS, TEXTS, TEXTS)),
     warnings=tuples(TEXTS),
     clusters_total=NUMBERS,
 ).map(planfile.identified)

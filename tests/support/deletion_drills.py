@@ -9,22 +9,9 @@ from reconciler import api
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from tests.support import bound_scenes
 from tests.support.backend import USUAL
 from tests.support.backend_stories import StandingClock
-from tests.support.bound_scenes import (
-    MANAGER,
-    Managed,
-    conditions,
-    gone,
-    managed_scene,
-    new,
-    read,
-    remove,
-    says,
-    secret,
-    served,
-    until,
-)
 
 DEADLINE = timedelta(minutes=5)  # while the last heartbeat still counts
 STUCK = "someone.example/stuck"
@@ -34,7 +21,7 @@ STUCK = "someone.example/stuck"
 class Drill:
     """An app cluster with an instance and its credentials, both carried by a konnector."""
 
-    managed: Managed
+    managed: bound_scenes.Managed
     clock: StandingClock
 
     @property
@@ -57,15 +44,19 @@ class Drill:
         await managed.make_secret()
         await managed.apply(managed.offer.resource)
         await self.annotate(keys.ACCEPT_CLAIMS, keys.ACCEPT_CLAIMS_TEMPLATE)
-        await until(lambda: says(managed.export(), "Connected"))
-        await until(lambda: served(managed.app, kind))
+        await bound_scenes.until(lambda: bound_scenes.says(managed.export(), "Connected"))
+        await bound_scenes.until(lambda: bound_scenes.served(managed.app, kind))
         made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
-        await new(managed.app, made, kind, manager="developer")
-        await until(lambda: managed.read(kind, "orders", managed.service_namespace))
-        credentials = secret("orders-login", managed.service_namespace)
+        await bound_scenes.new(managed.app, made, kind, manager="developer")
+        await bound_scenes.until(lambda: managed.read(kind, "orders", managed.service_namespace))
+        credentials = bound_scenes.secret("orders-login", managed.service_namespace)
         await managed.plane.cluster.create(credentials, SECRET, manager="provider")
-        await until(lambda: read(managed.app, SECRET, managed.app_namespace, "orders-login"))
-        await until(lambda: says(managed.read(api.CLUSTER_BINDING, "cluster"), "Healthy"))
+        await bound_scenes.until(
+            lambda: bound_scenes.read(managed.app, SECRET, managed.app_namespace, "orders-login")
+        )
+        await bound_scenes.until(
+            lambda: bound_scenes.says(managed.read(api.CLUSTER_BINDING, "cluster"), "Healthy")
+        )
 
     async def data(self) -> tuple[str, str]:
         """Return the uids of the instance's copy and of its credentials, "" for what is gone."""
@@ -77,36 +68,36 @@ class Drill:
     async def used(self) -> tuple[str, str]:
         """Return the uids of what the app cluster's applications run on."""
         managed, place = self.managed, self.managed.app_namespace
-        instance = await read(managed.app, managed.offer.kind, place, "orders")
-        credentials = await read(managed.app, SECRET, place, "orders-login")
+        instance = await bound_scenes.read(managed.app, managed.offer.kind, place, "orders")
+        credentials = await bound_scenes.read(managed.app, SECRET, place, "orders-login")
         return uid_of(instance or {}), uid_of(credentials or {})
 
     async def stop_using(self) -> None:
         """Delete the instance, as its developer does."""
         managed = self.managed
-        await remove(managed.app, managed.offer.kind, managed.app_namespace, "orders")
+        await bound_scenes.remove(managed.app, managed.offer.kind, managed.app_namespace, "orders")
 
     async def delete(self, policy: str = "") -> None:
         if policy:
             await self.annotate(keys.DELETION_POLICY, policy)
         managed = self.managed
-        await remove(managed.plane, api.APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await bound_scenes.remove(managed.plane, api.APP_CLUSTER_BINDING, managed.namespace, "shop")
 
     async def annotate(self, key: str, value: str) -> None:
         ref = Ref(self.managed.plane.name, api.APP_CLUSTER_BINDING, self.managed.namespace, "shop")
         body = {"metadata": {"annotations": {key: value}}}
-        await self.managed.plane.cluster.merge_patch(ref, body, manager=MANAGER)
+        await self.managed.plane.cluster.merge_patch(ref, body, manager=bound_scenes.MANAGER)
 
     async def hold(self, ref: Ref, *finalizers: str) -> None:
         """Let exactly these finalizers be on an object."""
         body = {"metadata": {"finalizers": list(finalizers) or None}}
-        await self.managed.plane.cluster.merge_patch(ref, body, manager=MANAGER)
+        await self.managed.plane.cluster.merge_patch(ref, body, manager=bound_scenes.MANAGER)
 
     async def waits_for(self, *said: str, reason: str = "Waiting") -> str:
         """Wait until the conditions tell all of this; return the message."""
 
         async def told() -> str:
-            held = conditions(await self.managed.itself())
+            held = bound_scenes.conditions(await self.managed.itself())
             for each in ("CleanedUp", "Ready"):
                 said_of = held.get(each, {})
                 assert (said_of.get("status"), said_of.get("reason")) == ("False", reason)
@@ -115,10 +106,10 @@ class Drill:
             assert not missing, (missing, message)
             return str(message)
 
-        return str(await until(told))
+        return str(await bound_scenes.until(told))
 
     async def ended(self) -> None:
-        await until(lambda: gone(self.managed.itself()), within=180)
+        await bound_scenes.until(lambda: bound_scenes.gone(self.managed.itself()), within=180)
 
     async def space_is_released(self) -> bool:
         return keys.RELEASED in annotations_of(
@@ -131,7 +122,7 @@ class Drill:
 
 @pytest.fixture
 async def drill(control_plane, app_cluster, namespace):
-    async with managed_scene(control_plane, app_cluster, namespace) as managed:
+    async with bound_scenes.managed_scene(control_plane, app_cluster, namespace) as managed:
         yield Drill(managed, StandingClock())
 
 

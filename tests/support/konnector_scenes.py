@@ -8,18 +8,9 @@ from typing import Any, Final
 from bind.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.conditions import INSTANCES_REFUSED
 from reconciler.core.errors import Unreachable
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get,
-    get_maps,
-    get_text,
-    is_deleting,
-    labels_of,
-)
 from reconciler.core.refs import CRD, EVENT, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support.backend import USUAL
@@ -40,7 +31,7 @@ _USE_OF_POLICY: Final = Kind(
     "mutatingadmissionpolicybindings",
     namespaced=False,
 )
-READY: Final[Manifest] = {"status": {"phase": "Ready"}}
+READY: Final[manifest.Manifest] = {"status": {"phase": "Ready"}}
 
 
 @dataclass
@@ -58,7 +49,9 @@ class Side:
         namespace = self.namespace if kind.namespaced else ""
         return Ref(self.live.name, kind, namespace, f"{self.prefix}{name}")
 
-    async def make(self, name: str = "orders", *, manager: str = "", **more: Any) -> Manifest:
+    async def make(
+        self, name: str = "orders", *, manager: str = "", **more: Any
+    ) -> manifest.Manifest:
         """Apply an object; with `manager` create it, as that program does."""
         ref = self.ref(name)
         place = {"name": ref.name, **({"namespace": ref.namespace} if ref.namespace else {})}
@@ -73,7 +66,9 @@ class Side:
             return await self.live.cluster.create(made, ref.kind, manager=manager)
         return await new(self.live, made, ref.kind, manager=self.who)
 
-    async def patch(self, body: Manifest, name: str = "orders", *, subresource: str = "") -> None:
+    async def patch(
+        self, body: manifest.Manifest, name: str = "orders", *, subresource: str = ""
+    ) -> None:
         cluster: Cluster = self.live.cluster
         await cluster.merge_patch(self.ref(name), body, manager=self.who, subresource=subresource)
 
@@ -104,7 +99,7 @@ class Side:
 
     async def goes(self, name: str = "orders") -> bool:
         live = await self.read(name)
-        return live is None or is_deleting(live)
+        return live is None or manifest.is_deleting(live)
 
     async def spec(self, name: str = "orders") -> Any:
         return (await self.read(name) or {}).get("spec")
@@ -119,11 +114,11 @@ class Side:
         return await equals(self.status(name), status)
 
     async def labels(self, name: str = "orders") -> dict[str, str]:
-        return labels_of(await self.read(name) or {})
+        return manifest.labels_of(await self.read(name) or {})
 
     async def annotations(self, name: str = "orders") -> dict[str, str]:
         """Return all but the uid of the claim, which is another one each time."""
-        found = annotations_of(await self.read(name) or {})
+        found = manifest.annotations_of(await self.read(name) or {})
         return {key: value for key, value in found.items() if key != keys.CLAIM_UID}
 
 
@@ -209,7 +204,7 @@ async def redefine(
     crd: Any = await live.cluster.get(ref)
     version = crd["spec"]["versions"][0]
     change(version)
-    body: Manifest = {"spec": {"versions": [version]}}
+    body: manifest.Manifest = {"spec": {"versions": [version]}}
     await live.cluster.merge_patch(ref, body, manager="provider")
 
 
@@ -224,7 +219,7 @@ async def mutated(scene: Scene, path: str, value: str) -> AsyncIterator[None]:
         "operations": ["CREATE", "UPDATE"],
         "resources": [scene.offer.resource.plural],
     }
-    policy: Manifest = {
+    policy: manifest.Manifest = {
         "matchConstraints": {"resourceRules": [rule]},
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": operation}}],
         "reinvocationPolicy": "Never",
@@ -262,17 +257,17 @@ async def events(scene: Scene, name: str, reason: str) -> list[Any]:
     mine = [
         one
         for one in found
-        if get_text(one, "regarding", "name") == name
-        and get_text(one, "regarding", "kind") == scene.offer.kind.kind
+        if manifest.get_text(one, "regarding", "name") == name
+        and manifest.get_text(one, "regarding", "kind") == scene.offer.kind.kind
     ]
     told = [one for one in mine if one["reason"] == reason]
-    return sorted(told, key=lambda one: get_text(one, "eventTime"))
+    return sorted(told, key=lambda one: manifest.get_text(one, "eventTime"))
 
 
 async def warns(scene: Scene) -> bool:
     """Tell whether the API server warns everyone who uses the kind."""
-    (version,) = get_maps(await scene.in_app(CRD, scene.offer.name), "spec", "versions")
-    warning = get_text(version, "deprecationWarning")
+    (version,) = manifest.get_maps(await scene.in_app(CRD, scene.offer.name), "spec", "versions")
+    warning = manifest.get_text(version, "deprecationWarning")
     return bool(version.get("deprecated")) and scene.offer.name in warning
 
 
@@ -288,9 +283,9 @@ async def equals(reading: Awaitable[Any], value: Any) -> bool:
     return True
 
 
-def _verb(event: Manifest) -> str:
-    code = get(event, "responseStatus", "code")
-    verb = get_text(event, "verb")
+def _verb(event: manifest.Manifest) -> str:
+    code = manifest.get(event, "responseStatus", "code")
+    verb = manifest.get_text(event, "verb")
     return verb if isinstance(code, int) and code < 300 else f"{code} for {verb}"
 
 
@@ -299,7 +294,7 @@ def _written(side: Side, mark: int, word: str) -> list[str]:
     ours = (
         event["objectRef"] | {"verb": _verb(event)}
         for event in side.live.audit.answers_since(mark)
-        if get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
+        if manifest.get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
         and event.get("userAgent", "").startswith(AGENT)
     )
     return [

@@ -7,16 +7,8 @@ from typing import Any
 from reconciler.api import CLUSTER_BINDING
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import SystemClock
-from reconciler.core import names
+from reconciler.core import manifest, names
 from reconciler.core.errors import Conflict
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_text,
-    name_of,
-    resource_version_of,
-    uid_of,
-)
 from reconciler.core.refs import EVENT, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.kube.requests import Preconditions, Propagation
@@ -50,7 +42,7 @@ class Many:
         """Tell whether the konnector is done with them."""
         app = self.scene.app.cluster
         found = (await app.list(self.kind, namespace=self.scene.app_namespace)).items
-        return all("klutch.anynines.com/bound" in annotations_of(one) for one in found)
+        return all("klutch.anynines.com/bound" in manifest.annotations_of(one) for one in found)
 
     async def there(self) -> list[str]:
         """Return the names of all copies."""
@@ -70,16 +62,20 @@ class Many:
         """Return the names of the copies that are marked as orphans."""
         scene = self.scene
         listed = await scene.plane.cluster.list(self.kind, namespace=scene.service_namespace)
-        marked = [one for one in listed.items if "klutchctl.dev/orphaned" in annotations_of(one)]
-        return sorted(map(name_of, marked))
+        marked = [
+            one for one in listed.items if "klutchctl.dev/orphaned" in manifest.annotations_of(one)
+        ]
+        return sorted(map(manifest.name_of, marked))
 
 
 async def lose(cluster: Any, ref: Ref) -> None:
     """Let an object be gone without its finalizers: nobody was asked, nobody waits."""
-    nothing: Manifest = {"metadata": {"finalizers": None}}
+    nothing: manifest.Manifest = {"metadata": {"finalizers": None}}
     while True:
         bare = await cluster.merge_patch(ref, nothing, manager="disaster")
-        as_bare = Preconditions(uid=uid_of(bare), resource_version=resource_version_of(bare))
+        as_bare = Preconditions(
+            uid=manifest.uid_of(bare), resource_version=manifest.resource_version_of(bare)
+        )
         with contextlib.suppress(Conflict):  # the konnector gave it its finalizer again
             await cluster.delete(ref, preconditions=as_bare, propagation=Propagation.BACKGROUND)
             return
@@ -88,12 +84,12 @@ async def lose(cluster: Any, ref: Ref) -> None:
 async def all_names(live: LiveCluster, kind: Kind, namespace: str) -> list[str]:
     """Return the names of all objects of a kind in a namespace."""
     found = (await live.cluster.list(kind, namespace=namespace)).items
-    return sorted(name_of(one) for one in found)
+    return sorted(manifest.name_of(one) for one in found)
 
 
 async def note(live: LiveCluster, ref: Ref, key: str, value: str | None) -> None:
     """Set an annotation, or take it off."""
-    body: Manifest = {"metadata": {"annotations": {key: value}}}
+    body: manifest.Manifest = {"metadata": {"annotations": {key: value}}}
     await live.cluster.merge_patch(ref, body, manager="operator")
 
 
@@ -126,8 +122,8 @@ async def told(scene: Scene, reason: str) -> Any:
     """Return the Event about the APIServiceBinding with this reason."""
     binding = await scene.binding()
     for event in (await scene.app.cluster.list(EVENT, namespace=BIND)).items:
-        about = get_text(event, "regarding", "uid")
-        if about == uid_of(binding) and get_text(event, "reason") == reason:
+        about = manifest.get_text(event, "regarding", "uid")
+        if about == manifest.uid_of(binding) and manifest.get_text(event, "reason") == reason:
             return event
     return None
 
@@ -136,7 +132,8 @@ async def told_of(scene: Scene, name: str, reason: str) -> bool:
     """Tell whether there is an Event about an instance with this reason."""
     events = (await scene.app.cluster.list(EVENT, namespace=scene.app_namespace)).items
     return any(
-        get_text(one, "reason") == reason and get_text(one, "regarding", "name") == name
+        manifest.get_text(one, "reason") == reason
+        and manifest.get_text(one, "regarding", "name") == name
         for one in events
     )
 

@@ -8,18 +8,15 @@ from typing import Any, Final
 
 from reconciler.core.refs import Kind, Ref
 from tests.support import captures, programs
-from tests.support.captures import (
-    APP_CLUSTER,
-    CONTROL_PLANE,
-    SECOND_APP_CLUSTER,
-    Installation,
-    State,
-)
 from tests.support.clusters import LiveCluster, Write
 from tests.support.role_holders import Operator
 
 # The Cluster documents of the fleets in tests/captures.
-_PLACES: Final = {"shop": APP_CLUSTER, "geo": APP_CLUSTER, "billing": SECOND_APP_CLUSTER}
+_PLACES: Final = {
+    "shop": captures.APP_CLUSTER,
+    "geo": captures.APP_CLUSTER,
+    "billing": captures.SECOND_APP_CLUSTER,
+}
 
 
 @dataclass
@@ -28,8 +25,8 @@ class Scene:
 
     name: str
     folder: Path
-    installation: Installation
-    before: Mapping[Ref, State]  # of all objects, as they were recorded
+    installation: captures.Installation
+    before: Mapping[Ref, captures.State]  # of all objects, as they were recorded
     operator: Operator
     applied: Any = None  # what the take-over reported
 
@@ -69,7 +66,7 @@ class Scene:
             if change["action"] == "create":
                 ref = change["ref"]
                 names_of = ("group", "version", "kind", "plural", "namespaced")
-                live = self.places[_PLACES.get(ref["cluster"], CONTROL_PLANE)]
+                live = self.places[_PLACES.get(ref["cluster"], captures.CONTROL_PLANE)]
                 made = Ref(live.name, Kind(*map(ref.get, names_of)), ref["namespace"], ref["name"])
                 self.installation.beside.append(made)
         return self.apply_as_planned()

@@ -14,16 +14,8 @@ from postgresql_broker.catalogue import BIG, ENCODING, OFFERING, SESSIONS, SMALL
 from postgresql_broker.instances import database_of
 from postgresql_broker.store import Store
 from postgresql_server.postgres import Postgres
+from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import MaintenanceInfo
-from reconciler.blueprints.offering.messages import (
-    Bind,
-    Deprovision,
-    FetchInstance,
-    Previous,
-    Provision,
-    Unbind,
-    Update,
-)
 from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
 from reconciler.broker.address import Basic, BrokerAddress
 from reconciler.broker.client import BrokerClient
@@ -167,15 +159,20 @@ async def test_our_own_client_understands_every_answer(platform):
             assert isinstance(outcome, Done), outcome
             return outcome
 
-        await done(Provision(*about, "eu", "shop", {"platform": "kubernetes"}))
-        logins = [(await done(Bind(*bound, app="shop"))).credentials for _ in range(2)]
+        await done(messages.Provision(*about, "eu", "shop", {"platform": "kubernetes"}))
+        logins = [(await done(messages.Bind(*bound, app="shop"))).credentials for _ in range(2)]
         assert logins[0] == logins[1]
-        seen = await done(FetchInstance(*about))
+        seen = await done(messages.FetchInstance(*about))
         assert (seen.plan, seen.maintenance) == (SMALL, "1.0.0")
-        await done(Update(one, OFFERING, Previous(SMALL), plan=BIG))
-        for call in (Unbind(*bound), Deprovision(*about), Unbind(*bound), Deprovision(*about)):
+        await done(messages.Update(one, OFFERING, messages.Previous(SMALL), plan=BIG))
+        for call in (
+            messages.Unbind(*bound),
+            messages.Deprovision(*about),
+            messages.Unbind(*bound),
+            messages.Deprovision(*about),
+        ):
             assert isinstance(await client.call(call), Gone)
-        assert isinstance(await client.call(FetchInstance(*about)), Absent)
+        assert isinstance(await client.call(messages.FetchInstance(*about)), Absent)
 
 
 def test_only_its_own_password_opens_the_front(broker, platform):

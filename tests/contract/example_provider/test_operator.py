@@ -13,21 +13,11 @@ from postgresql_server.troubles import ServerTrouble
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get_int, get_text
 from reconciler.core.refs import SECRET
+from tests.support import operated
 from tests.support.eventually import eventually
-from tests.support.operated import (
-    GUARDED,
-    Place,
-    User,
-    bound,
-    has_reason,
-    is_in_trouble,
-    operating,
-    rows,
-    written,
-)
 
 
-def refused(one: User, told):
+def refused(one: operated.User, told):
     with pytest.raises(psycopg.OperationalError) as failure:
         one.ask(told, "SELECT 1")
     return str(failure.value)
@@ -35,13 +25,13 @@ def refused(one: User, told):
 
 async def test_the_whole_day(place, shop, server, caplog):
     caplog.set_level(logging.DEBUG)
-    async with operating(place):
-        told = await bound(shop)
+    async with operated.operating(place):
+        told = await operated.bound(shop)
         live = await shop.phase(POSTGRESQL, "orders", "Ready")
         assert told["port"] == str(get_int(live, "status", "port")) == str(server.port)
         assert told["database"] == get_text(live, "status", "database")
         assert told["uri"].startswith(f"postgresql://{told['username']}:{told['password']}@")
-        written(shop, told)
+        operated.written(shop, told)
 
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         live = await shop.phase(BACKUP, "nightly", "Completed")
@@ -52,8 +42,8 @@ async def test_the_whole_day(place, shop, server, caplog):
 
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
-        assert rows(shop, told) == [GUARDED]
-        written(shop, told, "later")
+        assert operated.rows(shop, told) == [operated.GUARDED]
+        operated.written(shop, told, "later")
 
         for kind, name in ((RESTORE, "back"), (BACKUP, "nightly"), (BINDING, "orders")):
             await shop.delete(kind, name)
@@ -71,9 +61,9 @@ async def test_the_whole_day(place, shop, server, caplog):
 
 
 async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
-    async with operating(place):
-        before = await bound(shop)
-        written(shop, before)
+    async with operated.operating(place):
+        before = await operated.bound(shop)
+        operated.written(shop, before)
         await shop.change(BINDING, "orders", {"metadata": {"annotations": {ROTATE: "1"}}})
 
         async def renewed():
@@ -82,7 +72,7 @@ async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
         await eventually(renewed)
         after = await shop.credentials("orders")
         assert "authentication failed" in refused(shop, before)
-        assert rows(shop, after) == [GUARDED]
+        assert operated.rows(shop, after) == [operated.GUARDED]
         assert before["username"] == after["username"]
         await shop.change(BINDING, "orders", {"metadata": {"labels": {"look": "again"}}})
         await shop.delete(SECRET, "orders-creds")
@@ -93,44 +83,47 @@ async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
 
         await eventually(again)
         assert "authentication failed" in refused(shop, after)
-        assert rows(shop, await shop.credentials("orders")) == [GUARDED]
+        assert operated.rows(shop, await shop.credentials("orders")) == [operated.GUARDED]
 
 
 async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
-    async with operating(place):
-        mine, theirs = await bound(shop), await bound(bank)
+    async with operated.operating(place):
+        mine, theirs = await operated.bound(shop), await operated.bound(bank)
         assert mine["database"] != theirs["database"]
-        written(shop, mine)
-        written(bank, theirs, "theirs")
-        assert (rows(shop, mine), rows(bank, theirs)) == ([GUARDED], ["theirs"])
+        operated.written(shop, mine)
+        operated.written(bank, theirs, "theirs")
+        assert (operated.rows(shop, mine), operated.rows(bank, theirs)) == (
+            [operated.GUARDED],
+            ["theirs"],
+        )
         for other in (theirs["database"], "postgres", "template1"):
             assert "permission denied" in refused(shop, mine | {"database": other})
         await bank.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
-        await bank.said(RESTORE, "back", has_reason("BackupNotCompleted"))
-        assert rows(bank, theirs) == ["theirs"]
+        await bank.said(RESTORE, "back", operated.has_reason("BackupNotCompleted"))
+        assert operated.rows(bank, theirs) == ["theirs"]
 
 
 async def test_what_a_role_made_outlives_it(place, shop):
-    async with operating(place):
-        mine = await bound(shop)
+    async with operated.operating(place):
+        mine = await operated.bound(shop)
         await shop.make(BINDING, "batch", instanceRef="orders")
         await shop.phase(BINDING, "batch", "Ready")
         other = await shop.credentials("batch")
-        written(shop, mine)
+        operated.written(shop, mine)
         shop.ask(mine, "SET ROLE NONE; CREATE SCHEMA own; CREATE TABLE own.kept (row text)")
         await shop.delete(BINDING, "orders")
         await shop.gone(BINDING, "orders")
-        assert rows(shop, other) == [GUARDED]
+        assert operated.rows(shop, other) == [operated.GUARDED]
         shop.ask(other, "INSERT INTO own.kept VALUES ('more')")
         assert shop.ask(other, "SELECT count(*) FROM own.kept") == [(1,)]
 
 
 async def test_the_number_of_sessions_follows(place, shop, server):
     query = "SELECT datconnlimit FROM pg_database WHERE datname = '{}'"
-    async with operating(place):
-        told = await bound(shop, connections=7)
+    async with operated.operating(place):
+        told = await operated.bound(shop, connections=7)
         assert server.ask(query.format(told["database"])) == [(7,)]
         await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
         await eventually(lambda: server.ask(query.format(told["database"])) == [(30,)])
@@ -152,8 +145,8 @@ INSERT INTO kept VALUES ('x')
 
 
 async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, server):
-    async with operating(place):
-        told = await bound(shop)
+    async with operated.operating(place):
+        told = await operated.bound(shop)
         shop.ask(told, EVIL)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
@@ -163,28 +156,28 @@ async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, s
 
 
 async def test_a_restore_that_fails_changes_nothing_and_says_why(place, shop):
-    async with operating(place):
-        told = await bound(shop)
-        written(shop, told)
+    async with operated.operating(place):
+        told = await operated.bound(shop)
+        operated.written(shop, told)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
         shop.ask(told, "CREATE VIEW upon AS SELECT row FROM kept")
-        written(shop, told, "later")
+        operated.written(shop, told, "later")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         live = await shop.phase(RESTORE, "back", "Failed")
         why = get_text(live, "status", "conditions", 0, "message")
         assert "pg_restore" in why
         assert "other objects depend on it" in why
-        assert GUARDED not in await shop.shown()
-        assert rows(shop, told) == [GUARDED, "later"]
+        assert operated.GUARDED not in await shop.shown()
+        assert operated.rows(shop, told) == [operated.GUARDED, "later"]
 
 
 async def test_a_backup_waits_for_a_session_to_be_free(place, shop):
-    async with operating(place):
-        told = await bound(shop, connections=1)
+    async with operated.operating(place):
+        told = await operated.bound(shop, connections=1)
         with psycopg.connect(told["uri"]):
             await shop.make(BACKUP, "nightly", instanceRef="orders")
-            live = await shop.said(BACKUP, "nightly", is_in_trouble)
+            live = await shop.said(BACKUP, "nightly", operated.is_in_trouble)
             assert "too many connections" in get_text(live, "status", "conditions", 0, "message")
             assert get_text(live, "status", "phase") != "Failed"
         await shop.phase(BACKUP, "nightly", "Completed")
@@ -204,9 +197,9 @@ async def test_a_backup_that_fails_leaves_nothing_on_the_disk(plane, server, sho
         script = folder / name
         script.write_text(HALF_A_DUMP)
         script.chmod(0o755)
-    place = Place(plane, server, tmp_path / "data", folder)
-    async with operating(place):
-        await bound(shop)
+    place = operated.Place(plane, server, tmp_path / "data", folder)
+    async with operated.operating(place):
+        await operated.bound(shop)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         live = await shop.phase(BACKUP, "nightly", "Failed")
         assert "No space left" in get_text(live, "status", "conditions", 0, "message")
@@ -218,22 +211,22 @@ async def test_a_restore_whose_end_fails_is_not_done_twice(place, shop, server, 
     refusals = set[str]()
 
     async def shut_out(self, work):
-        if not refusals and rows(shop, told) == ["restored"]:
+        if not refusals and operated.rows(shop, told) == ["restored"]:
             refusals.add(work.role)
-            written(shop, told, "later")
+            operated.written(shop, told, "later")
             raise ServerTrouble("sorry, too many clients already")
         await real(self, work)
 
-    async with operating(place):
-        told = await bound(shop)
-        written(shop, told, "restored")
+    async with operated.operating(place):
+        told = await operated.bound(shop)
+        operated.written(shop, told, "restored")
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
         shop.ask(told, "DELETE FROM kept")
         monkeypatch.setattr(Postgres, "shut_out", shut_out)
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")
-        assert rows(shop, told) == ["restored", "later"]
+        assert operated.rows(shop, told) == ["restored", "later"]
         assert refusals
         assert not refusals & server.roles()
 
@@ -251,8 +244,8 @@ async def test_no_process_is_told_a_password_as_an_argument(plane, server, shop,
         script = folder / name
         script.write_text(WRAPPER.format(said=said, real=server.binaries / name))
         script.chmod(0o755)
-    async with operating(Place(plane, server, tmp_path / "data", folder)):
-        told = await bound(shop)
+    async with operated.operating(operated.Place(plane, server, tmp_path / "data", folder)):
+        told = await operated.bound(shop)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.phase(RESTORE, "back", "Completed")

@@ -7,29 +7,20 @@ import psycopg
 import pytest
 
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL
+from tests.support import operated
 from tests.support.eventually import eventually
-from tests.support.operated import (
-    GUARDED,
-    bound,
-    has_reason,
-    is_in_trouble,
-    operating,
-    rows,
-    was_told,
-    written,
-)
 
 
 async def test_a_bound_database_stays_until_it_is_released(place, shop, server):
-    async with operating(place):
-        told = await bound(shop)
-        written(shop, told)
+    async with operated.operating(place):
+        told = await operated.bound(shop)
+        operated.written(shop, told)
         await shop.delete(POSTGRESQL, "orders")
-        await shop.said(POSTGRESQL, "orders", has_reason("StillBound"))
-        await eventually(lambda: was_told(shop, "StillBound", "orders"))
-        assert rows(shop, told) == [GUARDED]
+        await shop.said(POSTGRESQL, "orders", operated.has_reason("StillBound"))
+        await eventually(lambda: operated.was_told(shop, "StillBound", "orders"))
+        assert operated.rows(shop, told) == [operated.GUARDED]
         await shop.make(BINDING, "late", instanceRef="orders")
-        await shop.said(BINDING, "late", has_reason("InstanceDeleting"))
+        await shop.said(BINDING, "late", operated.has_reason("InstanceDeleting"))
         with psycopg.connect(told["uri"]) as session:
             await shop.delete(BINDING, "orders")
             await shop.gone(BINDING, "orders")
@@ -37,30 +28,30 @@ async def test_a_bound_database_stays_until_it_is_released(place, shop, server):
                 session.execute("SELECT 1")
         await shop.gone(POSTGRESQL, "orders")
         assert told["database"] not in server.databases()
-        await shop.said(BINDING, "late", has_reason("InstanceNotReady"))
+        await shop.said(BINDING, "late", operated.has_reason("InstanceNotReady"))
         await shop.delete(BINDING, "late")
         await shop.gone(BINDING, "late")
 
 
 async def test_a_policy_may_let_it_go_at_once(place, shop, server):
-    async with operating(place):
-        told = await bound(shop, deletionPolicy="Immediate")
+    async with operated.operating(place):
+        told = await operated.bound(shop, deletionPolicy="Immediate")
         with psycopg.connect(told["uri"]):
             await shop.delete(POSTGRESQL, "orders")
             await shop.gone(POSTGRESQL, "orders")
         assert told["database"] not in server.databases()
-        await shop.said(BINDING, "orders", has_reason("InstanceNotReady"))
+        await shop.said(BINDING, "orders", operated.has_reason("InstanceNotReady"))
         await shop.delete(BINDING, "orders")
         await shop.gone(BINDING, "orders")
     assert told["username"] not in server.roles()
 
 
 async def test_a_backup_that_was_asked_for_ends_before_its_database_goes(place, shop):
-    async with operating(place):
-        told = await bound(shop, connections=1)
+    async with operated.operating(place):
+        told = await operated.bound(shop, connections=1)
         with psycopg.connect(told["uri"]):
             await shop.make(BACKUP, "last", instanceRef="orders")
-            await shop.said(BACKUP, "last", is_in_trouble)
+            await shop.said(BACKUP, "last", operated.is_in_trouble)
             await shop.delete(POSTGRESQL, "orders")
             await shop.delete(BINDING, "orders")  # ends the session
             await shop.gone(BINDING, "orders")
@@ -69,9 +60,9 @@ async def test_a_backup_that_was_asked_for_ends_before_its_database_goes(place, 
 
 
 async def test_a_tenant_keeps_nobody_from_tidying_up(place, shop, bank, server):
-    async with operating(place):
-        told, victim = await bound(shop), await bound(bank)
-        written(shop, told)
+    async with operated.operating(place):
+        told, victim = await operated.bound(shop), await operated.bound(bank)
+        operated.written(shop, told)
         shop.ask(told, f"GRANT SELECT ON kept TO {victim['username']}")
         for change in ("IS_TEMPLATE true", "SET default_transaction_read_only = on"):
             shop.ask(told, f"ALTER DATABASE {told['database']} {change}")
@@ -83,27 +74,27 @@ async def test_a_tenant_keeps_nobody_from_tidying_up(place, shop, bank, server):
 
 
 async def test_a_drop_that_was_cut_off_is_completed(place, shop, server):
-    async with operating(place):
-        told = await bound(shop, deletionPolicy="Immediate")
+    async with operated.operating(place):
+        told = await operated.bound(shop, deletionPolicy="Immediate")
     # As PostgreSQL leaves it: nobody gets in, and it can be dropped, but not altered.
     marked = f"UPDATE pg_database SET datconnlimit = -2 WHERE datname = '{told['database']}'"
     server.ask(marked)
-    async with operating(place):
+    async with operated.operating(place):
         await shop.delete(POSTGRESQL, "orders")
         await shop.gone(POSTGRESQL, "orders")
     assert told["database"] not in server.databases()
 
 
 async def test_a_drop_that_waits_for_one_session_does_not_wait_for_ever(place, shop, server):
-    async with operating(place):
-        told = await bound(shop, deletionPolicy="Immediate")
+    async with operated.operating(place):
+        told = await operated.bound(shop, deletionPolicy="Immediate")
         with psycopg.connect(server.address.read_text().strip()) as session:
             # It does not answer the server, as one that begins just now never does.
             deaf = session.info.backend_pid
             os.kill(deaf, signal.SIGSTOP)
             try:
                 await shop.delete(POSTGRESQL, "orders")
-                await shop.said(POSTGRESQL, "orders", is_in_trouble)
+                await shop.said(POSTGRESQL, "orders", operated.is_in_trouble)
             finally:
                 os.kill(deaf, signal.SIGCONT)
             await shop.gone(POSTGRESQL, "orders")

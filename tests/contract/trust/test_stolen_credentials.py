@@ -11,49 +11,37 @@ from typing import Any, TypeAlias
 
 from reconciler.core import names
 from reconciler.core.manifest import name_of
+from tests.support import shipped_accounts
 from tests.support.clusters import LiveCluster
 from tests.support.observing import BIND
 from tests.support.osb_scenes import BINDING
 from tests.support.policed import Attempt, answers, enforced, merged, of_token, user_of
-from tests.support.shipped_accounts import (
-    ENFORCE,
-    IN_APP,
-    OF_BINDING,
-    ON_PLANE,
-    Account,
-    Ground,
-    Made,
-    full_konnector,
-    ground,
-    held,
-    pods,
-)
 
 FILE = Path(__file__).parents[3] / "SECURITY.md"
 CORE, RBAC = "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 space, stranger = attrgetter("space"), attrgetter("stranger")
 home, strangers_home, other = map(attrgetter, ("home", "strangers_home", "other"))
-Deed: TypeAlias = Callable[[Ground, Account], Attempt]
+Deed: TypeAlias = Callable[[shipped_accounts.Ground, shipped_accounts.Account], Attempt]
 Deeds: TypeAlias = Mapping[str, Deed | tuple[Deed, ...]]  # any of several ways
 
 
-def secret_of(namespace: Callable[[Ground], str], name: str) -> Deed:
+def secret_of(namespace: Callable[[shipped_accounts.Ground], str], name: str) -> Deed:
     return lambda place, _: Attempt("GET", f"{CORE}/{namespace(place)}/secrets/{name}")
 
 
-def listed(namespace: Callable[[Ground], str], name: str) -> Deed:
+def listed(namespace: Callable[[shipped_accounts.Ground], str], name: str) -> Deed:
     """Return another way to the same: roles may name what may be listed."""
     query = f"secrets?fieldSelector=metadata.name%3D{name}"
     return lambda place, _: Attempt("GET", f"{CORE}/{namespace(place)}/{query}")
 
 
-def new_secret(namespace: Callable[[Ground], str]) -> Deed:
+def new_secret(namespace: Callable[[shipped_accounts.Ground], str]) -> Deed:
     body = {"metadata": {"name": names.KUBECONFIG}, "stringData": {"a": "b"}}
     return lambda place, _: Attempt("POST", f"{CORE}/{namespace(place)}/secrets", body)
 
 
-def brokered(place: Ground, account: Account) -> Attempt:
+def brokered(place: shipped_accounts.Ground, account: shipped_accounts.Account) -> Attempt:
     """Return the making of credentials as klutch-osb makes them."""
     owner = {"apiVersion": BINDING.api_version, "kind": BINDING.kind, "name": "x", "uid": "x"}
     metadata = {"name": names.KUBECONFIG, "ownerReferences": [{**owner, "controller": True}]}
@@ -68,7 +56,7 @@ def asked(verb: str, group: str, resource: str, namespace: str = "") -> Deed:
 
 
 def of_service(verb: str) -> Deed:
-    def review(_: Ground, account: Account) -> Attempt:
+    def review(_: shipped_accounts.Ground, account: shipped_accounts.Account) -> Attempt:
         group, resource = account.service
         return _review({"verb": verb, "group": group, "resource": resource})
 
@@ -82,36 +70,40 @@ def _review(what: Mapping[str, str]) -> Attempt:
     )
 
 
-def deployed(namespace: Callable[[Ground], str], account: str, **more: Any) -> Deed:
-    spec = pods(account, **more)
+def deployed(
+    namespace: Callable[[shipped_accounts.Ground], str], account: str, **more: Any
+) -> Deed:
+    spec = shipped_accounts.pods(account, **more)
     body = {"metadata": {"name": names.KONNECTOR}, "spec": spec}
     return lambda place, _: Attempt(
         "POST", f"/apis/apps/v1/namespaces/{namespace(place)}/deployments", body
     )
 
 
-def system(_: Ground) -> str:
+def system(_: shipped_accounts.Ground) -> str:
     return "kube-system"
 
 
-def bind(_: Ground) -> str:
+def bind(_: shipped_accounts.Ground) -> str:
     return BIND
 
 
-def everywhere_anybody(place: Ground, account: Account) -> Attempt:
+def everywhere_anybody(
+    place: shipped_accounts.Ground, account: shipped_accounts.Account
+) -> Attempt:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     who = [{"apiGroup": role["apiGroup"], "kind": "User", "name": "somebody"}]
     body = {"metadata": {"name": names.KONNECTOR_CLUSTER_ROLE}, "roleRef": role, "subjects": who}
     return Attempt("POST", f"{RBAC}/clusterrolebindings", body)
 
 
-def policy_gone(place: Ground, account: Account) -> Attempt:
+def policy_gone(place: shipped_accounts.Ground, account: shipped_accounts.Account) -> Attempt:
     name = name_of(account.policies[0]) if account.policies else names.BINDER
     return Attempt("DELETE", f"{ADMISSION}/{name}")
 
 
-def lowered(namespace: Callable[[Ground], str]) -> Deed:
-    labels = {"labels": {ENFORCE: "privileged"}}
+def lowered(namespace: Callable[[shipped_accounts.Ground], str]) -> Deed:
+    labels = {"labels": {shipped_accounts.ENFORCE: "privileged"}}
     return lambda place, _: merged(f"{CORE}/{namespace(place)}", metadata=labels)
 
 
@@ -168,8 +160,8 @@ IN_APP_DEEDS: Deeds = {
     "lower a Pod Security label": lowered(bind),
     **NOBODY,
 }
-PLANE_COLUMNS: Mapping[str, Made] = {
-    one: ON_PLANE[one]
+PLANE_COLUMNS: Mapping[str, shipped_accounts.Made] = {
+    one: shipped_accounts.ON_PLANE[one]
     for one in (
         "plan",
         "apply",
@@ -178,9 +170,9 @@ PLANE_COLUMNS: Mapping[str, Made] = {
         "klutch-binder",
     )
 }
-APP_COLUMNS: Mapping[str, Made] = {
-    **{one: IN_APP[one] for one in ("plan", "apply", "konnector")},
-    "konnector, `rbac: Full`": full_konnector,
+APP_COLUMNS: Mapping[str, shipped_accounts.Made] = {
+    **{one: shipped_accounts.IN_APP[one] for one in ("plan", "apply", "konnector")},
+    "konnector, `rbac: Full`": shipped_accounts.full_konnector,
 }
 HEADS = {
     "plan": "`plan`",
@@ -192,9 +184,9 @@ HEADS = {
 }
 
 
-async def measured(live: LiveCluster, made: Made, deeds: Deeds) -> dict[str, bool]:
+async def measured(live: LiveCluster, made: shipped_accounts.Made, deeds: Deeds) -> dict[str, bool]:
     """Return what an account can do."""
-    async with ground(live, OF_BINDING) as place:
+    async with shipped_accounts.ground(live, shipped_accounts.OF_BINDING) as place:
         account = made(place)
         user = user_of(account.namespace, account.name)
         asked_for = [
@@ -203,7 +195,7 @@ async def measured(live: LiveCluster, made: Made, deeds: Deeds) -> dict[str, boo
             for way in (ways if isinstance(ways, tuple) else (ways,))
         ]
         async with (
-            held(live, account) as token,
+            shipped_accounts.held(live, account) as token,
             enforced(live.cluster, live.connection, account.policies, user),
         ):
             found = await answers(live.connection, token, [one for _, one in asked_for])
@@ -217,7 +209,9 @@ def _can(answer: tuple[int, str]) -> bool:
     return status < 300 and ('"SelfSubjectAccessReview"' not in text or '"allowed":true' in text)
 
 
-async def table(live: LiveCluster, columns: Mapping[str, Made], deeds: Deeds) -> str:
+async def table(
+    live: LiveCluster, columns: Mapping[str, shipped_accounts.Made], deeds: Deeds
+) -> str:
     """Return a table of Markdown."""
     found = {name: await measured(live, made, deeds) for name, made in columns.items()}
     heads = [HEADS.get(one, one) for one in columns]

@@ -13,25 +13,15 @@ from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest, put, uid_of
 from reconciler.core.refs import Kind
-from tests.support import removal
+from tests.support import policed, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, served
-from tests.support.policed import (
-    REFUSED,
-    Attempt,
-    answers,
-    applied,
-    enforced,
-    merged,
-    of_token,
-    user_of,
-)
 from tests.support.raw import http_session
 from tests.support.shipped_accounts import SPACES, Ground, ground, held, of_brokers
 
 CORE = "/api/v1/namespaces"
-USER = user_of(names.OSB_NAMESPACE, keys.MANAGER_OSB)
+USER = policed.user_of(names.OSB_NAMESPACE, keys.MANAGER_OSB)
 TYPE, CONNECTION = "servicebinding.io/Database", "connection.crossplane.io/v1alpha1"
 
 
@@ -45,12 +35,14 @@ def owner(api: str = BINDING.api_version, kind: str = BINDING.kind, **more: Any)
     } | more
 
 
-def secret(namespace: str, of_type: str = TYPE, *owners: Any, name: str = "made") -> Attempt:
+def secret(
+    namespace: str, of_type: str = TYPE, *owners: Any, name: str = "made"
+) -> policed.Attempt:
     body = {"metadata": {"name": name, "ownerReferences": list(owners)}, "type": of_type}
-    return Attempt("POST", f"{CORE}/{namespace}/secrets", body)
+    return policed.Attempt("POST", f"{CORE}/{namespace}/secrets", body)
 
 
-def allowed(place: Ground) -> dict[str, Attempt]:
+def allowed(place: Ground) -> dict[str, policed.Attempt]:
     composed = owner("dataservices.anynines.com/v1", "ServiceBinding")
     own = f"{CORE}/{place.home}/secrets/brokered"
     return {
@@ -59,15 +51,15 @@ def allowed(place: Ground) -> dict[str, Attempt]:
             place.other, TYPE, owner()
         ),
         "credentials of a composition": secret(place.home, CONNECTION, composed),
-        "other credentials": merged(own, stringData={"a": "c"}),
-        "no credentials": Attempt("DELETE", own),
+        "other credentials": policed.merged(own, stringData={"a": "c"}),
+        "no credentials": policed.Attempt("DELETE", own),
     }
 
 
-def attacks(place: Ground, scene: OsbScene) -> dict[str, Attempt]:
+def attacks(place: Ground, scene: OsbScene) -> dict[str, policed.Attempt]:
     claims = f"/apis/{INSTANCE.api_version}/namespaces/{scene.namespace}/{INSTANCE.plural}"
     own, theirs = f"{CORE}/{place.home}/secrets", f"{CORE}/{place.other}/secrets"
-    token = of_token(place.home, "x", "default").body
+    token = policed.of_token(place.home, "x", "default").body
     owned = {**token["metadata"], "ownerReferences": [owner()]}
     return {
         **{
@@ -76,8 +68,8 @@ def attacks(place: Ground, scene: OsbScene) -> dict[str, Attempt]:
         },
         "a Secret of another type": secret(place.home, "Opaque", owner()),
         "a Secret of no type": secret(place.home, "", owner()),
-        "a token": Attempt("POST", own, {**token, "metadata": owned}),
-        "a token, by an apply": applied(
+        "a token": policed.Attempt("POST", own, {**token, "metadata": owned}),
+        "a token, by an apply": policed.applied(
             own,
             "x",
             apiVersion="v1",
@@ -89,32 +81,34 @@ def attacks(place: Ground, scene: OsbScene) -> dict[str, Attempt]:
         "credentials of nobody": secret(place.home, TYPE),
         "credentials of another kind": secret(place.home, TYPE, owner("apps/v1", "Deployment")),
         "credentials that nothing controls": secret(place.home, TYPE, owner(controller=False)),
-        "the content of a stranger's Secret": merged(f"{theirs}/own", stringData={"a": "c"}),
-        "a stranger's Secret as one's own": merged(
+        "the content of a stranger's Secret": policed.merged(
+            f"{theirs}/own", stringData={"a": "c"}
+        ),
+        "a stranger's Secret as one's own": policed.merged(
             f"{theirs}/own", metadata={"ownerReferences": [owner()]}
         ),
-        "a stranger's Secret gone": Attempt("DELETE", f"{theirs}/own"),
-        "credentials of another platform": merged(f"{own}/foreign", stringData={"a": "c"}),
-        "credentials of another platform gone": Attempt("DELETE", f"{own}/foreign"),
-        "another plan for a claim": merged(f"{claims}/orders", spec={"plan": "big"}),
-        "a claim that is kept when it goes": merged(
+        "a stranger's Secret gone": policed.Attempt("DELETE", f"{theirs}/own"),
+        "credentials of another platform": policed.merged(f"{own}/foreign", stringData={"a": "c"}),
+        "credentials of another platform gone": policed.Attempt("DELETE", f"{own}/foreign"),
+        "another plan for a claim": policed.merged(f"{claims}/orders", spec={"plan": "big"}),
+        "a claim that is kept when it goes": policed.merged(
             f"{claims}/orders", spec={"deletionPolicy": "Retain"}
         ),
     }
 
 
-def with_any_rights(place: Ground) -> dict[str, Attempt]:
+def with_any_rights(place: Ground) -> dict[str, policed.Attempt]:
     """Return what its roles do not let it do either."""
     return {
-        "a ConfigMap": Attempt(
+        "a ConfigMap": policed.Attempt(
             "POST", f"{CORE}/{place.home}/configmaps", {"metadata": {"name": "x"}}
         ),
-        "a lease elsewhere": Attempt(
+        "a lease elsewhere": policed.Attempt(
             "POST",
             f"/apis/coordination.k8s.io/v1/namespaces/{place.home}/leases",
             {"metadata": {"name": "klutch-osb"}},
         ),
-        "a namespace": Attempt("POST", CORE, {"metadata": {"name": "x"}}),
+        "a namespace": policed.Attempt("POST", CORE, {"metadata": {"name": "x"}}),
     }
 
 
@@ -133,7 +127,9 @@ async def laid_out(live: LiveCluster, place: Ground) -> list[tuple[Kind, Manifes
     return [*((refs.SECRET, one) for one in made), (BINDING, claim)]
 
 
-async def as_administrator(live: LiveCluster, tried: Mapping[str, Attempt]) -> dict[str, str]:
+async def as_administrator(
+    live: LiveCluster, tried: Mapping[str, policed.Attempt]
+) -> dict[str, str]:
     """Return what the account is told where it has all rights; "" where it gets through."""
     headers = {"Impersonate-User": USER, "Impersonate-Group": "system:masters"}
     async with http_session(live.connection) as session:
@@ -153,7 +149,7 @@ async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, na
             made = await laid_out(live, place)
 
             async def statuses() -> dict[str, tuple[int, str]]:
-                found = await answers(live.connection, token, list(tried.values()))
+                found = await policed.answers(live.connection, token, list(tried.values()))
                 return dict(zip(tried, found, strict=True))
 
             async def bitten() -> bool:
@@ -163,7 +159,7 @@ async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, na
 
             await eventually(bitten)
             assert not any((await as_administrator(live, any_rights)).values())
-            async with enforced(live.cluster, live.connection, account.policies, USER):
+            async with policed.enforced(live.cluster, live.connection, account.policies, USER):
                 found = await statuses()
                 refused = await as_administrator(live, any_rights)
             for kind, one in made:
@@ -171,9 +167,9 @@ async def test_the_policy_lets_it_do_its_work_and_nothing_else(control_plane, na
         await scene.delete(INSTANCE)
     assert {name: found[name][1] for name in good if found[name][0] >= 300} == {}
     assert {name for name in bad if found[name][0] < 300} == set()
-    assert {name for name, text in refused.items() if REFUSED not in text} == set()
+    assert {name for name, text in refused.items() if policed.REFUSED not in text} == set()
     for name in bad:
         assert found[name][0] == 403, found[name]
-        assert REFUSED in found[name][1], found[name]
+        assert policed.REFUSED in found[name][1], found[name]
     said = [found[name][1] for name in bad] + [*refused.values()]
     assert all(any(rule.message in text for text in said) for rule in policy().rules)

@@ -15,15 +15,7 @@ from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
 from bind.service_namespace import decide as service_namespace_decide
 from bind.service_namespace.facts import Home, Seen
-from reconciler.api import (
-    API_SERVICE_EXPORT,
-    API_SERVICE_EXPORT_REQUEST,
-    API_SERVICE_EXPORT_TEMPLATE,
-    API_SERVICE_NAMESPACE,
-    CLUSTER_BINDING,
-    by_resource,
-    offered_resource,
-)
+from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names, refs
@@ -133,9 +125,10 @@ def template_for(capture, resource):
     found = [
         manifest
         for (kind, *_), manifest in recorded(capture).items()
-        if kind == API_SERVICE_EXPORT_TEMPLATE and offered_resource(manifest).name == resource
+        if kind == api.API_SERVICE_EXPORT_TEMPLATE
+        and api.offered_resource(manifest).name == resource
     ]
-    return next(iter(by_resource(found).values()), None)
+    return next(iter(api.by_resource(found).values()), None)
 
 
 def creations(decision):
@@ -172,14 +165,14 @@ def terms(capture):
     return Terms(SCOPES[capture], "Prefixed")
 
 
-@cases(CLUSTER_BINDING)
+@cases(api.CLUSTER_BINDING)
 def test_rights_of_a_space(capture, live):
     space = namespace_of(live)
     role_name = names.space_cluster_role(space)
     facts = {
         "binding": live,
         "space": space_of(capture, space),
-        "exports": inside(capture, API_SERVICE_EXPORT, space),
+        "exports": inside(capture, api.API_SERVICE_EXPORT, space),
     }
     held = {
         "role_binding": at(capture, refs.ROLE_BINDING, names.BINDER, space),
@@ -197,7 +190,7 @@ def test_rights_of_a_space(capture, live):
     assert look(**held).tasks == ()
 
 
-@cases(CLUSTER_BINDING)
+@cases(api.CLUSTER_BINDING)
 def test_health_of_an_app_cluster(capture, live):
     seen = cluster_binding_decide.Seen(CONTROL_PLANE, live)
     shown = cluster_binding_decide.decide(seen, scope=SCOPES[capture], now=NOW).conditions
@@ -216,10 +209,10 @@ def test_the_role_of_every_konnector():
     assert alike(rbac.binder_role()) == alike(held)
 
 
-@cases(API_SERVICE_EXPORT_REQUEST)
+@cases(api.API_SERVICE_EXPORT_REQUEST)
 def test_answers_to_requests(capture, live):
     space, wanted = namespace_of(live), export_decide.resources(live)
-    exports = {name: at(capture, API_SERVICE_EXPORT, name, space) for name in wanted}
+    exports = {name: at(capture, api.API_SERVICE_EXPORT, name, space) for name in wanted}
     fresh = drop(live, "status")
     seen = export_decide.RequestView(
         CONTROL_PLANE,
@@ -247,7 +240,7 @@ def unhashed(manifest):
     return drop(stated, "metadata", "annotations", keys.SOURCE_SPEC_HASH)
 
 
-@cases(API_SERVICE_EXPORT)
+@cases(api.API_SERVICE_EXPORT)
 def test_exports_are_taken_over_without_another_write(capture, live):
     name = name_of(live)
     crd = crd_of(capture, namespace_of(live), name)
@@ -262,7 +255,7 @@ def test_exports_are_taken_over_without_another_write(capture, live):
     assert agree(decision.conditions, live, "ProviderInSync")
 
 
-@cases(API_SERVICE_NAMESPACE)
+@cases(api.API_SERVICE_NAMESPACE)
 def test_service_namespaces(capture, live):
     home = Home(namespace_of(live), name_of(live))
     scope = SCOPES[capture]

@@ -9,15 +9,8 @@ import pytest
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.kubeconfig import judge
-from konnector.space.decide import (
-    PULSE,
-    ClusterBindingView,
-    beat,
-    konnector_version,
-    mirror,
-    source_place,
-    to_probe,
-)
+from konnector.space import decide
+from konnector.space.decide import beat
 from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
@@ -90,12 +83,12 @@ def seen(held=LAST, **more):
         "in_use": judge.fingerprint(LAST),
         "space_uid": "uid-of-space",
     }
-    return ClusterBindingView(**{**facts, **more})
+    return decide.ClusterBindingView(**{**facts, **more})
 
 
 def steps_of(look) -> list[Any]:
     """Return all that is written to Secrets, each step a task of its own."""
-    tasks = mirror(look).tasks
+    tasks = decide.mirror(look).tasks
     assert all(len(task.steps) == 1 for task in tasks)
     return [task.steps[0] for task in tasks]
 
@@ -108,14 +101,14 @@ def written(look, *, now=NOW, version="v0.1.0"):
 
 
 BEATS = {
-    "never": ({}, True, PULSE),
-    "just now": ({"lastHeartbeatTime": ago(seconds=0)}, False, PULSE),
+    "never": ({}, True, decide.PULSE),
+    "just now": ({"lastHeartbeatTime": ago(seconds=0)}, False, decide.PULSE),
     "a moment ago": ({"lastHeartbeatTime": ago(seconds=149)}, False, timedelta(seconds=1)),
-    "150 s ago": ({"lastHeartbeatTime": ago(seconds=150)}, True, PULSE),
-    "long ago": ({"lastHeartbeatTime": ago(days=3)}, True, PULSE),
-    "in the future": ({"lastHeartbeatTime": ago(seconds=-20)}, True, PULSE),
-    "at no time": ({"lastHeartbeatTime": "yesterday"}, True, PULSE),
-    "no text": ({"lastHeartbeatTime": 7}, True, PULSE),
+    "150 s ago": ({"lastHeartbeatTime": ago(seconds=150)}, True, decide.PULSE),
+    "long ago": ({"lastHeartbeatTime": ago(days=3)}, True, decide.PULSE),
+    "in the future": ({"lastHeartbeatTime": ago(seconds=-20)}, True, decide.PULSE),
+    "at no time": ({"lastHeartbeatTime": "yesterday"}, True, decide.PULSE),
+    "no text": ({"lastHeartbeatTime": 7}, True, decide.PULSE),
 }
 
 
@@ -170,8 +163,8 @@ def test_in_control_plane_mode_nothing_is_told_or_done_about_secrets():
     assert [one.type for one in beat(look, now=NOW, version="v0.1.0").conditions] == [
         "ValidVersion"
     ]
-    assert mirror(look) == Decision()
-    assert to_probe(look) is None
+    assert decide.mirror(look) == Decision()
+    assert decide.to_probe(look) is None
 
 
 STATES = {
@@ -218,7 +211,7 @@ def test_secret_valid_and_what_has_to_be_tried(look, status, reason, probe):
     found = told.get("SecretValid")
     assert (found.status if found else "") == status
     assert (found.reason if found else "") == reason
-    assert to_probe(look) == probe
+    assert decide.to_probe(look) == probe
     if found is not None and found.reason:
         assert found.severity == "Warning"
         assert found.message.startswith("Provider secret cluster-a1/kubeconfig ")
@@ -256,7 +249,7 @@ NOT_MIRRORED = {
 
 @pytest.mark.parametrize("look", NOT_MIRRORED.values(), ids=NOT_MIRRORED.keys())
 def test_what_is_not_mirrored(look):
-    assert mirror(look).tasks == ()
+    assert decide.mirror(look).tasks == ()
 
 
 def test_g20_a_missing_copy_is_made_and_nothing_but_it():
@@ -268,7 +261,7 @@ def test_g20_a_missing_copy_is_made_and_nothing_but_it():
         "data": {"kubeconfig": encoded(LAST), "more": "eA=="},
     }
     look = seen(None, source=source(LAST, more="eA=="))
-    assert mirror(look) == Decision((Task((Apply(SECRET, made, APP_CLUSTER),)),))
+    assert decide.mirror(look) == Decision((Task((Apply(SECRET, made, APP_CLUSTER),)),))
 
 
 def test_a_copy_bears_no_uid_that_is_not_known():
@@ -295,7 +288,7 @@ MIRRORED = {
 def test_a_new_address_is_tried_and_mirrored_where_the_old_one_is_of_a_program(manager):
     targets = {PLACE: by(manager, REROUTED)}
     look = seen(source=source(NEW), targets=targets, in_use=judge.fingerprint(REROUTED))
-    assert to_probe(look) == NEW
+    assert decide.to_probe(look) == NEW
     (step,) = steps_of(seen(source=source(NEW), targets=targets, verdict=""))
     assert step.body["data"] == {"kubeconfig": encoded(NEW)}
 
@@ -315,7 +308,7 @@ def test_whose_space_it_is_is_noted_once():
         "metadata": {"uid": "uid-of-kubeconfig-a", "resourceVersion": "7", "annotations": UID}
     }
     other = {"klutchctl.dev/space-uid": "uid-of-the-space-before"}
-    assert mirror(seen(targets={PLACE: target(LAST, annotations=other)})).tasks == ()
+    assert decide.mirror(seen(targets={PLACE: target(LAST, annotations=other)})).tasks == ()
 
 
 def test_a_copy_that_cannot_be_written_holds_up_no_other():
@@ -324,8 +317,8 @@ def test_a_copy_that_cannot_be_written_holds_up_no_other():
 
 
 def test_the_place_of_the_source():
-    assert source_place(cluster_binding()) == ObjectKey(SPACE, "kubeconfig")
-    assert source_place({"spec": {"kubeconfigSecretRef": []}}) == ObjectKey("", "")
+    assert decide.source_place(cluster_binding()) == ObjectKey(SPACE, "kubeconfig")
+    assert decide.source_place({"spec": {"kubeconfigSecretRef": []}}) == ObjectKey("", "")
 
 
 HOSTILE: list[Any] = [None, 7, "x", [], [7], {"data": [], "metadata": [], "spec": 7, "status": []}]
@@ -342,8 +335,8 @@ def test_odd_values_never_raise(odd):
     ):
         look = seen(**facts)
         beat(look, now=NOW, version="v0.1.0")
-        mirror(look)
-        to_probe(look)
+        decide.mirror(look)
+        decide.to_probe(look)
 
 
 def test_nothing_of_the_secrets_is_shown():
@@ -363,8 +356,8 @@ BUILDS = {
 
 @pytest.mark.parametrize(("build", "want"), BUILDS.values(), ids=BUILDS.keys())
 def test_versions(build, want):
-    assert konnector_version(build) == want
+    assert decide.konnector_version(build) == want
 
 
 def test_our_own_distribution_says_its_version():
-    assert konnector_version(metadata.version("klutchctl")) is not None
+    assert decide.konnector_version(metadata.version("klutchctl")) is not None

@@ -11,17 +11,8 @@ from konnector.claim import copies
 from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen, decide
 from konnector.claim.orphans import Terms
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.decision import Create, Decision, Delete
-from reconciler.core.manifest import (
-    annotations_of,
-    canonical,
-    finalizers_of,
-    is_deleting,
-    labels_of,
-    resource_version_of,
-    uid_of,
-)
 from reconciler.core.refs import Kind, ObjectKey
 from tests.support.pair_model import Both
 from tests.support.space_objects import NOW
@@ -101,11 +92,11 @@ def settle(both):
 def test_it_ends_and_both_sides_agree(both):
     settle(both)
     claim, copy = both.app.live, both.plane.live
-    assert keys.SYNCER in finalizers_of(claim)
+    assert keys.SYNCER in manifest.finalizers_of(claim)
     assert copies.is_managed(claim)
-    assert copies.travelling_labels(claim).items() <= labels_of(copy).items()
+    assert copies.travelling_labels(claim).items() <= manifest.labels_of(copy).items()
     wanted = {**copies.travelling_annotations(claim), **both.pair.marks}
-    assert wanted.items() <= annotations_of(copy).items()
+    assert wanted.items() <= manifest.annotations_of(copy).items()
     assert claim.get("status") == copy.get("status")
     assert _holds(copy.get("spec", {}), claim["spec"])
 
@@ -140,13 +131,13 @@ def test_a_claim_goes_after_its_copy(both, held):
     settle(both)
     if held:
         both.plane.patch({"metadata": {"finalizers": ["provider.example/x"]}}, "provider")
-    both.app.delete(uid_of(both.app.live))
+    both.app.delete(manifest.uid_of(both.app.live))
     for _ in range(ROUNDS):
         both.perform(both.look()[0])
         assert both.app.live is not None or both.plane.live is None
     assert (both.app.live is None) is (both.plane.live is None) is not held
     if held:
-        assert is_deleting(both.plane.live)
+        assert manifest.is_deleting(both.plane.live)
         both.plane.patch({"metadata": {"finalizers": []}}, "provider")
         settle(both)
         assert both.app.live is None
@@ -214,14 +205,16 @@ def test_nothing_is_deleted_on_a_guess(seen):
     if seen.claim is None:
         assert seen.claim_gone
         assert seen.terms.grace is not None
-        assert keys.ORPHANED in annotations_of(seen.copy)
+        assert keys.ORPHANED in manifest.annotations_of(seen.copy)
     else:
         assert not seen.deletes_held
-        assert is_deleting(seen.claim)
-        assert keys.SYNCER in finalizers_of(seen.claim)
-    assert not is_deleting(seen.copy)
-    assert seen.claim is None or keys.RELEASED not in annotations_of(seen.copy)
-    assert deletes == [Delete(deletes[0].ref, uid_of(seen.copy), resource_version_of(seen.copy))]
+        assert manifest.is_deleting(seen.claim)
+        assert keys.SYNCER in manifest.finalizers_of(seen.claim)
+    assert not manifest.is_deleting(seen.copy)
+    assert seen.claim is None or keys.RELEASED not in manifest.annotations_of(seen.copy)
+    assert deletes == [
+        Delete(deletes[0].ref, manifest.uid_of(seen.copy), manifest.resource_version_of(seen.copy))
+    ]
 
 
 @given(looks())
@@ -237,9 +230,9 @@ def test_no_copy_is_made_before_the_claim_is_held(seen):
         ]
         if made:
             first: Any = task.steps[0]
-            held = keys.SYNCER in finalizers_of(seen.claim)
-            assert held or keys.SYNCER in finalizers_of(first.body)
-            assert not is_deleting(seen.claim)
+            held = keys.SYNCER in manifest.finalizers_of(seen.claim)
+            assert held or keys.SYNCER in manifest.finalizers_of(first.body)
+            assert not manifest.is_deleting(seen.claim)
             assert not seen.taken
             assert not (copies.is_managed(seen.claim) and seen.creates_held)
 
@@ -247,7 +240,7 @@ def test_no_copy_is_made_before_the_claim_is_held(seen):
 @given(looks())
 def test_nothing_is_adopted_or_marked_that_is_on_its_way_out(seen):
     found = decide(PAIRS["namespaced"][0], seen)
-    if isinstance(found, Read) or seen.copy is None or not is_deleting(seen.copy):
+    if isinstance(found, Read) or seen.copy is None or not manifest.is_deleting(seen.copy):
         return
     about_the_copy = [
         step
@@ -262,4 +255,4 @@ def _holds(live, stated):
     """Tell whether all of a map's fields are there, and lists are the same."""
     if isinstance(stated, dict):
         return isinstance(live, dict) and all(_holds(live.get(k), v) for k, v in stated.items())
-    return canonical(live) == canonical(stated)
+    return manifest.canonical(live) == manifest.canonical(stated)

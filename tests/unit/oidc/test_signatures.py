@@ -5,15 +5,8 @@ import pytest
 from reconciler.core.secret import Secret
 from reconciler.oidc import tokens
 from reconciler.oidc.errors import TokenRefused, UnknownKey
-from tests.support.issuer_tokens import (
-    b64,
-    by_another_key,
-    by_public_key,
-    signed,
-    signing_key,
-    tampered,
-    unsigned,
-)
+from tests.support import issuer_tokens
+from tests.support.issuer_tokens import b64
 from tests.unit.oidc.made import (
     KEY,
     access,
@@ -25,35 +18,35 @@ from tests.unit.oidc.made import (
     token,
 )
 
-RSA = signing_key("rsa", "RS256")
-OLD = signing_key("old", "ES256")
-EMBEDDED = {"jwk": signing_key("another", "ES256").jwk()}
+RSA = issuer_tokens.signing_key("rsa", "RS256")
+OLD = issuer_tokens.signing_key("old", "ES256")
+EMBEDDED = {"jwk": issuer_tokens.signing_key("another", "ES256").jwk()}
 CRITICAL = {"crit": ["exp"], "exp": 1}
 UNENCODED = {"crit": ["b64"], "b64": False}
 
 
 def by_foreign_key(header, claims, key):
     """Sign by a key that the token brings along."""
-    return by_another_key({"kid": "another", **header}, claims, key)
+    return issuer_tokens.by_another_key({"kid": "another", **header}, claims, key)
 
 
 ATTACKS = {
-    "another key under a known name": (by_another_key, {}, "signature"),
-    "the subject changed afterwards": (tampered, {}, "signature"),
-    "`alg` is none": (unsigned, {}, "algorithm"),
-    "`alg` is None, in another case": (signed, {"alg": "nOnE"}, "algorithm"),
-    "HS256 by the public key": (by_public_key, {}, "algorithm"),
-    "another algorithm than the key's": (signed, {"alg": "ES384"}, "key"),
+    "another key under a known name": (issuer_tokens.by_another_key, {}, "signature"),
+    "the subject changed afterwards": (issuer_tokens.tampered, {}, "signature"),
+    "`alg` is none": (issuer_tokens.unsigned, {}, "algorithm"),
+    "`alg` is None, in another case": (issuer_tokens.signed, {"alg": "nOnE"}, "algorithm"),
+    "HS256 by the public key": (issuer_tokens.by_public_key, {}, "algorithm"),
+    "another algorithm than the key's": (issuer_tokens.signed, {"alg": "ES384"}, "key"),
     "a brought key": (by_foreign_key, EMBEDDED, "header"),
-    "a brought key, though signed by a known one": (signed, EMBEDDED, "header"),
+    "a brought key, though signed by a known one": (issuer_tokens.signed, EMBEDDED, "header"),
     "a brought key set": (by_foreign_key, {"jku": "https://evil.example/keys"}, "header"),
     "a brought certificate": (by_foreign_key, {"x5u": "https://evil.example/crt"}, "header"),
-    "a header that is critical": (signed, CRITICAL, "header"),
-    "a payload that is not encoded": (signed, UNENCODED, "header"),
-    "a key that is no text": (signed, {"kid": 1}, "header"),
-    "an algorithm that is no text": (signed, {"alg": ["ES256"]}, "header"),
-    "no algorithm": (signed, {"alg": None}, "malformed"),
-    "a header of 5 kB": (signed, {"x5c": ["A" * 5000]}, "malformed"),
+    "a header that is critical": (issuer_tokens.signed, CRITICAL, "header"),
+    "a payload that is not encoded": (issuer_tokens.signed, UNENCODED, "header"),
+    "a key that is no text": (issuer_tokens.signed, {"kid": 1}, "header"),
+    "an algorithm that is no text": (issuer_tokens.signed, {"alg": ["ES256"]}, "header"),
+    "no algorithm": (issuer_tokens.signed, {"alg": None}, "malformed"),
+    "a header of 5 kB": (issuer_tokens.signed, {"x5c": ["A" * 5000]}, "malformed"),
 }
 
 
@@ -108,12 +101,12 @@ def test_a_token_of_16_kib_counts():
 
 @pytest.mark.parametrize("algorithm", [a for a in tokens.ALGORITHMS if a != "EdDSA"])
 def test_each_algorithm_of_ours_counts(algorithm):
-    key = signing_key(f"of-{algorithm[:2]}", algorithm)
+    key = issuer_tokens.signing_key(f"of-{algorithm[:2]}", algorithm)
     assert sign_in(token(of_sign_in(), key=key), key_set(key)).subject == "alice"
 
 
 def test_the_older_name_of_ed25519_counts_for_its_keys():
-    key = signing_key("edwards", "Ed25519")
+    key = issuer_tokens.signing_key("edwards", "Ed25519")
     named = token(of_sign_in(), {"alg": "EdDSA"}, key=key)
     assert sign_in(named, key_set(key)).subject == "alice"
     assert sign_in(named, key_set(key.jwk(alg="EdDSA"))).subject == "alice"
@@ -127,7 +120,7 @@ def test_discovery_narrows_the_algorithms():
 
 def test_a_provider_that_lists_none_does_not_widen_them():
     with pytest.raises(TokenRefused) as refused:
-        sign_in(token(of_sign_in(), by=unsigned), algorithms=("none", "ES256"))
+        sign_in(token(of_sign_in(), by=issuer_tokens.unsigned), algorithms=("none", "ES256"))
     assert refused.value.reason == "algorithm"
 
 
@@ -162,13 +155,13 @@ def test_key_set(known, header, error):
 
 
 def test_a_key_of_1024_bits_proves_nothing():
-    short = signing_key("short", "RS256", 1024)
+    short = issuer_tokens.signing_key("short", "RS256", 1024)
     with pytest.raises(UnknownKey):
         sign_in(token(of_sign_in(), key=short), key_set(short_jwk(short), KEY))
 
 
 def test_what_a_token_names_is_read_before_it_is_proven():
-    given = token(of_access(), by=tampered)
+    given = token(of_access(), by=issuer_tokens.tampered)
     assert tokens.issuer_of(given) == "https://id.example"
     for issuer in ("", None, 7, ["https://id.example"]):
         with pytest.raises(TokenRefused):

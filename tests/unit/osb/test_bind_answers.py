@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 
 from bind.osb.decisions import binding as bindings
-from bind.osb.decisions.record import (
-    INTENDED,
-    LEAVING,
-    ORPHANED,
-    PRESENT,
-    Intent,
-    Operation,
-    Sent,
-    State,
-)
+from bind.osb.decisions import record
 from bind.osb.decisions.record import Verb as Asked
 from bind.osb.decisions.view import Ask, HeldSecret
 from reconciler.blueprints.offering import messages
@@ -79,7 +70,7 @@ def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
 ) -> None:
     world = bind(fault, 3, minutes=10)
     assert times(world, "bind") == at
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.broker.count("unbind") == 0
     assert world.logs_in()
     assert world.records()[0].intent is None
@@ -93,7 +84,7 @@ def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
 def test_a_put_of_which_nobody_knows_is_made_again(fault: Fault, processed: bool) -> None:
     world = bind(Fault(fault.said, processed), 3, minutes=3)
     assert times(world, "bind") == [0, 2, 10, 40]
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.broker.count("unbind") == 0
     assert world.logs_in()
 
@@ -104,7 +95,7 @@ def test_what_nobody_knows_after_the_fourth_put_is_undone_before_the_next_number
 ) -> None:
     world = bind(Fault(HANG.said, processed), 4, minutes=5)
     assert times(world, "bind") == [0, 2, 10, 40, 100]
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert world.broker.count("unbind") == 1
     assert len(world.broker.inventory.bindings) == 1
     assert world.logs_in()
@@ -114,7 +105,7 @@ def test_what_nobody_knows_after_the_fourth_put_is_undone_before_the_next_number
 def test_an_answer_that_cannot_be_read_is_undone_at_once(status: int) -> None:
     world = bind(osb_faults.broken_json(status), 1, minutes=5)
     assert times(world, "bind") == [0, 60]
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert len(world.broker.inventory.bindings) == 1
 
 
@@ -123,7 +114,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
     world.broker.modes.failing["bind"] = 100
     world.claim()
     world.run(hours=3)
-    assert states(world) == [(4, INTENDED)]
+    assert states(world) == [(4, record.INTENDED)]
     assert world.condition("Bound") == ("False", "Failed")
     assert world.broker.inventory.bindings == {}
     made = times(world, "bind")
@@ -144,7 +135,7 @@ def test_numbers_that_fail_end_after_the_fourth() -> None:
 def test_a_refusal_stands_until_something_changes(status: int) -> None:
     fault = osb_faults.refuses(status, "", "the quota is used up")
     world = bind(fault, 1, hours=3)
-    assert states(world) == [(0, INTENDED)]
+    assert states(world) == [(0, record.INTENDED)]
     assert world.condition("Bound") == ("False", "Refused")
     assert "the quota is used up" in message(world, "Bound")
     assert ("2.17" in message(world, "Bound")) == (status == 412)
@@ -174,7 +165,7 @@ def test_a_refusal_ends_with_what_it_was_for(change: Callable[[World], None]) ->
     change(world)
     world.run(minutes=1)
     assert world.logs_in()
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
 
 
 def test_a_refusal_after_an_unknown_outcome_is_undone_with_its_claim() -> None:
@@ -244,7 +235,7 @@ def test_an_unbind_is_made_each_ten_minutes_in_the_end() -> None:
     world = unbind(osb_faults.says(500), 100, hours=1)
     assert times(world, "unbind")[:6] == [0, 2, 10, 42, 170, 682]
     assert {round(one - 682) % 600 for one in times(world, "unbind")[5:]} == {0}
-    assert states(world) == [(0, LEAVING)]
+    assert states(world) == [(0, record.LEAVING)]
 
 
 def test_a_404_counts_once_the_catalogue_was_read() -> None:
@@ -256,7 +247,7 @@ def test_a_404_counts_once_the_catalogue_was_read() -> None:
     world.broker.modes.unknown_delete = 404
     world.delete(BINDING_KIND, "web")
     world.run(seconds=30)
-    assert states(world) == [(0, LEAVING)]
+    assert states(world) == [(0, record.LEAVING)]
     assert world.read_soon > 0
     world.is_fresh = True
     world.run(minutes=1)
@@ -289,14 +280,14 @@ def read(fault: Fault, count: int, **span: float) -> World:
 def test_credentials_are_read_again_where_they_did_not_come(fault: Fault) -> None:
     world = read(fault, 3, minutes=3)
     assert times(world, "fetch-binding") == [0, 2, 10, 40]
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.logs_in()
 
 
 @pytest.mark.parametrize("fault", [HANG, osb_faults.refuses(404), osb_faults.refuses(400)])
 def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
     world = read(fault, 4, minutes=5)
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert world.logs_in()
     assert len(world.broker.inventory.bindings) == 1
 
@@ -304,7 +295,7 @@ def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", [osb_faults.says(429), osb_faults.refuses(401)])
 def test_a_reading_that_was_not_done_is_made_for_as_long_as_it_takes(fault: Fault) -> None:
     world = read(fault, 8, minutes=10)
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.logs_in()
 
 
@@ -340,7 +331,7 @@ def poll_bind(fault: Fault, count: int, **span: float) -> World:
 )
 def test_an_operation_is_polled_whatever_its_answers(fault: Fault) -> None:
     world = poll_bind(fault, 6, minutes=10)
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.broker.count("bind") == 1
     assert world.logs_in()
 
@@ -358,13 +349,13 @@ def test_an_operation_is_polled_ever_slower_or_as_the_broker_says() -> None:
 
 def test_an_operation_that_nobody_knows_three_times_has_failed() -> None:
     world = poll_bind(osb_faults.refuses(404), 3, minutes=10)
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert len(world.broker.inventory.bindings) == 1
 
 
 def test_an_operation_that_is_not_known_twice_goes_on() -> None:
     world = poll_bind(osb_faults.refuses(404), 2, minutes=10)
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
 
 
 def test_an_operation_that_failed_is_undone() -> None:
@@ -373,7 +364,7 @@ def test_an_operation_that_failed_is_undone() -> None:
     world.broker.modes.failing["bind"] = 1
     world.claim()
     world.run(minutes=5)
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert len(world.broker.inventory.bindings) == 1
     assert world.events == ["BindFailed", "Bound"]
 
@@ -386,9 +377,9 @@ def test_an_operation_past_its_deadline_is_undone() -> None:
     world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 1000
     world.claim()
     world.run(seconds=100)
-    assert states(world) == [(0, INTENDED)]
+    assert states(world) == [(0, record.INTENDED)]
     world.run(seconds=21)
-    assert states(world) == [(0, LEAVING)]
+    assert states(world) == [(0, record.LEAVING)]
 
 
 def late(fault: Fault, count: int) -> World:
@@ -406,12 +397,12 @@ def late(fault: Fault, count: int) -> World:
 @pytest.mark.parametrize("fault", [HANG, osb_faults.says(502), osb_faults.unavailable(60)])
 def test_a_bind_past_its_deadline_waits_for_an_answer(fault: Fault) -> None:
     world = late(fault, 10**6)
-    assert states(world) == [(0, INTENDED)]
+    assert states(world) == [(0, record.INTENDED)]
     assert world.condition("Bound")[0] == "False"
     assert "asked for it" not in message(world, "Bound")
     world.broker.faults.clear()
     world.run(minutes=2)
-    assert states(world) == [(0, PRESENT)]
+    assert states(world) == [(0, record.PRESENT)]
     assert world.broker.count("unbind") == 0
     assert world.logs_in()
 
@@ -453,23 +444,23 @@ def test_a_rotation_past_its_deadline_says_so_and_the_old_credentials_go(fault: 
         world.run(minutes=5)
         world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 0
         world.broker.faults.add("poll-binding", fault, times=10**6)
-    assert states(world) == [(0, PRESENT), (1, PRESENT), (2, INTENDED)]
+    assert states(world) == [(0, record.PRESENT), (1, record.PRESENT), (2, record.INTENDED)]
     assert world.condition("Rotated") == ("False", "Binding")
     world.broker.modes.asynchronous = frozenset()
     world.run(hours=2)
-    assert states(world) == [(1, PRESENT), (2, INTENDED)]
+    assert states(world) == [(1, record.PRESENT), (2, record.INTENDED)]
     world.delete(SECRET, "web-creds")
     world.run(minutes=10)
     assert world.logs_in()
     world.broker.faults.clear()
     world.run(minutes=5)
-    assert states(world) == [(1, PRESENT), (2, PRESENT)]
+    assert states(world) == [(1, record.PRESENT), (2, record.PRESENT)]
     assert world.condition("Rotated") == ("True", "")
 
 
 def test_a_bind_past_its_deadline_is_undone_where_nobody_knows_its_operation() -> None:
     world = late(osb_faults.refuses(400), 10)
-    assert states(world) == [(1, PRESENT)]
+    assert states(world) == [(1, record.PRESENT)]
     assert world.logs_in()
 
 
@@ -511,7 +502,7 @@ def test_an_unbind_that_is_not_known_or_failed_is_made_again(fault: Fault) -> No
 # An answer that comes when its record went on already.
 
 KEY = Secret("task:1")
-TARGET = Sent("p1")
+TARGET = record.Sent("p1")
 CALLS: dict[str, messages.Call] = {
     "bind": messages.Bind("i1", "b1", "s1", "p1"),
     "unbind": messages.Unbind("i1", "b1", "s1", "p1"),
@@ -520,31 +511,31 @@ CALLS: dict[str, messages.Call] = {
 }
 
 
-def at_work(now: datetime) -> Operation:
-    return Operation(KEY, "p1", now, now)
+def at_work(now: datetime) -> record.Operation:
+    return record.Operation(KEY, "p1", now, now)
 
 
 @pytest.mark.parametrize(
     ("call", "state", "intent", "works"),
     [
-        ("bind", PRESENT, None, False),
-        ("bind", LEAVING, None, False),
-        ("bind", INTENDED, "Bind", True),
-        ("bind", INTENDED, None, False),
-        ("unbind", PRESENT, None, False),
-        ("unbind", LEAVING, None, True),
-        ("unbind", ORPHANED, None, False),
-        ("poll", PRESENT, None, False),
-        ("poll", INTENDED, "Bind", False),
-        ("fetch", LEAVING, None, False),
-        ("fetch", INTENDED, "Bind", False),
+        ("bind", record.PRESENT, None, False),
+        ("bind", record.LEAVING, None, False),
+        ("bind", record.INTENDED, "Bind", True),
+        ("bind", record.INTENDED, None, False),
+        ("unbind", record.PRESENT, None, False),
+        ("unbind", record.LEAVING, None, True),
+        ("unbind", record.ORPHANED, None, False),
+        ("poll", record.PRESENT, None, False),
+        ("poll", record.INTENDED, "Bind", False),
+        ("fetch", record.LEAVING, None, False),
+        ("fetch", record.INTENDED, "Bind", False),
     ],
 )
 @pytest.mark.parametrize(
     "outcome", [Done(credentials=Secret("{}")), Gone(), Unknown("silence"), Accepted(KEY)]
 )
 def test_an_answer_for_which_nothing_waits_changes_nothing(
-    call: str, state: State, intent: Asked | None, works: bool, outcome: Outcome
+    call: str, state: record.State, intent: Asked | None, works: bool, outcome: Outcome
 ) -> None:
     world = World()
     world.claim()
@@ -553,7 +544,7 @@ def test_an_answer_for_which_nothing_waits_changes_nothing(
     asked = replace(
         view.records[0],
         state=state,
-        intent=None if intent is None else Intent(intent, world.now, TARGET),
+        intent=None if intent is None else record.Intent(intent, world.now, TARGET),
         operation=at_work(world.now) if works else None,
     )
     secret = HeldSecret(world.live(SECRET, "web-creds"))

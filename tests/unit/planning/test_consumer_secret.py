@@ -2,13 +2,7 @@
 
 import pytest
 
-from reconciler.api import (
-    API_SERVICE_BINDING,
-    CLUSTER_BINDING,
-    credential_note,
-    kubeconfig_facts_of,
-    token_digest,
-)
+from reconciler import api
 from reconciler.apply import Status, approval
 from reconciler.core import keys, names
 from reconciler.core.live import Address
@@ -21,7 +15,7 @@ from tests.support.worlds import POSTGRES
 
 SPACE = names.direct_space("acme", "shop")
 COPY = names.kubeconfig_secret(SPACE)
-OLD = token_digest("a token that was revoked")
+OLD = api.token_digest("a token that was revoked")
 ANOTHER: Manifest = {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {}}
 NEW = "https://new.example:6443"
 MOVED = scenes.fleet(
@@ -48,7 +42,7 @@ def revoked(*kinds):
 def refused(here, type_="Connected", reason="Unauthorized", message="refused"):
     """Let the konnector report that its token is not taken any more."""
     said = {"type": type_, "status": "False", "reason": reason, "message": message}
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, [said], "status", "conditions")
+    change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [said], "status", "conditions")
     return here
 
 
@@ -107,7 +101,7 @@ def test_one_apply_mends_all_that_a_lost_token_was_in(kinds):
     before = here.get(Ref("shop", SECRET, names.KLUTCH_NAMESPACE, COPY))
     here.apply(plan)
     after = here.get(Ref("shop", SECRET, names.KLUTCH_NAMESPACE, COPY))
-    assert kubeconfig_facts_of(after) != kubeconfig_facts_of(before)
+    assert api.kubeconfig_facts_of(after) != api.kubeconfig_facts_of(before)
     assert acting(here.plan(shop())) == acting(blind(here, shop())) == []
 
 
@@ -191,14 +185,14 @@ def test_an_address_that_another_chose_is_kept():
 
 def note_as_an_apply_does(here):
     """Note of the copy what its source decides, as `credential_notes` does."""
-    (carrier,) = [one for one in here.control_plane if one["kind"] == CLUSTER_BINDING.kind]
-    facts = kubeconfig_facts_of(here.get(Ref(PLANE, SECRET, SPACE, names.KUBECONFIG)))
+    (carrier,) = [one for one in here.control_plane if one["kind"] == api.CLUSTER_BINDING.kind]
+    facts = api.kubeconfig_facts_of(here.get(Ref(PLANE, SECRET, SPACE, names.KUBECONFIG)))
     assert facts is not None
-    note = credential_note(facts, uid_of(carrier))
+    note = api.credential_note(facts, uid_of(carrier))
     change(
         here,
         "shop",
-        API_SERVICE_BINDING,
+        api.API_SERVICE_BINDING,
         POSTGRES,
         note,
         "metadata",
@@ -218,7 +212,7 @@ def test_a_new_token_goes_to_the_address_that_another_chose():
     held = Address("https://10.0.0.1:6443", "its CA")
     assert line.wanted.kubeconfig.address(held) == held
     here.apply(here.plan(shop()))
-    after = kubeconfig_facts_of(here.get(Ref("shop", SECRET, names.KLUTCH_NAMESPACE, COPY)))
+    after = api.kubeconfig_facts_of(here.get(Ref("shop", SECRET, names.KLUTCH_NAMESPACE, COPY)))
     assert after is not None
     assert after.server == held.server
 

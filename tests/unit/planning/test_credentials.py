@@ -2,14 +2,7 @@
 
 import pytest
 
-from reconciler.api import (
-    API_SERVICE_BINDING,
-    APP_CLUSTER_BINDING,
-    KubeconfigFacts,
-    credential_note,
-    noted_facts,
-    token_digest,
-)
+from reconciler import api
 from reconciler.apply import approval
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, drop, name_of, put
@@ -22,7 +15,7 @@ from tests.support.scenes import MODES, acting, applied, change, plane, shop
 from tests.support.worlds import ADDRESS, POSTGRES, World, offering
 
 LOOKED_AT = "its credentials are looked at by apply"
-FACTS = KubeconfigFacts("https://a:1", "ca", "", "space", token_digest("a token"))
+FACTS = api.KubeconfigFacts("https://a:1", "ca", "", "space", api.token_digest("a token"))
 
 
 def both(here, fleet):
@@ -52,18 +45,18 @@ def done(approved, fresh):
 
 
 def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_has():
-    note = credential_note(FACTS, "uid-1")
-    told, other = noted_facts(note), noted_facts(credential_note(FACTS, "uid-2"))
+    note = api.credential_note(FACTS, "uid-1")
+    told, other = api.noted_facts(note), api.noted_facts(api.credential_note(FACTS, "uid-2"))
     assert told is not None
     assert other is not None
     assert (told.server, told.ca_digest, told.namespace) == ("https://a:1", "ca", "space")
     assert FACTS.token_digest not in note
     assert other.token_digest != told.token_digest
     assert (
-        noted_facts("")
-        is noted_facts("[")
-        is noted_facts("{}")
-        is noted_facts("[" * 100_000)
+        api.noted_facts("")
+        is api.noted_facts("[")
+        is api.noted_facts("{}")
+        is api.noted_facts("[" * 100_000)
         is None
     )
 
@@ -160,7 +153,7 @@ def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
 
 SPACE = names.direct_space("acme", "shop")
 COPY = names.kubeconfig_secret(SPACE)
-NEW = token_digest("a new one")
+NEW = api.token_digest("a new one")
 TOKEN = ("data", names.KUBECONFIG, "token")
 
 
@@ -177,7 +170,9 @@ def renewed(*places, silent=True):
     noted = [one for one in here.clusters["shop"] if one["kind"] == "APIServiceBinding"]
     here.note()
     for one in noted:  # no apply wrote the other
-        change(here, "shop", API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS)
+        change(
+            here, "shop", api.API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS
+        )
     return here
 
 
@@ -210,7 +205,7 @@ def test_what_a_konnector_brought_along_by_itself_is_noted_for_each_binding():
     here.clusters["shop"].append(taken)
     reference = ("spec", "kubeconfigSecretRef", "name")
     searches = "searches.anynines.com"
-    change(here, "shop", API_SERVICE_BINDING, searches, name_of(taken), *reference)
+    change(here, "shop", api.API_SERVICE_BINDING, searches, name_of(taken), *reference)
     here.note()
     # A new token, which the konnector mirrors: what is noted on bindings is that of before.
     noted = [one for one in here.clusters["shop"] if one["kind"] == "APIServiceBinding"]
@@ -219,7 +214,9 @@ def test_what_a_konnector_brought_along_by_itself_is_noted_for_each_binding():
     change(here, SOURCE[0], SECRET, names.BINDER, NEW, "data", "token")
     here.note()
     for one in noted:
-        change(here, "shop", API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS)
+        change(
+            here, "shop", api.API_SERVICE_BINDING, name_of(one), annotations_of(one), *ANNOTATIONS
+        )
     blind, seeing = both(here, shop(*bound))
     assert [one.ref.name for one in acting(blind)] == [COPY]
     (line,) = acting(seeing)
@@ -236,12 +233,12 @@ def test_what_a_konnector_brought_along_before_it_died_is_noted_by_the_apply_of_
     refused, lines = done(blind, seeing)
     assert refused == ["unchanged"]
     assert [[step.ref.kind for step in one.steps] for one in lines["shop"]] == [
-        [API_SERVICE_BINDING]
+        [api.API_SERVICE_BINDING]
     ]
 
 
-ELSEWHERE = credential_note(
-    KubeconfigFacts("https://elsewhere:1", "ca", "", "elsewhere", token_digest("x")), "uid"
+ELSEWHERE = api.credential_note(
+    api.KubeconfigFacts("https://elsewhere:1", "ca", "", "elsewhere", api.token_digest("x")), "uid"
 )
 
 
@@ -258,17 +255,17 @@ FORGED = {
     "in an app namespace": (
         "Direct",
         "shop",
-        tenants(API_SERVICE_BINDING, "team-a", (names.KLUTCH_NAMESPACE, COPY)),
+        tenants(api.API_SERVICE_BINDING, "team-a", (names.KLUTCH_NAMESPACE, COPY)),
     ),
     "in a binding space": (
         "AppClusterBinding",
         "control-plane/eu",
-        tenants(API_SERVICE_BINDING, "klutch-bind-team-a-x", BESIDE),
+        tenants(api.API_SERVICE_BINDING, "klutch-bind-team-a-x", BESIDE),
     ),
     "of an AppClusterBinding of theirs": (
         "AppClusterBinding",
         "control-plane/eu",
-        tenants(APP_CLUSTER_BINDING, "team-a", BESIDE),
+        tenants(api.APP_CLUSTER_BINDING, "team-a", BESIDE),
     ),
 }
 

@@ -10,24 +10,8 @@ from reconciler.core.refs import DEPLOYMENT, NAMESPACE, GroupResource
 from reconciler.fleet import load
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
-from tests.support.scenes import (
-    ACB,
-    PLANE,
-    SEARCH,
-    WRITING,
-    actions,
-    applied,
-    binding,
-    change,
-    cluster,
-    consumer_secret,
-    fleet,
-    foreign_binding,
-    plane,
-    secret_leading_to,
-    shop,
-    space_of,
-)
+from tests.support import scenes
+from tests.support.scenes import fleet, shop
 from tests.support.worlds import World
 
 
@@ -42,20 +26,20 @@ class Renamed(World):
         return self._seen("shop", "uid-shop", self.clusters["store"])
 
 
-STORE = fleet(plane(), cluster("store"), binding(clusters="store"))
+STORE = fleet(scenes.plane(), scenes.cluster("store"), scenes.binding(clusters="store"))
 UID = "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
 OURS = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
 
 
 def renamed():
-    here = applied()
+    here = scenes.applied()
     clusters = {"store": here.clusters["shop"]}
     return Renamed(here.control_plane, clusters, uids={"store": "uid-shop"})
 
 
 def test_a_renamed_cluster_that_is_still_reached_by_its_old_way_is_not_released():
     plan = renamed().plan(STORE)
-    assert actions(plan) == {Action.UPDATE, Action.NOOP}
+    assert scenes.actions(plan) == {Action.UPDATE, Action.NOOP}
     assert {one.cluster for one in plan.changes} == {"store"}
 
 
@@ -69,11 +53,11 @@ def test_a_renamed_cluster_whose_old_way_is_gone_leaves_nothing_unseen():
 def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread(more):
     here = renamed()
     here.clusters["new"] = []
-    wanted = fleet(plane(), cluster("new", more=more))
+    wanted = fleet(scenes.plane(), scenes.cluster("new", more=more))
     live = here.live(wanted)
     seen = {name: one for name, one in live.clusters.items() if name != "new"}
     plan = planner.plan(wanted, Live(live.control_planes, seen, live.leaving))
-    assert not actions(plan) & WRITING
+    assert not scenes.actions(plan) & scenes.WRITING
     assert any("may be new under a former name" in one.reason for one in plan.changes)
 
 
@@ -83,14 +67,14 @@ def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread
     ids=["unsaid", "another"],
 )
 def test_a_cluster_that_may_be_one_of_another_shard_is_not_released(more, want):
-    store = cluster("store", at="us", more=more).replace("Context: store", "Context: shop")
-    wanted = load.shard(fleet(plane(), plane("us"), store), ["eu"])
+    store = scenes.cluster("store", at="us", more=more).replace("Context: store", "Context: shop")
+    wanted = load.shard(fleet(scenes.plane(), scenes.plane("us"), store), ["eu"])
     plan = renamed().plan(wanted)
     assert {one.action.value for one in plan.changes if one.unit is None} == {want}
 
 
 def test_a_unit_that_leaves_with_a_renaming_is_still_found():
-    here = applied(binding(), binding("searches"))
+    here = scenes.applied(scenes.binding(), scenes.binding("searches"))
     here.clusters["store"] = here.clusters.pop("shop")
     here.uids["store"] = "uid-shop"
     released = [one.unit for one in here.plan(STORE).changes if one.action is Action.RELEASE]
@@ -98,48 +82,54 @@ def test_a_unit_that_leaves_with_a_renaming_is_still_found():
 
 
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
-    here = applied()
+    here = scenes.applied()
     live = here.live(shop())
     plan = planner.plan(shop(), Live(live.control_planes, live.clusters, dict(live.clusters)))
-    assert actions(plan) == {Action.NOOP}
+    assert scenes.actions(plan) == {Action.NOOP}
 
 
 def test_a_snapshot_that_names_a_cluster_that_left_since_plans_its_release():
-    here = applied()
-    assert actions(planner.plan(fleet(plane()), here.live(shop()))) == {Action.RELEASE}
+    here = scenes.applied()
+    assert scenes.actions(planner.plan(fleet(scenes.plane()), here.live(shop()))) == {
+        Action.RELEASE
+    }
 
 
 def test_a_cluster_that_is_not_in_an_older_snapshot_was_not_read():
-    here = applied()
-    plan = here.plan(fleet(plane(), cluster(), cluster("later"), binding()))
+    here = scenes.applied()
+    plan = here.plan(
+        fleet(scenes.plane(), scenes.cluster(), scenes.cluster("later"), scenes.binding())
+    )
     assert [one.name for one in plan.unseen] == ["later"]
 
 
 @pytest.mark.parametrize("only", [frozenset(), frozenset({"other"})], ids=["none", "another"])
 def test_a_plan_of_some_clusters_lets_no_other_go(only):
-    here = applied()
+    here = scenes.applied()
     here.clusters["other"] = []
-    fleet_ = fleet(plane(), cluster("other"))
+    fleet_ = fleet(scenes.plane(), scenes.cluster("other"))
     plan = planner.plan(fleet_, here.live(fleet_), only=only)
     assert plan.changes == ()
 
 
 def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():
-    plan = applied().plan(fleet(plane(), prune="mode: off"))
+    plan = scenes.applied().plan(fleet(scenes.plane(), prune="mode: off"))
     assert plan.changes == ()
 
 
 def test_a_space_that_does_not_say_whose_it_is_is_not_released():
-    here = applied()
-    change(here, PLANE, NAMESPACE, space_of(here), None, "metadata", "annotations")
-    assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}
+    here = scenes.applied()
+    scenes.change(
+        here, scenes.PLANE, NAMESPACE, scenes.space_of(here), None, "metadata", "annotations"
+    )
+    assert scenes.actions(here.plan(fleet(scenes.plane()))) == {Action.BLOCKED}
 
 
 def test_a_cluster_that_leaves_takes_no_secret_of_another_fleet_along():
-    here = applied()
+    here = scenes.applied()
     other = {keys.FLEET: "other", keys.CLUSTER: "shop"}
-    here.clusters["shop"].append(secret_leading_to("their-space", "them", "theirs", other))
-    plan = here.plan(fleet(plane()))
+    here.clusters["shop"].append(scenes.secret_leading_to("their-space", "them", "theirs", other))
+    plan = here.plan(fleet(scenes.plane()))
     deleted = [step.ref.name for step in plan.changes[-1].steps if step.verb == "delete"]
     assert "theirs" not in deleted
     assert names.BINDER in deleted
@@ -147,21 +137,23 @@ def test_a_cluster_that_leaves_takes_no_secret_of_another_fleet_along():
 
 @pytest.mark.parametrize("rule", ["Release", "Delete"])
 def test_what_nobody_adopted_keeps_its_access_and_its_konnector(rule):
-    here = applied()
-    here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
+    here = scenes.applied()
+    here.clusters["shop"].append(
+        scenes.foreign_binding(scenes.SEARCH, scenes.consumer_secret(here))
+    )
     konnector = build(DEPLOYMENT, names.KONNECTOR, namespace=names.KLUTCH_NAMESPACE, marks=UNMARKED)
     here.clusters["shop"].append(put(konnector, OURS, "metadata", "labels"))
-    plan = here.plan(fleet(plane(), prune=f"allowEmpty: true, onClusterLeave: {rule}"))
+    plan = here.plan(fleet(scenes.plane(), prune=f"allowEmpty: true, onClusterLeave: {rule}"))
     whole = plan.changes[-1]
     assert whole.action is (Action.RELEASE if rule == "Release" else Action.BLOCKED)
     assert not [step for step in whole.steps if step.verb == "delete"]
 
 
 def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
-    here = applied()
-    (space,) = [one for one in here.control_plane if name_of(one) == space_of(here)]
+    here = scenes.applied()
+    (space,) = [one for one in here.control_plane if name_of(one) == scenes.space_of(here)]
     here.control_plane.append(put(space, "second", "metadata", "name"))
-    assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}
+    assert scenes.actions(here.plan(fleet(scenes.plane()))) == {Action.BLOCKED}
 
 
 @pytest.mark.parametrize(
@@ -170,11 +162,11 @@ def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
 )
 def test_a_request_by_another_name_stays_only_if_its_service_does(requested, whole):
     """The backend names its requests after the AppClusterBinding."""
-    here = applied(mode=ACB)
-    (carrier,) = [one for one in here.control_plane if one["kind"] == ACB]
+    here = scenes.applied(mode=scenes.ACB)
+    (carrier,) = [one for one in here.control_plane if one["kind"] == scenes.ACB]
     space = names.app_cluster_binding_space(namespace_of(carrier), name_of(carrier))
     resource = GroupResource("anynines.com", requested)
     request = export_request(space, resource, parameters={}, marks=UNMARKED)
     here.control_plane.append(put(request, "appclusterbinding-shop-1", "metadata", "name"))
-    wanted = fleet(plane(mode=ACB), prune="allowEmpty: true, onClusterLeave: Delete")
+    wanted = fleet(scenes.plane(mode=scenes.ACB), prune="allowEmpty: true, onClusterLeave: Delete")
     assert here.plan(wanted).changes[-1].action is whole

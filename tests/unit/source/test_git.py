@@ -11,14 +11,7 @@ from reconciler.core.errors import ConfigError, HostError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import gather, git
-from tests.support.checkouts import (
-    PERSON,
-    commit_files,
-    commit_work_tree,
-    nested,
-    tree_of,
-    write_files,
-)
+from tests.support import checkouts
 from tests.support.fleet_texts import GOOD
 
 FILES = {path: text.encode() for path, text in GOOD.items()}
@@ -34,7 +27,7 @@ def where(repository):
 
 
 def test_a_commit_is_read_without_a_checkout(repository):
-    head = commit_files(repository, FILES)
+    head = checkouts.commit_files(repository, FILES)
     tree = git.read(where(repository), "main")
     assert (tree.files, tree.revision) == (FILES, head)
     fleet, problems = load(tree)
@@ -44,7 +37,9 @@ def test_a_commit_is_read_without_a_checkout(repository):
 
 
 def test_a_fleet_below_the_top(repository):
-    commit_files(repository, {f"deep/er/{path}": content for path, content in FILES.items()})
+    checkouts.commit_files(
+        repository, {f"deep/er/{path}": content for path, content in FILES.items()}
+    )
     tree = git.read(where(repository), "main", folder="deep/er/")
     assert (tree.files, tree.folder) == (FILES, "deep/er/")
     for folder in ("nowhere/", "deep/er/fleet.yaml"):
@@ -57,7 +52,7 @@ def test_a_fleet_below_the_top(repository):
 def checkout(tmp_path, files):
     """Make a repository with a work tree in which only a folder `kept` is left."""
     repository = pygit2.init_repository(tmp_path / "work", initial_head="main")
-    commit_files(repository, files)
+    checkouts.commit_files(repository, files)
     (tmp_path / "work" / "kept").mkdir()
     (tmp_path / "work" / "kept" / "fleet.yaml").write_bytes(b"not what is committed")
     return tmp_path / "work"
@@ -80,7 +75,7 @@ def test_a_path_means_the_same_place_in_a_commit(tmp_path, path, folder, entry):
 
 
 def test_a_path_in_a_bare_repository(repository):
-    commit_files(repository, {f"deep/{path}": content for path, content in FILES.items()})
+    checkouts.commit_files(repository, {f"deep/{path}": content for path, content in FILES.items()})
     assert git.read_at(where(repository) / "deep", "main").files == FILES
 
 
@@ -101,7 +96,7 @@ def test_a_first_file_that_is_a_link_in_the_commit(tmp_path):
     work = checkout(tmp_path, FILES)
     repository = pygit2.Repository(work)
     link = (FileMode.LINK, repository.create_blob(b"/etc/passwd"))
-    commit_files(repository, {**FILES, "x.yaml": link})
+    checkouts.commit_files(repository, {**FILES, "x.yaml": link})
     _, problems = load(git.read_at(work / "x.yaml", "main"))
     assert [one.code for one in problems] == ["not-a-file"]
 
@@ -122,15 +117,15 @@ def test_a_work_tree_that_is_elsewhere(tmp_path):
 def planted(tmp_path):
     """Make a checkout whose commit brings a bare repository, as plain files, in `fleet`."""
     work = pygit2.init_repository(tmp_path / "work", initial_head="main")
-    commit_files(work, {f"fleet/{path}": text for path, text in FILES.items()})
+    checkouts.commit_files(work, {f"fleet/{path}": text for path, text in FILES.items()})
     work.references.create("refs/remotes/origin/main", work.head.target)
     other = pygit2.init_repository(tmp_path / "work/fleet", bare=True, initial_head="main")
-    theirs = commit_files(
+    theirs = checkouts.commit_files(
         other, {"note": b"x", **{f"fleet/{path}": text for path, text in FILES.items()}}
     )
     other.references.create("refs/remotes/origin/main", theirs)
-    write_files(tmp_path / "work" / "fleet", FILES)
-    commit_work_tree(work)
+    checkouts.write_files(tmp_path / "work" / "fleet", FILES)
+    checkouts.commit_work_tree(work)
     return work, work.references["refs/remotes/origin/main"].target, theirs
 
 
@@ -171,7 +166,9 @@ def test_our_own_bare_repository_below_a_checkout(tmp_path):
 
 def test_a_work_tree_of_another_repository_and_one_beside_a_bare_one(tmp_path):
     repository = pygit2.init_repository(tmp_path / "all" / "bare", bare=True, initial_head="main")
-    head = commit_files(repository, {f"deep/{path}": text for path, text in FILES.items()})
+    head = checkouts.commit_files(
+        repository, {f"deep/{path}": text for path, text in FILES.items()}
+    )
     (tmp_path / "all/.git").write_text("gitdir: ./bare\n")
     repository.add_worktree("one", str(tmp_path / "all/one"))
     found = gather.read_folder(tmp_path / "all/one/deep")
@@ -191,8 +188,8 @@ NEWER = {
 @pytest.mark.parametrize("extensions", NEWER.values(), ids=NEWER.keys())
 def test_files_of_a_newer_format_are_read_and_its_commits_are_not(tmp_path, extensions):
     repository = pygit2.init_repository(tmp_path, initial_head="main")
-    write_files(tmp_path, FILES)
-    commit_work_tree(repository)
+    checkouts.write_files(tmp_path, FILES)
+    checkouts.commit_work_tree(repository)
     repository.config["core.repositoryformatversion"] = 1
     for name, value in extensions.items():
         repository.config[f"extensions.{name}"] = value
@@ -220,15 +217,15 @@ REFS = {
 
 @pytest.mark.parametrize("ref", REFS.values(), ids=REFS.keys())
 def test_refs_are_looked_up_by_name(repository, ref):
-    head = commit_files(repository, FILES)
+    head = checkouts.commit_files(repository, FILES)
     for name in ("refs/heads/feature/x", "refs/tags/v1", "refs/remotes/origin/main"):
         repository.references.create(name, head)
-    repository.create_tag("v2", head, pygit2.enums.ObjectType.COMMIT, PERSON, "x")
+    repository.create_tag("v2", head, pygit2.enums.ObjectType.COMMIT, checkouts.PERSON, "x")
     assert git.read(where(repository), ref).revision == head
 
 
 def test_a_whole_commit_id(repository):
-    head = commit_files(repository, FILES)
+    head = checkouts.commit_files(repository, FILES)
     assert git.read(where(repository), head).revision == head
 
 
@@ -241,7 +238,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("ref", REFUSED, ids=ascii)
 def test_the_language_of_revisions_is_not_spoken(repository, ref):
-    head = commit_files(repository, FILES)
+    head = checkouts.commit_files(repository, FILES)
     with pytest.raises(ConfigError, match="ref: "):
         git.read(where(repository), ref)
     with pytest.raises(ConfigError, match="ref: "):
@@ -249,17 +246,17 @@ def test_the_language_of_revisions_is_not_spoken(repository, ref):
 
 
 def test_a_name_with_two_meanings(repository):
-    head = commit_files(repository, FILES)
+    head = checkouts.commit_files(repository, FILES)
     repository.references.create("refs/tags/main", head)
     assert git.read(where(repository), "main").revision == head
-    commit_files(repository, {**FILES, "more": b""})
+    checkouts.commit_files(repository, {**FILES, "more": b""})
     with pytest.raises(ConfigError, match="several meanings") as caught:
         git.read(where(repository), "main")
     assert caught.value.hint == "Write one of refs/heads/main, refs/tags/main"
 
 
 def test_a_tag_of_something_else(repository):
-    commit_files(repository, FILES)
+    checkouts.commit_files(repository, FILES)
     blob = repository.create_blob(b"x")
     repository.references.create("refs/tags/blob", blob)
     with pytest.raises(ConfigError, match="is no commit"):
@@ -288,7 +285,7 @@ def strange(repository, mode):
 
 @pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT, FileMode.TREE], ids=str)
 def test_links_submodules_and_folders_are_no_files(repository, mode):
-    commit_files(repository, {**FILES, "bindings/x.yaml": strange(repository, mode)})
+    checkouts.commit_files(repository, {**FILES, "bindings/x.yaml": strange(repository, mode)})
     _, problems = load(git.read(where(repository), "main"))
     assert [(one.origin.path, one.code) for one in problems] == [("bindings/x.yaml", "not-a-file")]
 
@@ -296,7 +293,7 @@ def test_links_submodules_and_folders_are_no_files(repository, mode):
 @pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT], ids=str)
 def test_nothing_is_read_behind_a_link_or_submodule(repository, mode):
     files = {path: content for path, content in FILES.items() if not path.startswith("bindings/")}
-    commit_files(repository, {**files, "bindings": strange(repository, mode)})
+    checkouts.commit_files(repository, {**files, "bindings": strange(repository, mode)})
     found = git.read(where(repository), "main")
     assert "bindings/db.yaml" not in found.files
     _, problems = load(found)
@@ -304,7 +301,7 @@ def test_nothing_is_read_behind_a_link_or_submodule(repository, mode):
 
 
 def test_a_file_that_is_too_large_is_not_loaded(repository):
-    commit_files(repository, {**FILES, "bindings/x.yaml": b"#" * (MAX_BYTES + 1)})
+    checkouts.commit_files(repository, {**FILES, "bindings/x.yaml": b"#" * (MAX_BYTES + 1)})
     _, problems = load(git.read(where(repository), "main"))
     assert [one.code for one in problems] == ["file-too-large"]
 
@@ -321,7 +318,7 @@ def commit_raw(repository, raw):
 def test_an_object_that_is_missing(repository):
     missing = (FileMode.BLOB, pygit2.Oid(hex="1" * 40))
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "*.yaml").encode()}
-    builder = tree_of(repository, nested(files))
+    builder = checkouts.tree_of(repository, checkouts.nested(files))
     raw = repository[builder].read_raw() + b"100644 zz.yaml\0" + missing[1].raw
     commit_raw(repository, raw)
     found = git.read(where(repository), "main")
@@ -332,7 +329,7 @@ def hostile_tree(repository, *names):
     """Write a tree whose names no Git client would make."""
     blob = repository.create_blob(b"x")
     inner = b"".join(b"100644 " + name + b"\0" + blob.raw for name in names)
-    top = tree_of(repository, nested(FILES))
+    top = checkouts.tree_of(repository, checkouts.nested(FILES))
     written = repository.odb.write(pygit2.enums.ObjectType.TREE, inner)
     raw = repository[top].read_raw().replace(b"40000 bindings\0", b"40000 aindings\0")
     raw += b"40000 x\0" + written.raw
@@ -353,22 +350,22 @@ def test_hostile_names_are_problems(repository, name):
 
 
 def test_a_tree_of_trees_that_never_ends_is_left(repository, monkeypatch):
-    tree = tree_of(repository, {"x.yaml": b"x"})
+    tree = checkouts.tree_of(repository, {"x.yaml": b"x"})
     for _ in range(40):
-        tree = tree_of(repository, dict.fromkeys("ab", (FileMode.TREE, tree)))
+        tree = checkouts.tree_of(repository, dict.fromkeys("ab", (FileMode.TREE, tree)))
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
-    commit_files(repository, {**files, "bomb": (FileMode.TREE, tree)})
+    checkouts.commit_files(repository, {**files, "bomb": (FileMode.TREE, tree)})
     with pytest.raises(InvalidRepository) as caught:
         git.read(where(repository), "main")
     assert [one.code for one in caught.value.problems] == ["too-many-files"]
 
 
 def test_a_deep_tree_is_left(repository):
-    tree = tree_of(repository, {"x.yaml": b"x"})
+    tree = checkouts.tree_of(repository, {"x.yaml": b"x"})
     for _ in range(2000):
-        tree = tree_of(repository, {"a": (FileMode.TREE, tree)})
+        tree = checkouts.tree_of(repository, {"a": (FileMode.TREE, tree)})
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
-    commit_files(repository, {**files, "deep": (FileMode.TREE, tree)})
+    checkouts.commit_files(repository, {**files, "deep": (FileMode.TREE, tree)})
     found = git.read(where(repository), "main")
     assert [one.code for one in found.unread.values()] == ["bad-path"]
 

@@ -14,15 +14,8 @@ from reconciler.core.errors import ConfigError
 from reconciler.source import verification
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.verification import Incomplete, Verification
-from tests.support.signing import (
-    ALICE,
-    AT,
-    commit_text,
-    ed25519,
-    signed_commit,
-    signed_tag,
-    with_signature,
-)
+from tests.support import signing
+from tests.support.signing import ed25519
 
 HEAD, TAG, HISTORY = VerificationMode.HEAD, VerificationMode.TAG, VerificationMode.HISTORY
 GOOD, BAD = ed25519(), ed25519(2)
@@ -68,14 +61,14 @@ def commit(repository):
     turns = iter(range(2_000))
 
     def make(signer=None, **other):
-        return signed_commit(repository, {"a": str(next(turns)).encode()}, signer, **other)
+        return signing.signed_commit(repository, {"a": str(next(turns)).encode()}, signer, **other)
 
     return make
 
 
 def test_a_head_that_is_signed(verified, commit):
     commit()
-    assert verified(HEAD, commit(GOOD)) == Signature(HEAD, "ssh", ALICE)
+    assert verified(HEAD, commit(GOOD)) == Signature(HEAD, "ssh", signing.ALICE)
 
 
 HEADS = {
@@ -98,8 +91,8 @@ def test_a_head_that_is_not_verified(refusal, commit, made, why, mode):
 
 
 def test_a_signature_of_neither_kind(repository, refusal):
-    text = commit_text(str(repository.TreeBuilder().write()))
-    raw = with_signature(text, b"-----BEGIN SIGNED MESSAGE-----\nx\n")
+    text = signing.commit_text(str(repository.TreeBuilder().write()))
+    raw = signing.with_signature(text, b"-----BEGIN SIGNED MESSAGE-----\nx\n")
     made = str(repository.odb.write(ObjectType.COMMIT, raw))
     assert refusal(HEAD, made) == "its signature is neither of SSH nor of GPG"
 
@@ -127,13 +120,13 @@ def test_whatever_is_changed_in_a_signed_commit_it_is_unverified(repository, ref
 
 def test_a_history_begins_with_its_head(verified, commit):
     commit()
-    assert verified(HISTORY, commit(GOOD)) == Signature(HISTORY, "ssh", ALICE, first=True)
+    assert verified(HISTORY, commit(GOOD)) == Signature(HISTORY, "ssh", signing.ALICE, first=True)
 
 
 def test_every_new_commit_of_a_history_is_looked_at(verified, refusal, commit):
     start = commit()
     first, second, third = commit(GOOD), commit(GOOD), commit(GOOD)
-    assert verified(HISTORY, third, accepted=start) == Signature(HISTORY, "ssh", ALICE)
+    assert verified(HISTORY, third, accepted=start) == Signature(HISTORY, "ssh", signing.ALICE)
     assert verified(HISTORY, third, accepted=second)
     middle = commit()
     last = commit(GOOD)
@@ -197,8 +190,8 @@ def test_no_more_than_so_many_commits_are_new_at_once(verified, refusal, commit,
 
 def test_a_key_that_reaches_its_end(verified, refusal, commit, keys):
     keys.write_text(f'*@acme.example valid-before="20240101Z" {GOOD.line}\n')
-    accepted = commit(GOOD, at=AT)
-    head = commit(GOOD, at=AT)
+    accepted = commit(GOOD, at=signing.AT)
+    head = commit(GOOD, at=signing.AT)
     for mode in (HEAD, HISTORY):
         assert "was valid before 2024-01-01" in refusal(mode, head)
         assert "was valid before 2024-01-01" in refusal(mode, head, accepted=accepted)
@@ -211,7 +204,7 @@ def test_a_key_that_reaches_its_end(verified, refusal, commit, keys):
 def test_a_commit_in_the_middle_by_a_key_that_reached_its_end(refusal, commit, keys):
     old = f'*@acme.example valid-before="20240101Z" {BAD.line}\n'
     keys.write_text(f"*@acme.example {GOOD.line}\n{old}")
-    accepted, middle, head = commit(GOOD), commit(BAD, at=AT), commit(GOOD)
+    accepted, middle, head = commit(GOOD), commit(BAD, at=signing.AT), commit(GOOD)
     said = refusal(HISTORY, head, accepted=accepted)
     assert said.startswith(f"{middle[:12]}, which leads to it, is not: ")
     assert "was valid before 2024-01-01" in said
@@ -224,18 +217,18 @@ def test_a_commit_from_after_the_end_of_its_key(refusal, commit, keys):
 
 def test_tags(repository, verified, refusal, commit):
     found = commit()
-    tag = signed_tag(repository, found, GOOD)
-    assert verified(TAG, found, tag=tag) == Signature(TAG, "ssh", ALICE)
+    tag = signing.signed_tag(repository, found, GOOD)
+    assert verified(TAG, found, tag=tag) == Signature(TAG, "ssh", signing.ALICE)
     assert "'refs/heads/main' is not an annotated tag" in refusal(TAG, found, ref="refs/heads/main")
     assert refusal(TAG, found, tag=tag, ref="refs/tags/v2") == "the tag was signed as 'v1'"
     assert refusal(TAG, commit(GOOD), tag=tag) == "the tag leads to another commit"
-    unsigned = signed_tag(repository, found)
+    unsigned = signing.signed_tag(repository, found)
     assert refusal(TAG, found, tag=unsigned) == "the signature of its tag is absent"
-    other = signed_tag(repository, found, BAD)
+    other = signing.signed_tag(repository, found, BAD)
     why = f"the signature of its tag is by a key that is not listed: {BAD.fingerprint}"
     assert refusal(TAG, found, tag=other) == why
     assert "is no tag" in refusal(TAG, found, tag=found)
-    chain = signed_tag(repository, tag, GOOD, kind="tag")
+    chain = signing.signed_tag(repository, tag, GOOD, kind="tag")
     assert "something else than a commit" in refusal(TAG, found, tag=chain)
 
 
@@ -250,7 +243,7 @@ def test_keys_are_read_again_when_they_change(repository, keys, commit):
 
     assert "not listed" in said()
     keys.write_text(f"*@acme.example {BAD.line}\n")
-    assert checking.check(repository, head, tag=None, accepted="").signer == ALICE
+    assert checking.check(repository, head, tag=None, accepted="").signer == signing.ALICE
     keys.write_text("garbage")
     assert f"its signature cannot be checked: {keys} line 1 is not `principals" in said()
     keys.unlink()
@@ -271,7 +264,7 @@ def test_what_git_signs(tmp_path, keys):
         subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
 
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
-    env |= {f"GIT_{who}_EMAIL": ALICE for who in ("AUTHOR", "COMMITTER")}
+    env |= {f"GIT_{who}_EMAIL": signing.ALICE for who in ("AUTHOR", "COMMITTER")}
     env |= {f"GIT_{who}_NAME": "Alice" for who in ("AUTHOR", "COMMITTER")}
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key")
     keys.write_text(f"*@acme.example {(tmp_path / 'key.pub').read_text()}")
@@ -284,7 +277,7 @@ def test_what_git_signs(tmp_path, keys):
     first, head = (str(made.revparse_single(name).id) for name in ("HEAD~1", "HEAD"))
     checking = Verification(HISTORY, keys, None, lambda: NOW)
     signature = checking.check(made, head, tag=None, accepted=first)
-    assert signature == Signature(HISTORY, "ssh", ALICE)
+    assert signature == Signature(HISTORY, "ssh", signing.ALICE)
     checking = Verification(TAG, keys, None, lambda: NOW)
     tag = str(made.references["refs/tags/v1"].target)
     assert checking.check(made, head, tag=tag, accepted="", ref="refs/tags/v1").kind == "ssh"

@@ -5,15 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klutchctl.controller.storms import (
-    GUARD,
-    Storms,
-    Terms,
-    calmed,
-    other_manager,
-    parse_terms,
-    repaired,
-)
+from klutchctl.controller import storms
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError
@@ -22,7 +14,7 @@ from tests.support.reports import change
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-TERMS = Terms()
+TERMS = storms.Terms()
 FLIP = replace(change(), fields=(FieldChange("/spec/x", "theirs", "ours"),))
 OTHER = replace(change(), fields=(FieldChange("/spec/x", "others", "ours"),))
 
@@ -35,18 +27,18 @@ class Story:
     """Rounds that find a line, one after another, and repair what is not held."""
 
     def __init__(self):
-        self.storms, self.repairs = Storms(), []
+        self.storms, self.repairs = storms.Storms(), []
 
     def round(self, at, line=FLIP):
         now = NOON + at
-        found = calmed(self.storms, plan(line), now=now, terms=TERMS)
+        found = storms.calmed(self.storms, plan(line), now=now, terms=TERMS)
         self.storms = found.storms
         (planned,) = found.plan.changes
         status = Status.HELD if planned.held else Status.DONE
         if status is Status.DONE:
             self.repairs.append(at)
         report = Report(found.plan, (Outcome(planned, status),))
-        self.storms = repaired(self.storms, report, now=now)
+        self.storms = storms.repaired(self.storms, report, now=now)
         return found.plan
 
     def every(self, pause, *, until):
@@ -81,12 +73,12 @@ def test_what_rests_says_so_in_the_plan():
     story.every(timedelta(seconds=1), until=timedelta(seconds=3))
     story.storms = story.storms.named({FLIP.ref: "argocd"})
     held = story.round(timedelta(seconds=4))
-    assert [one.guard for one in held.held] == [GUARD]
+    assert [one.guard for one in held.held] == [storms.GUARD]
     assert held.held[0].message == (
         "Namespace x was changed back by argocd after each of 3 repairs; it is left alone until "
         "2026-11-26 13:00:04 UTC"
     )
-    assert held.changes[0].held == (GUARD,)
+    assert held.changes[0].held == (storms.GUARD,)
     (storm,) = story.storms.resting(NOON + timedelta(seconds=5))
     assert (storm.cluster, storm.manager, storm.repairs) == ("shop", "argocd", 3)
     assert story.storms.resting(NOON + 2 * HOUR) == ()
@@ -135,13 +127,13 @@ MANAGERS = {
 @pytest.mark.parametrize(("entries", "want"), MANAGERS.values(), ids=MANAGERS.keys())
 def test_which_other_manager_it_is(entries, want):
     fields = [{"manager": name, "time": f"2026-11-26T{hour}:00:00Z"} for name, hour in entries]
-    assert other_manager({"metadata": {"managedFields": fields}}) == want
-    assert other_manager(None) == ""
+    assert storms.other_manager({"metadata": {"managedFields": fields}}) == want
+    assert storms.other_manager(None) == ""
 
 
 def test_terms_as_people_write_them():
-    assert parse_terms("3/1h") == Terms()
-    assert parse_terms("5/90s") == Terms(5, timedelta(seconds=90))
+    assert storms.parse_terms("3/1h") == storms.Terms()
+    assert storms.parse_terms("5/90s") == storms.Terms(5, timedelta(seconds=90))
     for text in ("", "3", "0/1h", "3/25h", "3/1d"):
         with pytest.raises(ConfigError):
-            parse_terms(text)
+            storms.parse_terms(text)
