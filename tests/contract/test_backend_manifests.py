@@ -166,7 +166,7 @@ async def test_the_api_server_knows_every_field(control_plane, folder):
 
 
 def test_each_flow_has_its_level_and_the_backend_goes_before_accounts_of_spaces():
-    made = deployed.built(FOLDER)
+    made = deployed.built(deployed.FOLDER)
     levels = [name_of(one) for one in made if one["kind"] == "PriorityLevelConfiguration"]
     flows = [one["spec"] for one in made if one["kind"] == "FlowSchema"]
     assert [one["priorityLevelConfiguration"]["name"] for one in flows] == levels
