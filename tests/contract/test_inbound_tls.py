@@ -143,7 +143,7 @@ async def test_a_bad_certificate_leaves_the_last_good_one(files, pairs, spoil, c
             assert status(await answered(where, request(), ssl=trusting(pairs[0]))) == 200
         put(pairs[1], files.cert.parent)
         assert status(await answered(where, request(), ssl=trusting(pairs[1]))) == 200
-    said = [one.getMessage() for one in caplog.records if one.name.endswith("inbound.tls")]
+    said = [one.getMessage() for one in caplog.records if one.name == "reconciler.inbound.listener"]
     assert said == [
         "a new certificate cannot be used: the last one is kept",
         "a new certificate is used",

@@ -193,26 +193,6 @@ async def test_s6_one_that_is_lost_alone_before_our_eyes_is_not_made_again(scene
             await until(lambda: many.are_there("orders"))
 
 
-async def test_s7_an_old_deletion_ends_no_copy_of_a_later_life(scene: Scene) -> None:
-    """A restore brings a claim back that was on its way out; its name has other data by now."""
-    async with scene.backend():
-        async with konnector(scene.app.connection):
-            await bound(scene)
-            await until(lambda: scene.is_marked("orders"))
-        later: Any = await scene.copy()
-        notes = {**annotations_of(later), keys.CLAIM_UID: "uid-of-a-later-life"}
-        await scene.patch_copy({"metadata": {"annotations": notes}})
-        await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
-        async with konnector(scene.app.connection):
-            await until(lambda: is_unclaimed(scene, "orders"))
-            await until(lambda: losses.says(scene, *ORPHANED))
-            assert uid_of(await scene.copy() or {}) == uid_of(later)
-            await scene.create_instance("orders")
-            await until(lambda: losses.told_of(scene, "orders", "Readopted"))
-            await until(lambda: scene.is_marked("orders"))
-            assert uid_of(await scene.copy() or {}) == uid_of(later)
-
-
 async def test_s28_a_manifest_that_was_copied_with_its_marks_is_served(scene: Scene) -> None:
     """Its copy here lives; where the claim that the marks name does not, its data may be lost."""
     async with scene.backend(), konnector(scene.app.connection) as made:

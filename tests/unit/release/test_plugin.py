@@ -3,56 +3,13 @@
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.release import plugin
 
 ROOT = Path(__file__).parents[3]
-
-
-def wheel(folder, name, **files):
-    path = folder / name
-    with zipfile.ZipFile(path, "w") as made:
-        for member, text in files.items():
-            made.writestr(member.replace("__", "/"), text)
-    return path
-
-
-def test_packages_for_each_python_are_side_by_side_the_oldest_first(tmp_path):
-    older = wheel(tmp_path, "a-cp311.whl", a__x_311="1", a__abi3="for all", a__WHEEL="cp311")
-    newer = wheel(tmp_path, "a-cp313.whl", a__x_313="3", a__abi3="for 3.13", a__WHEEL="cp313")
-    script = wheel(tmp_path, "b.whl", **{"b.data__scripts__b": "#!", "b__b": "b"})
-    assert plugin.unpacked([older, newer, script]) == {
-        "a/x_311": b"1",
-        "a/abi3": b"for all",
-        "a/WHEEL": b"cp311",
-        "a/x_313": b"3",
-        "b/b": b"b",
-    }
-
-
-def test_the_manifest_names_each_archive_by_its_digest():
-    digests = {("linux", "amd64"): ("a.tar.gz", "1" * 64), ("darwin", "arm64"): ("b", "2" * 64)}
-    read = yaml.safe_load(plugin.manifest(digests, "1.2.3", "https://d.example/v1.2.3"))
-    assert (read["kind"], read["metadata"], read["spec"]["version"]) == (
-        "Plugin",
-        {"name": "klutchctl"},
-        "v1.2.3",
-    )
-    assert read["spec"]["platforms"] == [
-        {
-            "selector": {"matchLabels": {"os": system, "arch": architecture}},
-            "uri": f"https://d.example/v1.2.3/{name}",
-            "sha256": digest,
-            "bin": "kubectl-klutchctl",
-        }
-        for (system, architecture), (name, digest) in digests.items()
-    ]
-    assert len(read["spec"]["shortDescription"]) < 50  # as krew asks
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """klutch-bind and konnectors of a sandbox: their commands, and the rights that they are given."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from klutchctl.sandbox import credentials, processes
-from klutchctl.sandbox.addons import agents, keycloak
-from klutchctl.sandbox.state import KeycloakPorts, Layout, Member, MonitoringPorts, Role, State
+from klutchctl.sandbox import credentials
+from klutchctl.sandbox.addons import agents
+from klutchctl.sandbox.state import Layout, Member, Role, State
 from reconciler.core.manifest import get_text, name_of
 from reconciler.core.refs import GroupResource
 from tests.support.worlds import template
@@ -17,46 +16,6 @@ EU, US = Member("eu", Role.CONTROL_PLANE, 20001), Member("us", Role.CONTROL_PLAN
 MILL = Member("mill-1", Role.APP_CLUSTER, 20003)
 KNOWN = State(1, 2, (EU, US, MILL), agents={"eu": 20011, "us": 20012, "mill-1": 20013})
 SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
-
-
-def commands(state=KNOWN):
-    return {one.name: one.arguments for one in agents.servers(BOX, state)}
-
-
-def test_each_cluster_is_served_by_its_program():
-    first, second, konnector = agents.servers(BOX, KNOWN)
-    names = [one.name for one in (first, second, konnector)]
-    assert names == ["klutch-bind of eu", "klutch-bind of us", "konnector of mill-1"]
-    assert konnector.cluster_id == "mill-1"
-    assert konnector.identity == processes.identity(BOX, "konnector:mill-1")
-    assert konnector.ports == (20013,)
-    assert konnector.arguments == (
-        *("-P", "-m", "konnector"),
-        "--kubeconfig=/box/clusters/mill-1/konnector.kubeconfig",
-        "--lease-namespace=klutch-bind",
-        "--binding-namespace=klutch-bind",
-        "--metrics-address=",
-        "--probe-address=127.0.0.1:20013",
-    )
-    assert "--control-plane-mode" in first.arguments
-    assert agents.servers(BOX, replace(KNOWN, agents=None)) == ()
-    assert len(agents.servers(BOX, replace(KNOWN, agents={"us": 20012}))) == 1
-
-
-def test_the_front_door_is_that_of_the_first_control_plane():
-    ports = KeycloakPorts(20021, 20022, 20023)
-    before, after = commands(), commands(replace(KNOWN, keycloak=ports))
-    flags = keycloak.door_flags(BOX, ports)
-    assert set(after["klutch-bind of eu"]) - set(before["klutch-bind of eu"]) == set(flags)
-    assert {name for name in after if after[name] != before[name]} == {"klutch-bind of eu"}
-
-
-def test_metrics_are_where_prometheus_asks():
-    asked = {"klutchctl": 1, "klutch-bind": 20031, "konnector-mill-1": 20032}
-    found = commands(replace(KNOWN, monitoring=MonitoringPorts(20030, asked)))
-    assert "--metrics-address=127.0.0.1:20031" in found["klutch-bind of eu"]
-    assert "--metrics-address=" in found["klutch-bind of us"]
-    assert "--metrics-address=127.0.0.1:20032" in found["konnector of mill-1"]
 
 
 OFFERS = agents.offered(

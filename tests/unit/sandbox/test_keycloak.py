@@ -1,95 +1,18 @@
 """The Keycloak of a sandbox: its realm, its command without secrets, a Java that is new enough."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox.addons import keycloak, realm
+from klutchctl.sandbox.addons import keycloak
 from klutchctl.sandbox.addons import keycloak_distribution as distribution
 from klutchctl.sandbox.addons.keycloak import KeycloakKit
-from klutchctl.sandbox.addons.realm import Purpose, Realm
+from klutchctl.sandbox.addons.realm import Purpose
 from klutchctl.sandbox.state import KeycloakPorts, Layout, State
 from reconciler.core.errors import HostError
-from reconciler.core.secret import Secret
 
 DOOR = "http://127.0.0.1:20003"
 PORTS = KeycloakPorts(http=20001, health=20002, door=20003)
-REALM = Realm(
-    door=DOOR,
-    secrets={purpose: Secret(f"canary-{purpose}") for purpose in Purpose},
-    key='{"keys":[]}',
-    seed="/state/box",
-)
-DOCUMENT = json.loads(realm.document(REALM))
-CLIENTS = {one["clientId"]: one for one in DOCUMENT["clients"]}
-
-
-def audiences_of(client):
-    configs = [one["config"] for one in client["protocolMappers"]]
-    named = {one.get("included.client.audience") for one in configs}
-    return named - {None}
-
-
-def test_people_are_complete_and_in_a_group_each():
-    found = {one["username"]: one.get("groups") for one in DOCUMENT["users"]}
-    assert found == {"alice": ["/team-a"], "bob": ["/team-b"], "admin": None}
-    for one in DOCUMENT["users"]:
-        assert one["emailVerified"]
-        assert "" not in (one["email"], one["firstName"], one["lastName"])
-
-
-def test_people_keep_their_subjects_and_share_none_with_another_sandbox():
-    other = json.loads(realm.document(Realm(DOOR, REALM.secrets, REALM.key, "/state/other")))
-    again = json.loads(realm.document(REALM))
-    assert again == DOCUMENT
-    subjects = {one["id"] for each in (DOCUMENT, other) for one in each["users"] if "id" in one}
-    assert len(subjects) == 4
-
-
-FLOWS = {
-    realm.DOOR_CLIENT: {"standardFlowEnabled"},
-    realm.CLI_CLIENT: {"publicClient"},
-    realm.MACHINE: {"serviceAccountsEnabled"},
-    realm.KEYED_MACHINE: {"serviceAccountsEnabled"},
-}
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_a_client_can_do_what_it_is_for_and_nothing_else(name):
-    flags = {key for key, value in CLIENTS[name].items() if value is True}
-    assert flags - {"enabled"} == FLOWS[name]
-
-
-@pytest.mark.parametrize("name", [realm.DOOR_CLIENT, realm.CLI_CLIENT])
-def test_people_prove_with_pkce_that_they_began(name):
-    assert CLIENTS[name]["attributes"]["pkce.code.challenge.method"] == "S256"
-
-
-@pytest.mark.parametrize("name", [realm.MACHINE, realm.KEYED_MACHINE])
-def test_tokens_of_machines_are_for_the_door(name):
-    assert audiences_of(CLIENTS[name]) == {DOOR, realm.MACHINE}
-    assert CLIENTS[DOOR]["bearerOnly"]
-
-
-def test_id_tokens_of_the_cli_name_the_door_which_alone_is_given_them():
-    configs = [one["config"] for one in CLIENTS[realm.CLI_CLIENT]["protocolMappers"]]
-    (door,) = [one for one in configs if "included.client.audience" in one]
-    assert (door["included.client.audience"], door["id.token.claim"]) == (DOOR, "true")
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_every_token_names_groups_without_a_slash(name):
-    configs = [one["config"] for one in CLIENTS[name]["protocolMappers"]]
-    (groups,) = [one for one in configs if one.get("claim.name") == "groups"]
-    assert groups["full.path"] == "false"
-    assert groups["access.token.claim"] == groups["id.token.claim"] == "true"
-
-
-def test_each_secret_is_where_it_belongs():
-    text = json.dumps(DOCUMENT)
-    assert all(text.count(f'"canary-{purpose}"') == 1 for purpose in Purpose)
-    assert "canary" not in repr(REALM)
 
 
 def test_the_command_bounds_memory_listens_on_loopback_and_holds_no_secret(tmp_path):

@@ -1,7 +1,6 @@
 """The Prometheus of a sandbox: whom it asks, where it listens, and where it is found."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,54 +23,6 @@ NAMES = [*monitoring.programs(MEMBERS)]
 PORTS = MonitoringPorts(20010, dict(zip(NAMES, range(20011, 20016), strict=True)))
 KIT = MonitoringKit(Path("/usr/bin/prometheus"), [{"name": "x", "rules": []}])
 KNOWN = State(1, 2, MEMBERS, monitoring=PORTS)
-
-
-def settings(ports=PORTS, kit=KIT):
-    found = monitoring.contents(Layout(Path("/box")), ports, kit)
-    return [*found], [json.loads(content) for content in found.values()]
-
-
-def made_of(ports, kit=KIT):
-    known = replace(KNOWN, monitoring=ports)
-    (made,) = monitoring.servers(Layout(Path("/box")), known, kit)
-    return made
-
-
-def test_our_three_programs_and_the_konnector_of_each_app_cluster_are_asked():
-    konnectors = [f"konnector-{one.id}" for one in MEMBERS[1:]]
-    assert ["klutchctl", "klutch-bind", "klutch-osb", *konnectors] == NAMES
-    _, (configuration, rules) = settings()
-    jobs = {
-        one["job_name"]: one["static_configs"][0]["targets"]
-        for one in configuration["scrape_configs"]
-    }
-    assert jobs == {name: [f"127.0.0.1:{port}"] for name, port in PORTS.programs.items()}
-    assert rules == {"groups": KIT.groups}
-
-
-def test_a_program_is_given_the_flag_that_it_has():
-    assert monitoring.flag(PORTS, "klutchctl") == "--listen=127.0.0.1:20011"
-    assert monitoring.flag(PORTS, "konnector-app-1") == "--metrics-address=127.0.0.1:20014"
-
-
-def test_it_listens_on_loopback_and_keeps_little():
-    made = made_of(PORTS)
-    assert "--web.listen-address=127.0.0.1:20010" in made.arguments
-    assert [one for one in made.arguments if "retention.size" in one]
-    # Neither its API for administrators nor that for its lifecycle.
-    assert not [one for one in made.arguments if "enable" in one]
-    assert made.ports == (20010,)
-
-
-@pytest.mark.parametrize(
-    ("ports", "kit"),
-    [
-        (MonitoringPorts(20010, {**PORTS.programs, "konnector-app-3": 20020}), KIT),
-        (PORTS, MonitoringKit(KIT.executable, [{"name": "y", "rules": []}])),
-    ],
-)
-def test_another_configuration_is_another_command(ports, kit):
-    assert made_of(PORTS).digest == made_of(PORTS).digest != made_of(ports, kit).digest
 
 
 def test_files_are_private_and_older_configurations_go(tmp_path):
