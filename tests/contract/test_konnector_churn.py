@@ -32,7 +32,7 @@ from tests.support.faults import Crash, Faults, deeds
 from tests.support.http_faults import Cut, Effect, Request, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
 from tests.support.konnector_ways import account, fronting
-from tests.support.losses import confirm
+from tests.support.losses import confirm, withdraw
 
 pytestmark = pytest.mark.timeout(7200)
 
@@ -214,8 +214,15 @@ async def is_ready(scene: bound_scenes.Scene) -> bool:
 
 
 async def ends_as_told(story: Story, told: str) -> None:
-    """See that both sides are alike, and hold what was not deleted."""
-    await becomes_alike(story.scene, told)
+    """See that both sides are alike, and hold what was not deleted.
+
+    A Secret of which no konnector saw the end (it was dead, its watch was cut) is an orphan.
+    """
+    ends = asyncio.create_task(becomes_alike(story.scene, told))
+    while not (await asyncio.wait({ends}, timeout=3))[0]:
+        await withdraw(story.scene, keys.CONFIRM_ORPHANS)
+        await confirm(story.scene, keys.CONFIRM_ORPHANS, "secrets")
+    await ends
     app = story.scene.app.cluster
     held = await app.list(story.scene.offer.kind, namespace=story.scene.app_namespace)
     assert {name_of(one) for one in held.items} == story.claims, told

@@ -1,15 +1,12 @@
 """The Prometheus of a sandbox: whom it asks, where it listens, and where it is found."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import report
 from klutchctl.sandbox.addons import monitoring
 from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.addons.monitoring import MonitoringKit
-from klutchctl.sandbox.report import Status
 from klutchctl.sandbox.state import Layout, Member, MonitoringPorts, Role, State
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
@@ -36,18 +33,6 @@ def test_files_are_private_and_older_configurations_go(tmp_path):
     ]
     modes = {one.stat().st_mode & 0o077 for one in layout.monitoring.rglob("*")}
     assert modes == {0}
-
-
-def test_status_says_where_to_look_and_what_to_give_to_programs():
-    layout = Layout(Path("/box"))
-    own = (monitoring.details(layout, KNOWN), monitoring.facts(layout, KNOWN))
-    status = Status(KNOWN, (), *own)
-    text = report.as_text(layout, status, now=0.0)
-    assert "Prometheus: http://127.0.0.1:20010" in text
-    assert "konnector-app-1 --metrics-address=127.0.0.1:20014" in text
-    facts = json.loads(report.as_json(layout, status))["monitoring"]
-    assert facts["url"] == "http://127.0.0.1:20010"
-    assert facts["flags"].keys() == PORTS.programs.keys()
 
 
 def program(folder, name):
