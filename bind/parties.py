@@ -1,4 +1,4 @@
-"""For whom the work in a space is done: its owner, who may have many spaces (law 4). Pure."""
+"""The parties of work in spaces: a party's owner may have many spaces (law 4). Pure."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ from reconciler.kube.store import without_managed_fields
 from reconciler.kube.turns import Party
 
 _OWNER: Final = "owner"  # beside `metadata`: no API server sends it, and nobody writes it there
-# Others may annotate Namespaces too, and would share the turns of whom they like.
+# Others may annotate Namespaces too, and could join the turns of any owner.
 _BELIEVED: Final = (keys.MANAGER_BACKEND, keys.MANAGER_CLI, keys.MANAGER_BIND)
 
 
 def trimmed_namespace(live: Manifest) -> Manifest:
-    """Return a Namespace without managedFields, but with what those prove of its owner."""
+    """Return a Namespace without managedFields, but with the owner that they prove."""
     notes = manifest.annotations_of(live)
     owner = bounds.owner_of(notes.get(keys.IDENTITY, ""))
     fields = field_set.owned(live, *_BELIEVED)

@@ -1,4 +1,4 @@
-"""What an upgrade of Crossplane from 1.20 to 2.x would delete, or has begun to delete. Pure.
+"""Problems of an upgrade of Crossplane from 1.20 to 2.x, which deletes composed objects. Pure.
 
 2.x runs pipelines alone. Its CRDs prune `spec.resources` of a composition, so a composition in
 mode Resources composes nothing there, and Crossplane deletes what it had composed: databases, too.

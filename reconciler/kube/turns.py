@@ -1,7 +1,6 @@
-"""Who goes next: owners have turns, and inside an owner its spaces (trust.md, law 4).
+"""Fair turns in two levels: among owners, and among the spaces of one owner (trust.md, law 4).
 
-Queues, places at a server and the rate of calls are all given so. Refuses to know what waits, and
-for what.
+Queues, the places at a server and the rate of calls use them. Refuses to know the waiting items.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ _Turn: TypeAlias = "asyncio.Future[None]"
 
 
 class Party(NamedTuple):
-    """For whom work is done: an owner, who may have many spaces, and one of these.
+    """The beneficiary of some work: an owner, perhaps of many spaces, and one of these spaces.
 
-    Both are "" for what is done for nobody alone.
+    Both are "" for work that benefits no single party.
     """
 
     owner: str = ""
@@ -30,7 +29,7 @@ _current: ContextVar[Party] = ContextVar("party", default=NOBODY)
 
 
 def nobody(key: object) -> Party:
-    """Return the party of a key where keys are not told apart."""
+    """Return the same party for each key."""
     del key
     return NOBODY
 
@@ -42,20 +41,20 @@ def anybody(party: Party) -> bool:
 
 
 def current_party() -> Party:
-    """Return for whom this task works."""
+    """Return the party of this task."""
     return _current.get()
 
 
 def act_for(party: Party) -> None:
-    """Have this task, and those that it makes from now on, work for a party."""
+    """Set the party of this task, and of the tasks that it creates from now on."""
     _current.set(party)
 
 
 class Turns(Generic[T]):
-    """What waits, each once. A space's own go in their order.
+    """Waiting items, each once. The items of one space keep their order.
 
-    Where k owners wait, none waits for more than k - 1 of the others, and likewise for the spaces
-    of an owner. A step costs the same however many wait, but for parties that may not go.
+    With k owners waiting, each waits for at most k - 1 items of others; so do the spaces of an
+    owner. A step costs the same for any number of items, but for parties that may not go.
     """
 
     def __init__(self) -> None:
@@ -69,13 +68,13 @@ class Turns(Generic[T]):
         return item in self._parties
 
     def append(self, item: T, party: Party) -> None:
-        """Let something wait that does not yet."""
+        """Add an item that does not wait yet."""
         self._parties[item] = party
         spaces = self._owners.setdefault(party.owner, OrderedDict())
         spaces.setdefault(party.space, OrderedDict())[item] = None
 
     def discard(self, item: T) -> None:
-        """Let something wait no more, if it does."""
+        """Remove an item, if it waits."""
         party = self._parties.pop(item, None)
         if party is None:
             return
@@ -87,9 +86,9 @@ class Turns(Generic[T]):
             del self._owners[party.owner]
 
     def pop(self, may: Callable[[Party], bool] = anybody) -> tuple[Party, T]:
-        """Return what goes next, and its party; then it is the turn of all others.
+        """Remove and return the next item, with its party; then all others have a turn first.
 
-        Raises KeyError where nothing waits of a party that may go.
+        Raises KeyError if no party that may go has an item.
         """
         for owner, spaces in self._owners.items():
             for space, items in spaces.items():
@@ -102,7 +101,7 @@ class Turns(Generic[T]):
         raise KeyError
 
     def clear(self) -> None:
-        """Let nothing wait."""
+        """Remove all items."""
         self._parties.clear()
         self._owners.clear()
 
@@ -121,7 +120,7 @@ class Places:
 
     @asynccontextmanager
     async def turn(self, party: Party) -> AsyncIterator[None]:
-        """Wait for a place, and have it for as long as the block lasts."""
+        """Wait for a place, and keep it while the block runs."""
         if self._has_room(party):
             self._take(party)
         else:
@@ -169,7 +168,7 @@ class Places:
 
 
 class TokenBucket:
-    """Lets `qps` calls a second pass, after a burst, in the turns of those for whom they are."""
+    """Lets `qps` calls a second pass, after a burst, in the turns of their parties."""
 
     def __init__(
         self,
@@ -187,7 +186,7 @@ class TokenBucket:
         self._passing: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Return when the next call of this task's party may be sent."""
+        """Wait until this task may send a call."""
         if not self._waiting and self._pause() <= 0:
             self._spend()
             return

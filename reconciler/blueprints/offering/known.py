@@ -1,4 +1,4 @@
-"""What files were made from before, so that what a catalogue no longer has can stay in them.
+"""The sources of generated files, so that an offering outlives its end in the catalogue.
 
 It lies in an annotation of the CRD of each offering's instances. The lock file that earlier
 versions wrote beside the files is read once more.
@@ -31,7 +31,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What all files were made from; `files` are their names. The empty one is of no files."""
+    """The sources of all files; `files` are their names. The empty one is of no files."""
 
     broker: str = ""
     group: str = ""
@@ -44,7 +44,7 @@ class Before:
 
 
 def before(files: Mapping[str, Sequence[Manifest]], lock: bytes | None) -> Before:
-    """Return what made files hold, or the lock file where one is left. Raises ConfigError."""
+    """Return the sources in generated files, or in a lock file. Raises ConfigError."""
     if lock is not None:
         held = _json(lock, LOCK)
         schemas = manifest.get_map(held, "schemas")

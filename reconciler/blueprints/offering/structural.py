@@ -1,6 +1,7 @@
 """JSON schemas of parameters as structural schemas of CRDs, which accept at least the same.
 
-What a CRD cannot say is left out of it: `validation` checks all of a schema. Refuses to know plans.
+Keywords without a counterpart in CRDs are left out: `validation` checks a whole schema. Refuses to
+know plans.
 """
 
 import re

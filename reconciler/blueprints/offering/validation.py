@@ -1,7 +1,7 @@
 """Parameters against a plan's JSON schemas, drafts 4 to 2020-12, before its broker is asked.
 
-What of a schema is none, or costs too much to check, is left to the broker: a flaw. No sentence
-quotes a value. Refuses to know CRDs and claims.
+An invalid part of a schema, or one that costs too much to check, is a flaw: the broker alone checks
+it. No sentence quotes a value. Refuses to know CRDs and claims.
 """
 
 import re
@@ -50,7 +50,7 @@ _LONGEST_PATTERN: Final = 1000
 _MOST_PATTERNS: Final = 100  # of a schema
 _MOST_REPEATS: Final = 20_000  # as if all repetitions of a pattern were in each other
 _COUNT: Final = re.compile(r"[1-9][0-9]*(?=\})")
-# What Rust reads otherwise than ECMA 262: sets between sets, classes of Unicode.
+# Rust reads these otherwise than ECMA 262: sets between sets, classes of Unicode.
 _ODD: Final = re.compile(r"\[[^\]]*(?:\[|&&|--|~~)|\\[pPzAxu]\{?")
 _CLASS: Final = re.compile(r"\\.")
 _CLASSES: Final = {
