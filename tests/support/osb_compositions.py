@@ -15,6 +15,7 @@ import yaml
 from bind.osb import program
 from bind.osb.dataservices import kinds
 from bind.osb.settings import Settings
+from reconciler.api import kind_of
 from reconciler.blueprints.objects import Marks, build
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import Clock, SystemClock
@@ -29,6 +30,7 @@ from tests.support import removal
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, FaultyCluster
 from tests.support.managed import working
+from tests.support.observing import established
 from tests.support.osb_backup_manager import BackupManager
 from tests.support.osb_broker import ScriptedBroker
 
@@ -61,9 +63,13 @@ class Compositions:
     prefix: str = ""
 
     async def install(self) -> None:
-        """Make all CRDs, and the namespace of the program."""
-        for crd in (*crds.load(*crds.BROKERS), *_files()):
+        """Make all CRDs until they are served, and the namespace of the program."""
+        made = (*crds.load(*crds.BROKERS), *_files())
+        for crd in made:
             await self.plane.cluster.apply(crd, refs.CRD, manager=MANAGER, force=True)
+        for crd in made:
+            version = get_text(get_maps(crd, "spec", "versions")[0], "name")
+            await established(self.plane.cluster, kind_of(crd, version))
         home = build(refs.NAMESPACE, HOME)
         await self.plane.cluster.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
 
