@@ -4,8 +4,6 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 """
 
 import asyncio
-from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -16,20 +14,13 @@ from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
-from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import AGENT, konnector
+from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, degraded
 from tests.support.settled import settled
 
 ORPHANED: Final = ("InstancesInSync", "Orphaned")
 HELD: Final = ("RecreationAllowed", "RecreationHeld")
 MASS: Final = ("DeletesAllowed", "MassDeletion")
-
-
-def creates(scene: Scene, mark: int) -> list[str]:
-    """Return the copies that konnectors asked to be made."""
-    found = scene.plane.audit.writes_since(mark, namespace=scene.service_namespace)
-    return [one.name for one in found if one.verb == "create" and AGENT in one.agent]
 
 
 async def orphaned(many: losses.Many, *names: str) -> bool:
@@ -167,75 +158,6 @@ async def mapping_is_marked(scene: Scene) -> bool:
 
 async def unmapped(scene: Scene) -> bool:
     return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
-
-
-async def test_s6_one_that_is_lost_alone_before_our_eyes_is_not_made_again(scene: Scene) -> None:
-    """Nor is a second one, nor after a restart; a new claim of the name gets what comes back."""
-    many, clock = losses.Many(scene, 3), ForwardClock()
-    async with scene.backend():
-        async with konnector(scene.app.connection, clock=clock) as made:
-            await bound(scene)
-            await many.make("orders")
-            mark = scene.plane.audit.mark()
-            for name in many.names[:2]:
-                await many.lose_copy(name)
-                await until(partial(losses.told_of, scene, name, "RecreationHeld"))
-                clock.put_forward(timedelta(minutes=5))
-            await settled(made)
-            assert creates(scene, mark) == []
-        async with konnector(scene.app.connection) as made:
-            await until(lambda: losses.says(scene, *HELD))
-            await settled(made)
-            assert await many.there() == ["db02", "orders"]
-            await losses.confirm(
-                scene, keys.CONFIRM_RECREATE
-            )  # a time, as before: all, for an hour
-            await until(lambda: many.are_there("orders"))
-
-
-async def test_s28_a_manifest_that_was_copied_with_its_marks_is_served(scene: Scene) -> None:
-    """Its copy here lives; where the claim that the marks name does not, its data may be lost."""
-    async with scene.backend(), konnector(scene.app.connection) as made:
-        await bound(scene)
-        await until(lambda: scene.is_marked("orders"))
-        marks = {"annotations": annotations_of(await scene.instance() or {})}
-        await copied(scene, "second", marks)
-        await until(lambda: scene.copy("second"))
-        await until(lambda: scene.is_marked("second"))
-        await copied(scene, "third", {"annotations": {**marks["annotations"], keys.CLAIM_UID: "x"}})
-        await until(lambda: losses.told_of(scene, "third", "RecreationHeld"))
-        await settled(made)
-        assert await scene.copy("third") is None
-
-
-async def copied(scene: Scene, name: str, metadata: Any) -> None:
-    """Create a claim from a manifest that has what a konnector wrote to another one."""
-    kind = scene.offer.kind
-    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"size": "1Gi"}}
-    identity = {"name": name, "namespace": scene.app_namespace}
-    made: Any = {**body, "metadata": {**identity, **metadata, "finalizers": [keys.SYNCER]}}
-    await scene.app.cluster.create(made, kind, manager="developer")
-
-
-async def is_unclaimed(scene: Scene, name: str) -> bool:
-    return await scene.instance(name) is None
-
-
-async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
-    scene: Scene,
-) -> None:
-    many = losses.Many(scene, 7)
-    async with scene.backend(), konnector(scene.app.connection) as made:
-        await bound(scene)
-        await many.make("orders")
-        mark = scene.plane.audit.mark()
-        for name in many.names:
-            await many.lose_copy(name)
-        for name in many.names:
-            await until(partial(losses.told_of, scene, name, "RecreationHeld"))
-        await settled(made)
-        assert creates(scene, mark) == []
-        assert await many.there() == ["orders"]
 
 
 async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:

@@ -79,7 +79,7 @@ CLAIMS: Final = (
         "konnector",
         r"copies\.is_managed\(claim\) and not seen\.copied and seen\.creates_held",
         "a lost service is replaced by an empty one",
-        f"{_UNIT}/test_instance.py",
+        "tests/contract/trust/test_s06_lost_kinds.py",
     ),
     _guard(
         "name-taken",
@@ -408,7 +408,7 @@ EXPORTS: Final = (
         r"another and self\.view\.store\.has\(_UID, named\)",
         "False",
         "a claim from a copied manifest is never served",
-        (f"{_MODEL}losses.py",),
+        ("tests/contract/trust/test_s28_copied_marks.py",),
     ),
     _guard(
         "connected-for-ever",

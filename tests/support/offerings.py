@@ -55,12 +55,6 @@ def spec_of(output: Output, plural: str = "dbinstances") -> Manifest:
     return get_map(version, "schema", "openAPIV3Schema", "properties", "spec")
 
 
-def parameters_of(create: Any, **more: Any) -> Manifest:
-    """Return the schema of parameters of an offering with one plan, or a plan of each schema."""
-    output = made(service(plan("small", create, **more)))
-    return get_map(spec_of(output), "properties", "parameters")
-
-
 def rules_of(output: Output, plural: str = "dbinstances") -> list[JSON]:
     """Return the rules on the spec of such a kind."""
     return [one["rule"] for one in get_maps(spec_of(output, plural), "x-kubernetes-validations")]

@@ -128,56 +128,6 @@ def test_subdomain_problem(name, why):
     assert bool(problem) == bool(why)
 
 
-KLUTCH_KEYS = {
-    keys.SOURCE_SPEC_HASH: "klutch.anynines.com/source-spec-hash",
-    keys.API_SERVICE_NAMESPACE: "klutch.anynines.com/api-service-namespace",
-    keys.IDENTITY: "example-backend.klutch.anynines.com/identity",
-    keys.APP_CLUSTER_BINDING_NAME: "klutch.anynines.com/appclusterbinding-name",
-    keys.APP_CLUSTER_BINDING_NAMESPACE: "klutch.anynines.com/appclusterbinding-namespace",
-    keys.APP_CLUSTER_BINDING_CLEANUP: "klutch.anynines.com/appclusterbinding-cleanup",
-    keys.SYNCER: "klutch.anynines.com/syncer",
-    keys.BOUND: "klutch.anynines.com/bound",
-    keys.RESOURCE_OWNER: "klutch.anynines.com/resource-owner",
-    keys.CLUSTER_NAMESPACE: "klutch.anynines.com/cluster-namespace",
-    keys.SERVICE_ACCOUNT_NAME: "kubernetes.io/service-account.name",
-    keys.MANAGER_KONNECTOR: "klutch.anynines.com",
-}
-OWN_KEYS = {
-    keys.FLEET: "fleet",
-    keys.CLUSTER: "cluster",
-    keys.BINDING: "binding",
-    keys.APP_CLUSTER_UID: "app-cluster-uid",
-    keys.SPACE_UID: "space-uid",
-    keys.CARRIES: "carries",
-    keys.ORIGIN_SPACE_UID: "origin-space-uid",
-    keys.ACCESS: "access",
-    keys.PARAMETERS: "parameters",
-    keys.DELETION_POLICY: "deletion-policy",
-    keys.RELEASED: "released",
-    keys.ACCEPT_CLAIMS: "accept-claims",
-    keys.ALLOW_APP_CLUSTER_BINDING: "allow-app-cluster-binding",
-    keys.ORPHANED: "orphaned",
-    keys.ORPHANED_UNDER: "orphaned-under",
-    keys.APP_NAMESPACE_DELETED: "app-namespace-deleted",
-    keys.CONFIRM_ORPHANS: "confirm-orphans",
-    keys.CONFIRM_APP_CLUSTER: "confirm-app-cluster",
-    keys.RECREATE: "recreate",
-    keys.CONFIRM_MASS_DELETE: "confirm-mass-delete",
-    keys.CONFIRM_RECREATE: "confirm-recreate",
-    keys.DRAIN: "drain",
-}
-
-
-@pytest.mark.parametrize(("key", "want"), KLUTCH_KEYS.items(), ids=KLUTCH_KEYS.values())
-def test_the_keys_of_klutch(key, want):
-    assert key == want
-
-
-@pytest.mark.parametrize(("key", "want"), OWN_KEYS.items(), ids=OWN_KEYS.values())
-def test_our_own_keys(key, want):
-    assert key == f"klutchctl.dev/{want}"
-
-
 RESERVED = ["kube-system", "kube-public", "kube-node-lease", "kube-x", "klutch-bind", "own"]
 
 
