@@ -1,7 +1,7 @@
 """klutch-osb as one asynchronous process: views, controllers, leadership, calls to brokers."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -84,11 +84,12 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
 
     `again` and `holder` as in `Lease`; ServiceBrokers and records are in `namespace`.
     """
+    holder = holder or holder_here()
     runtime = Runtime(
         cluster,
         manager=keys.MANAGER_OSB,
         reporter=f"{keys.OWN_PREFIX}{_AGENT}",
-        holder=holder or holder_here(),
+        holder=holder,
         clock=clock,
     )
     informers = Informers(cluster, namespace, runtime.metrics)
@@ -97,7 +98,9 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     leadership = runtime.leadership(leases, where, names.OSB_LEASE, again=again)
     return runtime.term(
         [*informers.informers, *(composed.informers if composed is not None else ())],
-        _workers(settings, informers, runtime, composed),
+        _workers(
+            settings, informers, runtime, composed, terms=lambda: leadership.terms or (holder,)
+        ),
         leadership=leadership,
         elects=settings.leader_election,
         advice=ADVICE,
@@ -109,6 +112,8 @@ def _workers(
     informers: Informers,
     runtime: Runtime,
     composed: compositions.Informers | None,
+    *,
+    terms: Callable[[], Sequence[str]],
 ) -> list[Worker]:
     executor, metrics = runtime.executor(informers.cluster), BrokerMetrics(runtime.metrics.registry)
     kinds, places = Kinds(informers), Places(informers)
@@ -122,7 +127,13 @@ def _workers(
         opened=kinds.look_at_broker,
     )
     claims = Claims(
-        informers, executor, brokers=brokers, calls=calls, places=places, metrics=metrics
+        informers,
+        executor,
+        brokers=brokers,
+        calls=calls,
+        places=places,
+        metrics=metrics,
+        terms=terms,
     )
     make = partial(_controller, settings, places, informers.cluster, runtime)
     of_claims: Controller[InstanceKey] = make("claims", claims.reconcile)

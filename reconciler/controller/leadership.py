@@ -51,6 +51,11 @@ class Leadership:
         self._seen_at = 0.0
         self._metrics.leading(lease.ref.name, leads=False)
 
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The terms of this holder and of the one that it follows without a gap, as in `Lease`."""
+        return self._lease.terms
+
     def ailment(self) -> str:
         """Return that leadership was lost, for a probe, or "". May be asked from another thread.
 

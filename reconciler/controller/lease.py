@@ -14,17 +14,19 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from reconciler.controller.tasks import Clock, in_thread
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Unreachable
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref
+from reconciler.core.times import moment
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Verb
 
 _NEVER: Final = float("-inf")
+_FOLLOWS: Final = timedelta(minutes=1)  # since the last renewal of the one before
 _BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing
 
 
@@ -92,6 +94,9 @@ class Lease:
         self._cluster, self._manager, self._clock = cluster, manager, clock
         self._again = again
         self._hold = _Hold()
+        # By what words others know this holder's term; then that of the one before, where it is
+        # known to have ended just now: a Lease that was restored with its cluster is an old one.
+        self.terms: tuple[str, ...] = ()
 
     @property
     def since_renewal(self) -> float:
@@ -125,13 +130,18 @@ class Lease:
         async with self._in_time("create"):
             made = await self._cluster.create(lease, LEASE, manager=self._manager)
         self._hold.uid, self._hold.renewed = uid_of(made), began
+        self.terms = self.terms or (_term(uid_of(made), 0),)
 
     async def take(self, live: Manifest) -> None:
         """Make it ours, if its hold is still as in `live`. Raises Conflict."""
         transitions = get_int(live, "spec", "leaseTransitions") or 0
         spec = self._spec(transitions=transitions + 1)
-        self._hold.uid = uid_of(live)
+        uid = self._hold.uid = uid_of(live)
         await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
+        renewed = moment(get_text(live, "spec", "renewTime"))
+        follows = renewed is not None and self._clock.now() - renewed < _FOLLOWS
+        before = (_term(uid, transitions),) if follows else ()
+        self.terms = (_term(uid, transitions + 1), *before)
 
     async def keep(self) -> None:
         """Renew it until it is lost: `taken` by another, or not renewed for too long."""
@@ -245,6 +255,10 @@ def _test(path: str, value: JSON) -> Manifest:
 
 def _set(path: str, value: JSON) -> Manifest:
     return {"op": "add", "path": path, "value": value}
+
+
+def _term(uid: str, transitions: int) -> str:
+    return f"{uid}/{transitions}"
 
 
 def holder_of(lease: Manifest) -> str:

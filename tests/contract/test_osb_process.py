@@ -1,10 +1,8 @@
 """`python -m bind.osb` on a real API server: killed at each call, restarted at rest, and silent."""
 
-import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,10 +12,7 @@ from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
 from reconciler.core.refs import EVENT
 from tests.support import osb_faults, osb_stories
 from tests.support.clusters import LiveCluster
-from tests.support.cues import AFTER, Cue
 from tests.support.eventually import eventually
-from tests.support.killing import Killing
-from tests.support.konnector_ways import fronting
 from tests.support.osb_inventory import Modes
 from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, served
 from tests.support.osb_script import ServedBroker
@@ -81,41 +76,6 @@ async def test_a_kill_within_each_call_doubles_and_loses_nothing(
         await eventually(lambda goal=goal: goal(osb))  # type: ignore[misc]
     assert len(osb.broker.provisioned()) == 1
     await ends(process)
-
-
-@pytest.mark.parametrize(
-    "after", [pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak), 5]
-)
-async def test_a_kill_after_each_write_doubles_and_loses_nothing(
-    osb: OsbScene, tmp_path: Path, after: int
-) -> None:
-    """No process gets beyond its first write, or so many: the broker is asked by all of them."""
-    killing = Killing(after)
-    async with fronting(osb.plane) as proxy:
-        proxy.add(Cue(killing.matches), killing, at=AFTER)
-        led = replace(osb.plane, connection=proxy.connection)
-        async with replicas(led, osb.namespace, tmp_path, command=OSB) as made:
-            await osb.claim(parameters={"a": 1})
-            await osb.bind()
-            await comes_to(osb, made, killing, osb_stories.is_bound)
-            await osb.delete(BINDING)
-            await osb.delete(INSTANCE)
-            await comes_to(osb, made, killing, osb_stories.is_gone)
-    assert len(osb.broker.provisioned()) == 1
-    assert len(made.started) > 15 // after
-
-
-async def comes_to(osb: OsbScene, made: Replicas, killing: Killing, goal: osb_stories.Goal) -> None:
-    """Start a process whenever none lives, until the goal is reached."""
-    broker = osb.broker
-    assert isinstance(broker, ServedBroker)
-    while not await goal(osb):
-        if killing.is_done:
-            await eventually(lambda: broker.under_way == 0)
-            killing.written = 0
-            killing.process = await made.start()
-            made.kubeconfig = made.folder / "replica-0.yaml"  # one account is enough
-        await asyncio.sleep(0.1)
 
 
 async def ends(process: Replica) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
+from bind.osb.settings import Settings
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
 from reconciler.core import keys
 from reconciler.core.manifest import get_map, get_text, name_of
@@ -13,7 +15,9 @@ from tests.support import osb_faults, removal
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
-from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, modelled
+from tests.support.osb_broker import ScriptedBroker
+from tests.support.osb_faults import Fault
+from tests.support.osb_scenes import BINDING, INSTANCE, OsbScene, at_rest, modelled
 from tests.support.osb_stories import is_provisioned, is_ready_and_logs_in, says
 
 DELETIONS = ("deprovision", "unbind")
@@ -44,6 +48,23 @@ async def test_an_empty_catalogue_deletes_nothing(osb: OsbScene) -> None:
         await asyncio.sleep(LONG)
         assert await is_ready_and_logs_in(osb)
         assert osb.broker.count(*DELETIONS) == 0
+
+
+async def test_a_kind_that_another_broker_takes_over_keeps_its_instances(osb: OsbScene) -> None:
+    other = replace(osb, name="other", url="https://other.example", broker=ScriptedBroker())
+    osb.wires.brokers[other.url] = other.broker
+    async with osb.program() as term:
+        await all_is_made(osb)
+        await other.install()  # the same kinds: their CRDs name the other broker from now on
+        await at_rest(term)
+        await osb.claim("new")
+        await osb.in_phase(INSTANCE, "Ready", "new")
+        assert await is_ready_and_logs_in(osb)
+        for kind in (BINDING, INSTANCE):
+            await osb.delete(kind)
+            await osb.gone(kind)
+    assert osb.broker.inventory.is_empty
+    assert (other.broker.count(*DELETIONS), len(other.broker.inventory.instances)) == (0, 1)
 
 
 async def test_crds_that_go_delete_nothing_before_that_is_confirmed(osb: OsbScene) -> None:
@@ -94,10 +115,14 @@ async def wish(osb: OsbScene, kind: str) -> None:
     await osb.plane.cluster.merge_patch(ref, note, manager="tests")
 
 
-async def test_an_old_record_deletes_nothing(osb: OsbScene) -> None:
+FAILED = osb_faults.says(200, {"state": "failed", "description": "of a later operation"})
+
+
+@pytest.mark.parametrize(("hours", "fault"), [(48, osb_faults.refuses(404)), (2, FAILED)])
+async def test_an_old_record_deletes_nothing(osb: OsbScene, hours: int, fault: Fault) -> None:
     """A backup is restored that was made while the instance was made: it is used for days since."""
     osb.broker.modes.asynchronous = frozenset({"provision"})
-    async with osb.program():
+    async with osb.program(settings=Settings()):
         await osb.claim()
 
         async def is_going() -> bool:
@@ -110,13 +135,14 @@ async def test_an_old_record_deletes_nothing(osb: OsbScene) -> None:
     spec = {**dict.fromkeys(get_map(live, "spec")), **get_map(backup, "spec")}
     ref = Ref(osb.plane.name, BROKER_RECORD, osb.home, name_of(live))
     await osb.plane.cluster.merge_patch(ref, {"spec": spec}, manager="tests")
-    await asyncio.sleep(48 * LONG)
+    await asyncio.sleep(hours * LONG)
     osb.broker.faults.add("poll", osb_faults.gateway(502), times=9)
-    osb.broker.faults.add("poll", osb_faults.refuses(404))
-    async with osb.program():
+    osb.broker.faults.add("poll", fault)
+    async with osb.program(settings=Settings()):
         await asyncio.sleep(LONG)
         assert osb.broker.count(*DELETIONS) == 0
-        assert await is_provisioned(osb)
+        provisioned = await says(osb, INSTANCE, "Provisioned")
+        assert provisioned == ("False/Failed" if fault is FAILED else "True/")
 
 
 async def test_claims_are_held_while_crds_cannot_be_seen(osb: OsbScene) -> None:

@@ -48,6 +48,7 @@ class Connection:
     secret_at: float | None = None
     is_wanted: bool = False  # the catalogue is to be read before its time
     confirms_mass_delete: bool = False
+    moved_to: str = ""  # the origin that its records are to take
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
@@ -59,8 +60,15 @@ class Connection:
     def view(self) -> Broker:
         """The broker as decisions see it."""
         known = self.catalogue
+        origin = "" if self.address is None else self.address.url
         return Broker(
-            self.spec, known.latest, self.closed, known.is_fresh, self.confirms_mass_delete
+            self.spec,
+            known.latest,
+            self.closed,
+            known.is_fresh,
+            self.confirms_mass_delete,
+            origin,
+            takes_over=bool(origin) and self.moved_to == origin,
         )
 
     async def call(
@@ -178,9 +186,11 @@ class Brokers:
             gate = Gate(now=self._now)
             connection = Connection(spec, gate, KeptCatalogue(gate, now=self._now))
             self._connections[spec.name] = connection
-        confirms = keys.CONFIRM_MASS_DELETE in annotations_of(live)
-        if confirms != connection.confirms_mass_delete:
-            connection.confirms_mass_delete = confirms
+        annotations = annotations_of(live)
+        confirms = keys.CONFIRM_MASS_DELETE in annotations
+        moved_to = annotations.get(keys.OSB_MOVED, "")
+        if (confirms, moved_to) != (connection.confirms_mass_delete, connection.moved_to):
+            connection.confirms_mass_delete, connection.moved_to = confirms, moved_to
             self._opened(spec.name)  # what was held may go, or what would go is held
         if spec == connection.spec and not connection.closed and self._is_read(connection):
             return connection

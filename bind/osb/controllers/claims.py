@@ -1,6 +1,6 @@
 """Instances and their bindings, by the place of the instance: look, decide, execute, call."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,7 +11,14 @@ from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import record, turn
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.turn import Part
-from bind.osb.decisions.view import BindingView, HeldSecret, InstanceView, Pause
+from bind.osb.decisions.view import (
+    BindingView,
+    HeldSecret,
+    InstanceView,
+    Pause,
+    asked,
+    stamped,
+)
 from bind.osb.informers import INSTANCE, OF_INSTANCE, PLACE, Informers, InstanceKey, place_of
 from bind.osb.metrics import BrokerMetrics
 from reconciler.api.osb import BROKER_RECORD, GeneratedKind
@@ -25,9 +32,12 @@ from reconciler.kube.informer import ReadYourWrites
 
 
 class Claims:
-    """The reconciler of instances and bindings."""
+    """The reconciler of instances and bindings.
 
-    def __init__(
+    `terms` returns by which words records of this life of the cluster are known, ours first.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is one thing
         self,
         informers: Informers,
         executor: Executor,
@@ -36,8 +46,9 @@ class Claims:
         calls: Calls,
         places: Places,
         metrics: BrokerMetrics,
+        terms: Callable[[], Sequence[str]],
     ) -> None:
-        self._informers, self._executor = informers, executor
+        self._informers, self._executor, self._terms = informers, executor, terms
         self._brokers, self._calls, self._places = brokers, calls, places
         self._records, self._metrics = informers.recent(informers.records), metrics
         self._pauses: dict[InstanceKey, dict[str, Pause]] = {}
@@ -100,8 +111,8 @@ class Claims:
             again = await self._executor.execute(decision, recents=self._recents(view))
         if part.next.pauses:
             self._pauses.setdefault(key, {}).update(part.next.pauses)
-        if part.next.reads_catalogue:
-            self._brokers.read_soon(view.kind.broker)
+        if part.next.reads_catalogue and view.broker is not None:
+            self._brokers.read_soon(view.broker.spec.name)
         return again
 
     def _about(self, view: InstanceView, part: Part) -> tuple[Manifest | None, Kind]:
@@ -118,7 +129,8 @@ class Claims:
         return [self._records, *(recent for recent in found if recent is not None)]
 
     def _ask(self, key: InstanceKey, view: InstanceView, part: Part) -> None:
-        connection = self._brokers.connection(view.kind.broker)
+        name = "" if view.broker is None else view.broker.spec.name
+        connection = self._brokers.connection(name)
         if part.next.ask is None or connection is None or self._calls.is_calling(key):
             return
         place = view.place
@@ -148,7 +160,11 @@ class Claims:
         live = None if recent is None else recent.get(key.namespace, key.name)
         uid = "" if live is None else uid_of(live)
         mine = tuple(each for each in records if uid and each.claim.uid == uid)
-        connection = self._brokers.connection(kind.broker)
+        # What is recorded is of the broker that made it, whichever the CRD names by now.
+        name = next((each.broker for each in (*mine, *records)), kind.broker)
+        connection = self._brokers.connection(name)
+        broker = None if connection is None else connection.view
+        mine = tuple(stamped(each, broker, self._terms()) for each in mine)
         view = InstanceView(
             self._informers.cluster.name,
             kind,
@@ -156,12 +172,13 @@ class Claims:
             key.name,
             live,
             place=await self._places.of(key.namespace),
-            broker=None if connection is None else connection.view,
+            broker=asked(broker, mine or records),
             records=mine,
-            others=tuple(each for each in records if each not in mine),
+            others=tuple(each for each in records if each.claim.uid != uid),
             pauses=self._pauses.get(key, {}),
             crd_is_deleting=self._crd_is_deleting(kind),
             unsure=self._informers.unsure,
+            term=self._terms()[0],
         )
         made = [each for each in at_place if each.kind == record.BINDING]
         bound = [await self._with_secret(each, now) for each in self._bindings_of(view, made)]

@@ -22,6 +22,9 @@ MISSING: Final = Cause(PROVISIONED, ERROR, "Missing")
 NOT_USABLE: Final = Cause(PROVISIONED, ERROR, "NotUsable")
 
 UPDATING: Final = Cause(UP_TO_DATE, INFO, "Updating")
+MOVED: Final = Cause(UP_TO_DATE, ERROR, "BrokerMoved")
+PROVISION_MOVED: Final = Cause(PROVISIONED, ERROR, "BrokerMoved")
+MOVED_TO_DELETE: Final = Cause(DELETES_ALLOWED, ERROR, "BrokerMoved")
 UPDATE_WAITS: Final = Cause(UP_TO_DATE, INFO, "Pending")
 UPDATE_NOT_OFFERED: Final = Cause(UP_TO_DATE, WARNING, "NotOffered")
 UPDATE_INVALID: Final = Cause(UP_TO_DATE, WARNING, "InvalidParameters")
@@ -41,6 +44,7 @@ HELD: Final = frozenset(
     {
         *(NO_BROKER, NOT_OFFERED, INVALID, UPDATE_INVALID, PREDECESSOR),
         *(STILL_BOUND, MASS_DELETION, NO_BROKER_TO_DELETE),
+        *(MOVED, PROVISION_MOVED, MOVED_TO_DELETE),
     }
 )
 
@@ -77,6 +81,8 @@ SECRET_NOT_WRITTEN: Final = Cause(BOUND, WARNING, "SecretNotWritten")
 INSTANCE_DELETED: Final = Cause(BOUND, INFO, "InstanceDeleted")
 
 EXPIRED: Final = Cause(VALID, ERROR, "Expired")
+INSTANCE_LOST: Final = Cause(VALID, ERROR, "InstanceMissing")
+SAME_CREDENTIALS: Final = Cause(ROTATED, WARNING, "SameCredentials")
 
 
 def overdue(problem: str) -> str:

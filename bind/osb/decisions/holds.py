@@ -1,8 +1,10 @@
 """Why no claim of a kind is undone at its broker now: its CRD goes with all of them, or may."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from bind.osb.decisions import causes
+from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import CLOSED, InstanceView
 from reconciler.api.osb import GeneratedKind
 from reconciler.core import keys
@@ -23,6 +25,17 @@ def mass_deletion(
         message = f"it cannot be seen whether CRD {resource} is being deleted: {view.unsure}"
         return causes.CRDS_UNREAD, message
     return None
+
+
+def no_broker(records: Iterable[Record], kind_broker: str) -> str:
+    """Return what is said of claims whose ServiceBroker is gone, and what frees a deleted one."""
+    one = next(iter(records), None)
+    if one is None:
+        return f"there is no ServiceBroker {kind_broker}"
+    return (
+        f"there is no ServiceBroker {one.broker}; apply it again, or have a deleted claim go "
+        f"without it: annotate BrokerRecord {one.id} with {keys.OSB_ORPHAN}: {keys.ORPHAN_FORGET}"
+    )
 
 
 def again(cause: Cause) -> timedelta | None:

@@ -8,11 +8,22 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.decisions import causes, holds, instance_status, record
+from bind.osb.decisions import causes, holds, instance_status, pacing, record
 from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import CLOSED, SOON, Ask, InstanceView, Next, due, plan_name, soon
+from bind.osb.decisions.view import (
+    CLOSED,
+    NO_PAUSE,
+    SOON,
+    Ask,
+    InstanceView,
+    Next,
+    deletion_of,
+    due,
+    plan_name,
+    soon,
+)
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
@@ -37,13 +48,18 @@ def look(  # noqa: PLR0911 - a row each
     if is_deleting(live):
         return _leave(view, live, free=free, now=now)
     if view.broker is None:
-        return _held(view, causes.NO_BROKER, f"there is no ServiceBroker {view.kind.broker}")
+        return _held(view, causes.NO_BROKER, holds.no_broker(view.records, view.kind.broker))
+    if current is not None and view.broker.moved:
+        cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
+        return Next(instance_status.of(view, current, false=[(cause, view.broker.moved)]))
     if keys.OSB not in manifest.finalizers_of(live):
         held = [*manifest.finalizers_of(live), keys.OSB]
         patch = modification(view.cluster, view.kind.kind, live, metadata={"finalizers": held})
         return soon(patch)
     if current is None:
         return _begin(view, live, free=free, now=now)
+    if current.is_unstamped:
+        return soon(record.changed(current))
     if older := [one for one in view.records if one is not current]:
         return calls.remove(view, older[0], now)
     return _go_on(view, current, free=free, now=now)
@@ -62,7 +78,7 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
     uid = uid_of(live)
     new = Record(
         id=uid,
-        broker=view.kind.broker,
+        broker=view.broker.spec.name,
         kind=record.INSTANCE,
         instance=uid,
         service=view.kind.offering,
@@ -71,6 +87,9 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
         state=record.INTENDED,
         intent=Intent("Provision", now, target),
         asked=wants.asked(view),
+        term=view.term,
+        broker_uid=view.broker.spec.uid,
+        origin=view.broker.origin,
     )
     return replace(soon(record.created(new, view.broker.spec.namespace)), begins=True)
 
@@ -229,13 +248,19 @@ def _read(view: InstanceView, current: Record, now: datetime) -> Next:
     return Next(replace(decision, again=again))
 
 
-def _leave(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
+def _leave(  # noqa: PLR0911 - a row each
+    view: InstanceView, live: Manifest, *, free: bool, now: datetime
+) -> Next:
     """Deprovision, as the claim's policy says, and take the finalizer off then."""
     current = view.current
     lift = unheld(view.cluster, view.kind.kind, live, keys.OSB)
     if current is None:
         return Next(Decision(tasks=(Task((lift,)),)) if lift is not None else Decision())
     policy = get_text(live, "spec", "deletionPolicy") or WHEN_UNBOUND
+    if all(one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET for one in view.records):
+        return Next(Decision(tasks=(_let_go(view, lift, keeps=False),)))
+    if policy != RETAIN and current.state == record.PRESENT and current.is_open:
+        return _end(view, current, deletion_of(live, now), now)
     if (hold := _hold(view, policy)) is not None:
         again = holds.again(hold[0])
         return Next(instance_status.of(view, current, phase="Deleting", false=(hold,), again=again))
@@ -249,13 +274,27 @@ def _leave(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
         waits = ((causes.NOT_DELETED, message),)
         return Next(instance_status.of(view, current, phase="Deleting", false=waits))
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
-    return replace(soon(step), begins=True)
+    return replace(soon(step), begins=True, pauses={current.id: NO_PAUSE})
+
+
+def _end(view: InstanceView, current: Record, deleted_at: datetime, now: datetime) -> Next:
+    """Poll an update to its end, for so long; one that waits for its next try is not sent."""
+    operation = current.operation
+    if operation is not None:
+        until = pacing.patient_until(operation.deadline, deleted_at)
+        if now < until:
+            polls = calls.poll(view, current, now)
+            again = min(polls.decision.again or CLOSED, until - now)
+            return replace(polls, decision=replace(polls.decision, again=again))
+    return soon(record.changed(current, intent=None, operation=None))
 
 
 def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
     """Return why a claim's instance is not deleted now; None where it is."""
     if view.broker is None and policy != RETAIN:
-        return causes.NO_BROKER_TO_DELETE, f"there is no ServiceBroker {view.kind.broker}"
+        return causes.NO_BROKER_TO_DELETE, holds.no_broker(view.records, view.kind.broker)
+    if view.broker is not None and view.broker.moved and policy != RETAIN:
+        return causes.MOVED_TO_DELETE, view.broker.moved
     is_mass = holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
     if is_mass is not None:
         return is_mass

@@ -16,7 +16,7 @@ from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core.decision import Decision
 
 
-def answered(  # noqa: PLR0911 - a row each
+def answered(  # noqa: C901, PLR0911 - a row each
     view: InstanceView, ask: Ask, outcome: outcomes.Outcome, *, now: datetime
 ) -> Next:
     """Return what follows from the answer to a call."""
@@ -34,6 +34,8 @@ def answered(  # noqa: PLR0911 - a row each
             return _updated(view, current, outcome, now)
         case messages.Deprovision():
             return _deprovisioned(view, current, outcome, now)
+        case messages.FetchInstance() | messages.LastOperation() if view.pause(current).questions:
+            return _found_out(view, current, outcome, now)
         case messages.LastOperation() if current.operation is None:
             return _looked_up(view, current, outcome, now)
         case messages.LastOperation():
@@ -71,8 +73,7 @@ def _provisioned(  # noqa: PLR0911 - a row each
         case outcomes.Accepted():
             return become.accepted(view, current, outcome, now)
         case outcomes.Conflict():
-            # It is ours by its id; what it was made with, the next looks find out.
-            return become.present(view, current, Sent(intent.target.plan), "", now, unread=True)
+            return become.questioned(view, current)
         case outcomes.Unknown(malformed=True):
             return become.mitigated(view, current, outcome.problem)
         case outcomes.Unknown():
@@ -155,6 +156,37 @@ def _looked_up(
                 Decision(tasks=become.tasks(step), again=SOON), pauses={current.id: NO_PAUSE}
             )
     return become.later(view, current, outcomes.Unsent(become.words(view, outcome)), now)
+
+
+def _found_out(  # noqa: PLR0911 - a row each
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime
+) -> Next:
+    """Decide what stands behind a 409: it is being made, or is there, or nobody knows.
+
+    After an unknown answer to the same intent it may be half an instance: only what is being made
+    is waited for.
+    """
+    intent, questions = current.intent, view.pause(current).questions
+    if current.state != record.INTENDED or intent is None or intent.closed:
+        return Next(Decision(again=SOON))
+    problem = "the broker has something of this id, and does not say what"
+    match outcome:
+        case outcomes.Progress(state="in progress"):
+            accepted = outcomes.Accepted(None, retry_after=outcome.retry_after)
+            return become.accepted(view, current, accepted, now)
+        case outcomes.Unknown(status=0):
+            return become.later(view, current, outcomes.Unsent(outcome.problem), now)
+        case outcomes.Progress(state="failed"):
+            return become.mitigated(view, current, outcome.problem)
+        case _ if intent.tries:
+            return become.mitigated(view, current, problem)
+        case outcomes.Progress(state="succeeded"):
+            return become.present(view, current, intent.target, "", now)
+        case outcomes.Done():
+            return become.present(view, current, Sent(intent.target.plan), "", now, unread=True)
+        case _ if questions == 1 and wants.is_retrievable(view):
+            return become.questioned(view, current)
+    return become.stopped(view, current, problem)
 
 
 def _progressed(  # noqa: PLR0911 - a row each

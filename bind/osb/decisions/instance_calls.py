@@ -12,7 +12,9 @@ from reconciler.blueprints.offering import messages
 from reconciler.core.decision import NOTHING
 
 
-def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> Next:
+def send(  # noqa: PLR0911 - a row each
+    view: InstanceView, current: Record, intent: Intent, now: datetime
+) -> Next:
     """Send what an intent says, again where its outcome is not known."""
     target = wants.wanted(view, current.sent)
     pause = view.pause(current)
@@ -34,7 +36,10 @@ def send(view: InstanceView, current: Record, intent: Intent, now: datetime) -> 
         return held
     if intent.verb == "Update":
         return Next(decision, Ask(current.id, _update_call(view, current, intent, pause, target)))
-    if not wants.is_as_wanted(intent.target, target):
+    if pause.questions > 1:
+        read = messages.FetchInstance(current.instance, current.service, current.plan)
+        return Next(decision, Ask(current.id, read))
+    if pause.questions or not wants.is_as_wanted(intent.target, target):
         call = messages.LastOperation(current.instance, current.service, current.plan)
         return Next(decision, Ask(current.id, call))
     return Next(decision, Ask(current.id, _provision_call(view, current, intent)))
@@ -120,11 +125,12 @@ def _update_call(
     assert view.live is not None
     assert view.place is not None
     place, whole = view.place, not sent.digest or wants.drifts(view)
+    differs = whole or target.digest != sent.digest
     return messages.Update(
         instance=current.instance,
         service=current.service,
-        plan=target.plan if whole or target.plan != sent.plan else "",
-        parameters=parameters_of(view.live) if whole or target.digest != sent.digest else None,
+        plan=target.plan,
+        parameters=wants.changeable(view, target.plan) if differs else None,
         context=place.context(view.name),
         maintenance=target.maintenance if whole or target.maintenance != sent.maintenance else "",
         previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),

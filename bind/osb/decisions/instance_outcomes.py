@@ -94,9 +94,20 @@ def accepted(
     return Next(with_step(decision, step, again=wait), pauses=pauses)
 
 
+def questioned(view: InstanceView, current: Record) -> Next:
+    """Have the broker asked what it has, in place of a PUT that it answers with 409."""
+    pause = view.pause(current)
+    return Next(
+        Decision(again=SOON), pauses={current.id: replace(pause, questions=pause.questions + 1)}
+    )
+
+
 def mitigated(view: InstanceView, current: Record, problem: str) -> Next:
-    """Have an instance deleted of which nobody knows whether it is whole, unless it had data."""
-    if current.made_at is not None:
+    """Have an instance deleted of which nobody knows whether it is whole.
+
+    But not one that may have data: it was there once, or its record is not of this life.
+    """
+    if current.made_at is not None or current.term != view.term:
         return stopped(view, current, f"{problem}; its data may be there")
     step = record.changed(current, state=record.LEAVING, operation=None, intent=None)
     message = f"{problem}; it is deleted at the broker before another try"
@@ -226,9 +237,10 @@ def delete_again(view: InstanceView, current: Record, problem: str, now: datetim
     wait = pacing.deletion(count)
     step = None if current.operation is None else record.changed(current, operation=None)
     decision = instance_status.leaving(view, current)
-    if view.live is not None:
-        cause = causes.NOT_DELETED if is_deleting(view.live) else causes.RETRYING
-        decision = instance_status.trouble(decision, conditions.false(cause, problem))
+    if view.live is not None and is_deleting(view.live):
+        decision = instance_status.trouble(decision, conditions.false(causes.NOT_DELETED, problem))
+    note = Note("DeprovisionFailed", problem, type="Warning")
+    decision = replace(decision, notes=() if count else (note,))
     return paused(view, current, with_step(decision, step, again=wait), now + wait)
 
 
@@ -248,7 +260,7 @@ def gone(view: InstanceView, gone: Record, now: datetime) -> Next:
         return Next(Decision(tasks=(Task((remove,)),), again=SOON))
     new = wants.further(view, gone, now)
     made = record.created(new, view.broker.spec.namespace)
-    decision = instance_status.again_later(view, new, now)
+    decision = instance_status.again_later(view, new)
     return Next(replace(decision, tasks=(Task((made, remove)),), again=SOON))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from bind.osb.decisions import causes, record
@@ -38,6 +38,7 @@ def of(
         current = None  # a predecessor's
     stated = [conditions.true(each) for each in true]
     stated += [conditions.false(cause, message) for cause, message in false]
+    phase = DELETING if is_deleting(view.live) else phase
     return Decision(
         conditions=tuple(stated),
         fields={"phase": phase, **_facts(view, current)},
@@ -94,9 +95,11 @@ def leaving(view: InstanceView, current: Record) -> Decision:
     """Return the status while an instance is deleted: the claim's, or a failed try."""
     if view.live is None:
         return NOTHING
-    if is_deleting(view.live):
-        return of(view, current, phase=DELETING, true=[conditions.DELETES_ALLOWED])
-    return of(view, current, phase="Provisioning")
+    if not is_deleting(view.live):
+        return of(view, current, phase="Provisioning")
+    said = conditions.said(view.live, conditions.DELETES_ALLOWED)
+    has_failed = said is not None and said.reason == causes.NOT_DELETED.reason
+    return of(view, current, true=() if has_failed else (conditions.DELETES_ALLOWED,))
 
 
 def trouble(decision: Decision, *stated: Condition) -> Decision:
@@ -156,18 +159,19 @@ def waiting(view: InstanceView, current: Record, problem: str) -> Decision:
     return of(view, current, phase="Provisioning", false=[(causes.PROVISIONING, problem)])
 
 
-def again_later(view: InstanceView, new: Record, now: datetime) -> Decision:
+def again_later(view: InstanceView, new: Record) -> Decision:
     """Return the status before the next try, or after the last one."""
     intent = new.intent
     assert intent is not None
+    said = conditions.said(view.live, causes.PROVISIONED)
+    words = f": {said.message}" if said is not None and said.reason == "Retrying" else ""
     if intent.closed:
         message = (
             f"{new.number} instances failed and were deleted again; it is tried anew once the "
-            f"claim changes, or its annotation {keys.OSB_RETRY}"
+            f"claim changes, or its annotation {keys.OSB_RETRY}. The last one{words}"
         )
         return of(view, new, phase=FAILED, false=[(causes.FAILED, message)])
-    seconds = round((intent.since - now).total_seconds())
-    message = f"the last try failed and is deleted at the broker; the next one comes in {seconds} s"
+    message = f"the next try comes at {format_time(intent.since)}. The last one{words}"
     return of(view, new, phase="Provisioning", false=[(causes.RETRYING, message)])
 
 

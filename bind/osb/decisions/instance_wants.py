@@ -1,7 +1,9 @@
 """What an instance is wanted to be, compared with what its broker has."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from bind.osb.decisions import causes, pacing, record
 from bind.osb.decisions.record import Intent, Record, Sent
@@ -9,7 +11,10 @@ from bind.osb.decisions.view import InstanceView, parameters_of, plan_name
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions, keys
-from reconciler.core.manifest import annotations_of, get_text, uid_of
+from reconciler.core.manifest import JSON, annotations_of, get_map, get_text, uid_of
+
+# Keywords of a schema that may allow further names.
+_FURTHER: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 
 
 def wanted(view: InstanceView, sent: Sent | None) -> Sent:
@@ -48,6 +53,20 @@ def invalid(view: InstanceView, target: Sent, sent: Sent | None) -> str:
     before, after = (each.parameters if sent.digest else {} for each in (sent, target))
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
     return validation.of_update(plan, parameters, changed)
+
+
+def changeable(view: InstanceView, plan_id: str) -> dict[str, JSON]:
+    """Return the parameters of an update: of those of the claim, what the plan's schema names.
+
+    All of them without a schema, or where the names in it are not all that it allows.
+    """
+    plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
+    stated = parameters_of(view.live or {})
+    schema = plan.schemas.update if plan is not None else None
+    named = get_map(schema, "properties")
+    if not isinstance(schema, Mapping) or not named or schema.keys() & _FURTHER:
+        return stated
+    return {name: value for name, value in stated.items() if name in named}
 
 
 def is_as_wanted(sent: Sent | None, target: Sent) -> bool:

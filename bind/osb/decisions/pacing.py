@@ -1,9 +1,10 @@
 """How long is waited before a broker is asked again, by what it answered last."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 _FIRST: Final = timedelta(seconds=2)
+_LONGEST_END: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(minutes=1)  # of a call that surely did nothing
 _LONGEST_POLL: Final = timedelta(minutes=1)
 _LONGEST_DELETE: Final = timedelta(minutes=10)
@@ -35,6 +36,11 @@ def poll(first: timedelta, count: int, stated: timedelta | None) -> timedelta:
 def deletion(count: int) -> timedelta:
     """Return the pause after a deletion that was not confirmed, `count` of them before."""
     return min(_FIRST * 4.0 ** min(count, 8), _LONGEST_DELETE)
+
+
+def patient_until(deadline: datetime, deleted_at: datetime) -> datetime:
+    """Return until when an operation is polled whose claim is deleted."""
+    return min(deadline, deleted_at + _LONGEST_END)
 
 
 def further(failed: int) -> timedelta | None:

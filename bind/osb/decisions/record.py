@@ -96,7 +96,9 @@ class Operation:
 class Record:
     """One id at a broker. `asked` is the wish (annotation, `rotation.request`) that it answers.
 
-    `live` is the object that it was read of, None for a record that is to be made.
+    `term` is that of the process that wrote it, where all before it are known to be of one life
+    of the cluster; `broker_uid` and `origin` say which broker has the id, "" where that is not
+    known. `live` is the object that it was read of, None for a record that is to be made.
     """
 
     id: str
@@ -116,6 +118,9 @@ class Record:
     made_at: datetime | None = None
     expires_at: datetime | None = None
     renew_before: datetime | None = None
+    term: str = ""
+    broker_uid: str = ""
+    origin: str = ""
     live: Manifest | None = field(default=None, repr=False, compare=False)
     cluster: str = field(default="", compare=False)
 
@@ -134,6 +139,15 @@ class Record:
     def holds_turn(self, now: datetime) -> bool:
         """Whether others of its instance wait for it."""
         return self.is_open and not self.is_late(now)
+
+    @property
+    def is_unstamped(self) -> bool:
+        """Whether its object is to say first of which broker, or of which term it is."""
+        said = manifest.get_map(self.live, "spec")
+        stamps = {"brokerUID": self.broker_uid, "origin": self.origin}
+        if self.state == INTENDED:
+            stamps["term"] = self.term
+        return any(said.get(name, "") != stamp for name, stamp in stamps.items())
 
     @property
     def mark(self) -> Mapping[str, str]:
@@ -181,6 +195,9 @@ def read(live: Manifest, cluster: str) -> Record:
         made_at=moment(text(live, "spec", "madeAt")),
         expires_at=moment(text(live, "spec", "expiresAt")),
         renew_before=moment(text(live, "spec", "renewBefore")),
+        term=text(live, "spec", "term"),
+        broker_uid=text(live, "spec", "brokerUID"),
+        origin=text(live, "spec", "origin"),
         live=live,
     )
 
@@ -267,6 +284,9 @@ def _spec(record: Record) -> dict[str, JSON]:
         "madeAt": _time(record.made_at),
         "expiresAt": _time(record.expires_at),
         "renewBefore": _time(record.renew_before),
+        "term": record.term or None,
+        "brokerUID": record.broker_uid or None,
+        "origin": record.origin or None,
     }
     return {name: value for name, value in spec.items() if value is not None}
 

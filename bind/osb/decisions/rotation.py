@@ -55,13 +55,20 @@ def due_at(
     wanted = terms(claim)
     if wanted.request and wanted.request != current.asked:
         return now
-    if current.made_at is None:
+    older = tuple(older)
+    if current.made_at is None or is_repeated(current, older):
         return None
     times = [_before_end(current, current.made_at)]
     if wanted.every is not None:
         leaving = [one.leave_at for one in older if one.leave_at is not None]
         times.append(max([current.made_at + wanted.every, *leaving]))
     return min((time for time in times if time is not None), default=None)
+
+
+def is_repeated(current: Record, older: Iterable[Record]) -> bool:
+    """Tell whether the last rotation gave the credentials that were there before."""
+    held = current.sent.secret if current.sent is not None else ""
+    return bool(held) and any(one.sent is not None and one.sent.secret == held for one in older)
 
 
 def _before_end(current: Record, made_at: datetime) -> datetime | None:

@@ -4,7 +4,7 @@ A turn belongs to an instance: one call that changes anything at the broker at a
 included, because brokers may count a bind as a change of the instance.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,8 +13,10 @@ from bind.osb.decisions.record import Record
 from reconciler.api.osb import BrokerSpec, GeneratedKind
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
 from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
+from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision, Step, writes
 from reconciler.core.manifest import JSON, Manifest, get_map, get_text
+from reconciler.core.times import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Broker:
     """A broker as far as it is known. `catalogue` is the last good one; None: none was read yet.
 
     `closed` says why its calls wait, "" where they do not; `is_fresh`, whether the catalogue was
-    read in the last minute: a gateway's 404 proves nothing.
+    read in the last minute: a gateway's 404 proves nothing. `origin` is where it is, "" where that
+    is not known; `takes_over`: somebody says that it has what records of other origins are about;
+    `moved` says why this look may not ask it, "" where it may.
     """
 
     spec: BrokerSpec
@@ -52,6 +56,9 @@ class Broker:
     closed: str = ""
     is_fresh: bool = False
     confirms_mass_delete: bool = False
+    origin: str = ""
+    takes_over: bool = False
+    moved: str = ""
 
     def offering(self, kind: GeneratedKind) -> Offering | None:
         """Return the offering of a generated kind."""
@@ -69,7 +76,7 @@ class Pause:
 
     `count` is of pauses in a row, `misses` of answers in a row that know nothing of an operation;
     `checked` is when the id was last read at the broker or, of a binding, its Secret was; `tried`
-    how many tries of an intent there were then.
+    how many tries of an intent there were then; `questions` how many were asked about a 409.
     """
 
     until: datetime | None = None
@@ -77,6 +84,7 @@ class Pause:
     misses: int = 0
     checked: datetime | None = None
     tried: int = 0
+    questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,8 @@ class InstanceView:
 
     `others` are records of this place whose claim has another uid. `crd_is_deleting`: its kind is
     being deleted, with all claims. `unsure` says why the view of CRDs may be old, "" where it is
-    not. `name` and `namespace` also where `live` is None.
+    not. `name` and `namespace` also where `live` is None. `term` is what records say that are of
+    this life of the cluster.
     """
 
     cluster: str
@@ -129,6 +138,7 @@ class InstanceView:
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     crd_is_deleting: bool = False
     unsure: str = ""
+    term: str = ""
 
     @property
     def current(self) -> Record | None:
@@ -138,6 +148,37 @@ class InstanceView:
     def pause(self, record: Record) -> Pause:
         """Return what is remembered of an id."""
         return self.pauses.get(record.id, NO_PAUSE)
+
+
+def stamped(one: Record, broker: Broker | None, terms: Sequence[str]) -> Record:
+    """Return a record as it is to say of which broker and term it is.
+
+    `terms`: the present one, then what it follows without a gap. What another life wrote stays
+    marked as that. A record without an origin takes the first whose catalogue has its service.
+    """
+    term = terms[0] if one.term in terms else one.term
+    if broker is None or broker.catalogue is None or not broker.origin:
+        return replace(one, term=term)
+    is_of_it = one.origin == broker.origin or broker.takes_over
+    if not (is_of_it or (not one.origin and broker.catalogue.offering(one.service))):
+        return replace(one, term=term)
+    return replace(one, term=term, broker_uid=broker.spec.uid, origin=broker.origin)
+
+
+def asked(broker: Broker | None, records: Iterable[Record]) -> Broker | None:
+    """Return a broker as far as it may be asked about these records: not about another's."""
+    if broker is None or not broker.origin:
+        return broker
+    former = next((one for one in records if one.origin not in ("", broker.origin)), None)
+    if former is None:
+        return broker
+    name = broker.spec.name
+    moved = (
+        f"BrokerRecord {former.id} is of {former.origin}, and ServiceBroker {name} is at "
+        f"{broker.origin} now; if that has the same instances, annotate the ServiceBroker with "
+        f"{keys.OSB_MOVED}: {broker.origin}"
+    )
+    return replace(broker, closed=moved, moved=moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +218,11 @@ def soon(step: Step | None) -> Next:
 def due(pause: Pause, now: datetime) -> bool:
     """Tell whether a pause is over."""
     return pause.until is None or pause.until <= now
+
+
+def deletion_of(live: Manifest, now: datetime) -> datetime:
+    """Return since when an object is being deleted."""
+    return moment(get_text(live, "metadata", "deletionTimestamp")) or now
 
 
 def parameters_of(live: Manifest) -> dict[str, JSON]:

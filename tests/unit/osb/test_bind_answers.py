@@ -83,21 +83,10 @@ def test_a_put_that_surely_did_nothing_is_made_again_and_nothing_is_undone(
 )
 def test_a_put_of_which_nobody_knows_is_made_again(fault: Fault, processed: bool) -> None:
     world = bind(Fault(fault.said, processed), 3, minutes=3)
-    assert times(world, "bind") == [0, 2, 10, 40]
-    assert states(world) == [(0, record.PRESENT)]
-    assert world.broker.count("unbind") == 0
-    assert world.logs_in()
-
-
-@pytest.mark.parametrize("processed", [True, False])
-def test_what_nobody_knows_after_the_fourth_put_is_undone_before_the_next_number(
-    processed: bool,
-) -> None:
-    world = bind(Fault(HANG.said, processed), 4, minutes=5)
-    assert times(world, "bind") == [0, 2, 10, 40, 100]
-    assert states(world) == [(1, record.PRESENT)]
-    assert world.broker.count("unbind") == 1
-    assert len(world.broker.inventory.bindings) == 1
+    # What is there after an unknown outcome may be half a binding: its credentials prove nothing.
+    assert times(world, "bind") == [0, 2, 10, 40, *([100] if processed else [])]
+    assert states(world) == [(int(processed), record.PRESENT)]
+    assert world.broker.count("unbind") == processed
     assert world.logs_in()
 
 
@@ -479,12 +468,6 @@ def poll_unbind(fault: Fault, count: int, **span: float) -> World:
 @pytest.mark.parametrize("fault", [HANG, osb_faults.says(500), osb_faults.refuses(400), NO_JSON])
 def test_an_unbind_is_polled_whatever_its_answers(fault: Fault) -> None:
     world = poll_unbind(fault, 3, minutes=10)
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.broker.count("unbind") == 1
-
-
-def test_an_unbind_that_ends_in_410_is_done() -> None:
-    world = poll_unbind(osb_faults.refuses(410), 1, minutes=1)
     assert world.live(BINDING_KIND, "web") is None
     assert world.broker.count("unbind") == 1
 

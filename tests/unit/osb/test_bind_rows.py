@@ -237,9 +237,14 @@ def test_a_request_rotates_once() -> None:
 
 def test_an_instance_that_was_lost_and_made_anew_has_its_bindings_made_anew() -> None:
     world = bound(catalogue(rotatable=True))
+    world.closed = "it does not answer"
     world.lose_instance()
     assert not world.logs_in()
+    world.run(minutes=1)
+    assert world.condition("Valid") == ("False", "InstanceMissing")
+    world.closed = ""
     world.run(minutes=10)
+    assert world.condition("Valid") == ("True", "")
     assert world.logs_in()
     assert "predecessor_binding_id" not in asked(world, "bind")[1]
     world.run(hours=2)
@@ -361,12 +366,17 @@ def test_equal_credentials_keep_the_old_binding_until_others_replace_both() -> N
     request(world)
     world.run(hours=5)
     assert world.events == ["Bound", "SameCredentials"]
+    assert world.condition("Rotated") == ("False", "SameCredentials")
+    every = {"rotation": {"request": "1", "every": "1h"}}
+    world.edit(BINDING_KIND, "web", lambda live: live["spec"].update(every))
+    world.run(hours=5)
     assert states(world) == [(0, PRESENT), (1, PRESENT)]
     assert world.logs_in()
     world.broker.modes.same_credentials = False
-    request(world, "2")
-    world.run(hours=5)
-    assert states(world) == [(2, PRESENT)]
+    world.edit(BINDING_KIND, "web", lambda live: live["spec"]["rotation"].update(request="2"))
+    world.run(minutes=90)
+    assert PRESENT in states(world)[-1]
+    assert states(world)[0][0] > 1
     assert world.logs_in()
 
 

@@ -94,28 +94,11 @@ def test_a_put_that_is_accepted_is_polled_by_its_key_until_its_deadline():
     assert "op-9" not in repr(found)
 
 
-def test_a_202_without_a_key_is_polled_without_one_each_ten_seconds():
-    found = put(outcomes.Accepted())
-    after = recorded(found, NEW)
-    assert after.operation is not None
-    assert after.operation.key is None
-    assert found.decision.again == 10 * SECONDS
-
-
 def test_a_plan_says_how_long_it_may_take():
     before = held(record.INTENDED, plan="plan-b", intent=intent(target=TO_BIG))
     after = recorded(put(outcomes.Accepted(), before, BIG), before)
     assert after.operation is not None
     assert after.operation.deadline == NOW + timedelta(minutes=10)
-
-
-def test_a_conflict_is_ours_by_its_id_and_is_settled_later():
-    found = put(outcomes.Conflict("it is there"))
-    after = recorded(found, NEW)
-    assert after.state == record.PRESENT
-    assert after.sent is not None
-    assert after.sent.digest == ""
-    assert "UpToDate" not in said(found)
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_an_update_sends_only_what_differs_with_the_values_before():
     same_plan = claim(parameters={"a": 1})
     going = held(record.PRESENT, sent=sent(), intent=intent("Update", sent(same_plan)))
     asked = call(look(view(same_plan, going)))
-    assert (asked.plan, asked.parameters) == ("", {"a": 1})
+    assert (asked.plan, asked.parameters) == ("plan-s", {"a": 1})
 
 
 def test_parameters_that_are_taken_back_are_sent_as_a_whole():

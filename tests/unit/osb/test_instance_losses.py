@@ -73,11 +73,6 @@ def test_an_update_or_a_deletion_past_its_deadline_is_decided_without_a_call() -
     assert recorded(found, leaving).operation is None
 
 
-def test_a_provisioning_that_succeeded_past_its_deadline_is_there() -> None:
-    after = recorded(answered(LATE, POLL, outcomes.Progress("succeeded")), LATE)
-    assert (after.state, after.operation) == (record.PRESENT, None)
-
-
 def test_what_failed_past_the_deadline_may_be_a_later_update_and_is_not_deleted() -> None:
     """Some brokers answer for the last operation, whatever key they are asked by."""
     found = answered(LATE, POLL, outcomes.Progress("failed", "no disk"))
@@ -88,71 +83,10 @@ def test_what_failed_past_the_deadline_may_be_a_later_update_and_is_not_deleted(
     assert "no disk" in message(found, "Provisioned")
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        GOES_ON,
-        outcomes.Unsent("no connection"),
-        outcomes.Denied(401, "who are you?"),
-        outcomes.Unknown("silence"),
-        outcomes.Unknown("HTTP 502", 502),
-        outcomes.Busy("x"),
-        outcomes.Absent(is_json=False),
-    ],
-)
-def test_without_such_an_answer_it_waits_for_one_and_says_so(outcome: outcomes.Outcome) -> None:
-    found = answered(LATE, POLL, outcome, pauses={UID: Pause(misses=2)})
-    assert written(found) == []
-    assert found.decision.again is not None
-    assert said(found)["Provisioned"] == ("False", "Provisioning")
-    assert "at work" not in message(found, "Provisioned")
-
-
-@pytest.mark.parametrize(
-    ("before", "live"),
-    [
-        (held(record.PRESENT, sent=sent(), intent=intent("Update")), claim()),
-        (held(record.LEAVING, sent=sent()), claim(deleting=True)),
-    ],
-    ids=["update", "deletion"],
-)
-def test_an_answer_past_the_deadline_of_another_operation_says_nothing_of_provisioning(
-    before: Record, live: Any
-) -> None:
-    late = replace(before, operation=operation(deadline=NOW))
-    found = answered(late, POLL, outcomes.Unknown("HTTP 502", 502), live=live)
-    assert "Provisioned" not in said(found)
-
-
 def test_the_last_question_within_the_deadline_is_not_far_from_it() -> None:
     before = replace(LATE, operation=operation(deadline=NOW + timedelta(seconds=3)))
     found = answered(before, POLL, GOES_ON)
     assert found.pauses[UID].until == NOW + timedelta(seconds=3)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "is_late"),
-    [
-        (outcomes.Absent(is_json=True), False),
-        (outcomes.Absent(is_json=True), True),
-        (outcomes.Gone(), True),
-        (outcomes.Refused(400, "", "no such operation"), True),
-        (outcomes.Unsupported("x"), True),
-        (outcomes.Progress(""), True),
-    ],
-)
-def test_of_what_no_operation_is_known_the_put_is_made_again_and_nothing_deleted(
-    outcome: outcomes.Outcome, is_late: bool
-) -> None:
-    before = LATE if is_late else held(record.INTENDED, intent=intent(), operation=operation())
-    found = answered(before, POLL, outcome, pauses={UID: Pause(misses=1)})
-    assert written(found) == []
-    assert found.pauses[UID].misses == 2
-    found = answered(before, POLL, outcome, pauses={UID: Pause(misses=2)})
-    after = recorded(found, before)
-    assert (after.state, after.operation, after.made_at) == (record.INTENDED, None, NOW)
-    assert after.intent == intent(tries=1)
-    assert isinstance((again := look(after).ask) and again.call, messages.Provision)
 
 
 def test_after_some_puts_whose_operations_nobody_knows_it_is_kept_and_not_deleted() -> None:

@@ -58,14 +58,6 @@ def test_an_update_is_made_again_where_reading_does_not_show_that_it_was_done(it
     assert held(it) == (it.kind.plans["small"], {"a": 2})
 
 
-def test_an_update_is_not_made_again_where_reading_shows_that_it_was_done(it: Turns) -> None:
-    it.broker.faults.add("update", osb_faults.says(500, processed=True), times=1)
-    edit(it, parameters={"a": 2})
-    it.go_on(8)
-    assert held(it) == (it.kind.plans["small"], {"a": 2})
-    assert it.broker.count("update") == 1
-
-
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_an_edit_that_is_taken_back_before_its_answer_leaves_what_is_claimed(
     it: Turns, is_sent: bool

@@ -64,6 +64,9 @@ def _bound(  # noqa: PLR0911 - a row each
     intent = asked.intent
     assert intent is not None
     match outcome:
+        case outcomes.Done(created=False) | outcomes.Conflict() if intent.tries:
+            problem = "what an earlier try with an unknown outcome made may be no whole binding"
+            return become.mitigated(seen, asked, causes.BIND_RETRIES, problem)
         case outcomes.Done(credentials=None) | outcomes.Conflict():
             return become.unread(seen, asked)
         case outcomes.Done():
@@ -106,9 +109,14 @@ def _waited(seen: Seen, orphan: Record, outcome: outcomes.Outcome) -> Next:
     return become.polled(seen, orphan, None)
 
 
-def _unbind_progressed(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
-    if asked.operation is None or is_still_bound(asked):
+def _unbind_progressed(  # noqa: PLR0911 - a row each
+    seen: Seen, asked: Record, outcome: outcomes.Outcome
+) -> Next:
+    is_busy = seen.pause(asked).misses
+    if asked.operation is None or (is_still_bound(asked) and is_busy):
         return become.unbind_now(seen, asked, waits=not _is_over(outcome))
+    if is_still_bound(asked) and _is_over(outcome):
+        return soon(record.changed(asked, operation=None, intent=None))
     match outcome:
         case outcomes.Gone() | outcomes.Progress(state="succeeded"):
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))

@@ -29,7 +29,7 @@ def begin(seen: Seen) -> Next:
     number = max((one.number for one in seen.binding.records), default=-1) + 1
     new = Record(
         id=record.identifier(uid, number),
-        broker=seen.binding.kind.broker,
+        broker=instance.broker,
         kind=record.BINDING,
         instance=instance.id,
         service=instance.service,
@@ -39,6 +39,9 @@ def begin(seen: Seen) -> Next:
         number=number,
         intent=Intent("Bind", seen.now, target(seen, instance.plan)),
         asked=rotation.terms(seen.claim).request,
+        term=seen.view.term,
+        broker_uid=instance.broker_uid,
+        origin=instance.origin,
     )
     return replace(soon(record.created(new, seen.broker.spec.namespace)), begins=True)
 

@@ -142,6 +142,19 @@ def is_still_bound(one: Record) -> bool:
     return one.state == record.LEAVING and one.operation is not None and is_of_bind
 
 
+def is_same(seen: Seen) -> bool:
+    """Tell whether the credentials that count are those of an older binding, so that both stay."""
+    current = seen.current
+    return current is not None and rotation.is_repeated(current, seen.older)
+
+
+def is_of_lost(view: InstanceView, one: Record) -> bool:
+    """Tell whether the instance of a binding was lost since, whether it was made anew or not."""
+    intent = view.current.intent if view.current is not None else None
+    is_lost = intent is not None and intent.closed == record.MISSING
+    return is_lost or is_of_former(view, one)
+
+
 def target(seen: Seen, plan_id: str) -> Sent:
     """Return what the broker is asked for."""
     parameters: Mapping[str, JSON] = parameters_of(seen.claim)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.osb.decisions import causes, credentials, record
-from bind.osb.decisions.bindings.seen import Seen
+from bind.osb.decisions.bindings.seen import Seen, is_of_lost, is_same
 from bind.osb.decisions.record import Record
 from reconciler.blueprints.offering.outcomes import Done
 from reconciler.core import conditions
@@ -36,6 +36,10 @@ def of(
     stated = [conditions.true(each) for each in true]
     stated += [conditions.false(cause, message) for cause, message in false]
     stated += _validity(seen)
+    if is_same(seen):
+        message = "the broker gives the same credentials to each binding, so no other follows"
+        stated = [each for each in stated if each.type != causes.ROTATED]
+        stated.append(conditions.false(causes.SAME_CREDENTIALS, message))
     fields = {"phase": _phase(seen), **_facts(seen)}
     return Decision(conditions=tuple(stated), fields=fields, again=again)
 
@@ -45,6 +49,9 @@ def _validity(seen: Seen) -> list[Condition]:
     current = seen.current
     if current is None:
         return []
+    if is_of_lost(seen.view, current):
+        message = f"the instance of binding {current.id} was lost, and its credentials with it"
+        return [conditions.false(causes.INSTANCE_LOST, message)]
     if current.expires_at is None:
         said = conditions.said(seen.claim, causes.VALID)
         return [] if said is None else [conditions.true(causes.VALID)]

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.osb.decisions import causes, holds, record
+from bind.osb.decisions import causes, holds, pacing, record
 from bind.osb.decisions.bindings import outcomes as become
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.seen import Seen, is_of_former, is_still_bound, was_never_sent
-from bind.osb.decisions.record import Record
+from bind.osb.decisions.record import Operation, Record
 from bind.osb.decisions.view import (
     CLOSED,
     SOON,
@@ -16,6 +16,7 @@ from bind.osb.decisions.view import (
     BindingView,
     InstanceView,
     Next,
+    deletion_of,
     due,
     parameters_of,
     soon,
@@ -88,7 +89,7 @@ def _last_operation(one: Record, plan: str, key: Secret | None) -> messages.Last
 def unbind(seen: Seen, leaving: Record) -> Next:
     """Have a binding deleted at the broker, until that is confirmed."""
     operation = leaving.operation
-    if operation is not None and not is_still_bound(leaving):
+    if operation is not None and (not is_still_bound(leaving) or _is_waited_for(seen, operation)):
         return poll(seen, leaving)
     decision = status.of(seen)
     wait = waits(seen, leaving)
@@ -99,6 +100,16 @@ def unbind(seen: Seen, leaving: Record) -> Next:
         return Next(decision, Ask(leaving.id, _last_operation(leaving, leaving.plan, key)))
     call = messages.Unbind(leaving.instance, leaving.id, leaving.service, leaving.plan)
     return Next(decision, Ask(leaving.id, call))
+
+
+def _is_waited_for(seen: Seen, operation: Operation) -> bool:
+    """Tell whether a bind is polled to its end, before its claim goes."""
+    times = [
+        deletion_of(live, seen.now)
+        for live in (seen.binding.live, seen.view.live)
+        if live is not None and manifest.is_deleting(live)
+    ]
+    return bool(times) and seen.now < pacing.patient_until(operation.deadline, min(times))
 
 
 def fetch(seen: Seen, one: Record, decision: Decision) -> Next:
@@ -151,7 +162,8 @@ def leave(seen: Seen) -> Next:
     if not records:
         return become.finished(seen, (), ())
     for one in records:
-        if was_never_sent(one, seen.now):
+        is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
+        if is_forgotten or was_never_sent(one, seen.now):
             return become.gone(seen, one, ends=True)
     if (reason := _hold(seen)) is not None:
         return Next(status.of(seen, false=[reason], again=holds.again(reason[0])))
@@ -165,7 +177,9 @@ def _hold(seen: Seen) -> tuple[Cause, str] | None:
     """Return why nothing is unbound now; None where it may be."""
     broker = seen.binding.kind.broker
     if seen.broker is None:
-        return causes.NO_BROKER_TO_DELETE, f"there is no ServiceBroker {broker}"
+        return causes.NO_BROKER_TO_DELETE, holds.no_broker(seen.binding.records, broker)
+    if seen.broker.moved:
+        return causes.MOVED_TO_DELETE, seen.broker.moved
     is_deleting = seen.binding.crd_is_deleting
     return holds.mass_deletion(
         seen.view, seen.binding.kind, crd_is_deleting=is_deleting, undo="unbind"
