@@ -13,10 +13,13 @@ from klutchctl.sandbox.state import Component
 
 KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
 MODULE: Final = Path(__file__).parent / "controlplane"
-SERVICES_MODULE: Final = Path(__file__).parent / "crossplane"
+_SERVICES_MODULES: Final = Path(__file__).parent / "crossplane"
 NODES_MODULE: Final = Path(__file__).parent / "nodes" / "programs"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
-_CROSSPLANE: Final = "github.com/crossplane/crossplane"
+# By the lines of releases: the folder of our Go module, and the module that it builds.
+_CROSSPLANES: Final = {
+    "1.20": ("v1", "github.com/crossplane/crossplane"),
+}
 _PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
 
 
@@ -64,36 +67,22 @@ class Recipe:
 
 # These versions have no flags for it: they would listen on all interfaces, the provider also on
 # a fixed port, so that one sandbox at a time could run it.
-_LOOPBACK_ONLY: Final = (
-    Patch(_CROSSPLANE, "cmd/crossplane/core/core.go", 'Sprintf(":%d"', 'Sprintf("127.0.0.1:%d"'),
-    Patch(
-        _PROVIDER_KUBERNETES,
+_CROSSPLANE_ON_LOOPBACK: Final = (
+    ("cmd/crossplane/core/core.go", 'Sprintf(":%d"', 'Sprintf("127.0.0.1:%d"'),
+)
+_PROVIDER_ON_LOOPBACK: Final = (
+    (
         "cmd/provider/main.go",
         "\t)\n\tkingpin.MustParse(app.Parse(",
         '\t\twebhookPort = app.Flag("webhook-port", "Of the webhooks").Default("9443").Int()'
         "\n\t)\n\tkingpin.MustParse(app.Parse(",
     ),
-    Patch(
-        _PROVIDER_KUBERNETES,
+    (
         "cmd/provider/main.go",
         "CertDir: certDir,",
         'CertDir: certDir, Host: "127.0.0.1", Port: *webhookPort,',
     ),
 )
-
-# Crossplane issue 6884, mended by 1.20.5 in the same way: where the watches of a new kind fail to
-# start once, as when one CRD is served before the other, they are never started again, and no
-# claim of that kind is ever looked at. To start what runs does nothing.
-_WATCHES_RETRIED: Final = tuple(
-    Patch(
-        _CROSSPLANE,
-        f"internal/controller/apiextensions/{folder}/reconciler.go",
-        f"\tif r.engine.IsRunning({package}.ControllerName(d.GetName())) {{",
-        "\tif false {",
-    )
-    for folder, package in (("definition", "composite"), ("offered", "claim"))
-)
-_PATCHES: Final = (*_LOOPBACK_ONLY, *_WATCHES_RETRIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,32 +136,50 @@ def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str
     return Release(kubernetes=kubernetes, etcd=etcd, recipe=recipe)
 
 
-def of_services(module: Path = SERVICES_MODULE) -> Recipe:
-    """Return how Crossplane and its provider are built from the Go module in `module`."""
+def of_crossplane(line: str) -> Recipe:
+    """Return how Crossplane is built, of a line of releases such as 1.20."""
+    folder, module = _CROSSPLANES[line]
+    patches = tuple(Patch(module, *one) for one in _CROSSPLANE_ON_LOOPBACK)
+    package, crds = f"{module}/cmd/crossplane", (module, "cluster/crds")
+    return _of_services(folder, Component.CROSSPLANE, package, crds, patches)
+
+
+def of_provider() -> Recipe:
+    """Return how provider-kubernetes is built."""
+    module = _PROVIDER_KUBERNETES
+    patches = tuple(Patch(module, *one) for one in _PROVIDER_ON_LOOPBACK)
+    package, crds = f"{module}/cmd/provider", (module, "package/crds")
+    return _of_services("provider", Component.PROVIDER_KUBERNETES, package, crds, patches)
+
+
+def _of_services(
+    folder: str,
+    component: Component,
+    package: str,
+    crds: tuple[str, str],
+    patches: tuple[Patch, ...],
+) -> Recipe:
+    module = _SERVICES_MODULES / folder
     requirements = (module / "go.mod").read_text()
-    crossplane = _version_of(_CROSSPLANE, requirements)
-    provider = _version_of(_PROVIDER_KUBERNETES, requirements)
+    version = _version_of(crds[0], requirements)
     stamps = (
-        f"-X {_CROSSPLANE}/internal/version.version={crossplane}",
+        f"-X {crds[0]}/internal/version.version={version}",
         # No metrics where no flag says an address: it would be port 8080 for all the world.
         "-X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0",
     )
     arguments = ("-trimpath", f"-ldflags=-s -w {' '.join(stamps)}")
     return Recipe(
         module=module,
-        subject="the services' control plane",
-        versions=f"Crossplane {crossplane} and provider-kubernetes {provider}",
+        subject=str(component),
+        versions=f"{component} {version}",
         otherwise="",
         go=_toolchain(requirements),
         arguments=arguments,
-        packages={
-            str(Component.CROSSPLANE): f"{_CROSSPLANE}/cmd/crossplane",
-            str(Component.PROVIDER_KUBERNETES): f"{_PROVIDER_KUBERNETES}/cmd/provider",
-        },
-        crds=((_CROSSPLANE, "cluster/crds"), (_PROVIDER_KUBERNETES, "package/crds")),
-        patches=_PATCHES,
+        packages={str(component): package},
+        crds=(crds,),
+        patches=patches,
         space=Space(result=512, build_cache=2560, module_cache=1024),
-        id=f"{crossplane}-{_digest(module, (*arguments, *map(str, _PATCHES)))}",
+        id=f"{version}-{_digest(module, (*arguments, *map(str, patches)))}",
     )
 
 

@@ -59,13 +59,20 @@ class PostgresqlProbe:
 
 
 @dataclass(frozen=True, slots=True)
+class PortProbe:
+    """Ready once something accepts connections at 127.0.0.1:`port`."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class LifeProbe:
     """Ready once the process has run for `seconds`: it says nothing about itself."""
 
     seconds: float
 
 
-Probe: TypeAlias = HttpsProbe | HttpProbe | PostgresqlProbe | LifeProbe
+Probe: TypeAlias = HttpsProbe | HttpProbe | PostgresqlProbe | PortProbe | LifeProbe
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from klutchctl.sandbox.servers import (
     HttpProbe,
     HttpsProbe,
     LifeProbe,
+    PortProbe,
     PostgresqlProbe,
     Probe,
     Server,
@@ -156,6 +157,9 @@ def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:
                 return _ok(http.client.HTTPConnection(_LOOPBACK, port, timeout=timeout), path)
             case PostgresqlProbe(port):
                 return _postgresql_ok(port, timeout)
+            case PortProbe(port):
+                socket.create_connection((_LOOPBACK, port), timeout=timeout).close()
+                return True
             case LifeProbe(seconds):
                 return started is not None and time.time() - started >= seconds
     except (OSError, http.client.HTTPException):

@@ -146,6 +146,7 @@ class Component(StrEnum):
     """A program beside the control plane that the sandbox knows how to run."""
 
     CROSSPLANE = "crossplane"
+    FUNCTION = "function-patch-and-transform"
     PROVIDER_KUBERNETES = "provider-kubernetes"
     POSTGRESQL = "postgresql"
 

@@ -117,16 +117,6 @@ async def test_strangers_get_nothing_from_etcd(running):
         writer.transport.abort()
 
 
-async def test_up_again_changes_nothing(running):
-    before = running.pids()
-    async with running.connect("control-plane") as cluster:
-        crds = (await cluster.list(CRD)).items
-    await running.up()
-    assert running.pids() == before
-    async with running.connect("control-plane") as cluster:
-        assert (await cluster.list(CRD)).items == crds
-
-
 async def test_status_tells_the_health_of_every_server(running):
     answer = await running.sandbox("status", "-o", "json")
     assert answer.code == 0
@@ -269,11 +259,3 @@ async def test_down_leaves_no_process_and_no_port_and_spares_the_other_sandbox(r
     assert not any(map(is_listening, ports))
     assert len(running.pids("other")) == 3
     assert running.layout().etcd_data.is_dir()
-
-
-async def test_down_delete_removes_the_folder(another):
-    answer = await another.sandbox("down", "--name", "other", "--delete")
-    assert answer.code == 0
-    assert not another.layout("other").root.exists()
-    assert processes.observe(another.layout("other")) == ()
-    assert (await another.sandbox("status", "--name", "other")).code == 1

@@ -1,7 +1,7 @@
 """Services beside the control plane: Crossplane, its provider, PostgreSQL, and programs."""
 
 import asyncio
-import base64
+import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,49 +9,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from klutchctl import files
 from klutchctl.sandbox import binaries, credentials, manifests, processes, recipes, suite
-from klutchctl.sandbox.addons import postgresql
+from klutchctl.sandbox.addons import crossplane, postgresql
 from klutchctl.sandbox.addons.addon import Addon, Request, Run
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
-from klutchctl.sandbox.go_build import CRDS
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.report import Progress
-from klutchctl.sandbox.servers import HttpProbe, Launch, LifeProbe, PostgresqlProbe, Probe, Server
+from klutchctl.sandbox.servers import Launch, LifeProbe, PostgresqlProbe, Probe, Server
 from klutchctl.sandbox.state import Component, Layout, NewPorts, Services, State, assigned
 from klutchctl.sandbox.suite import Program, Suite
 from reconciler.api import osb
-from reconciler.core.manifest import Manifest, get_map, get_text, put
-from reconciler.core.refs import NAMESPACE as NAMESPACES
+from reconciler.core.errors import HostError
+from reconciler.core.manifest import Manifest, get_text
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 
-NAMESPACE: Final = "crossplane-system"
 _LOOPBACK: Final = "127.0.0.1"
-_METRICS, _HEALTH, _PROVIDER, _WEBHOOK, _POSTGRESQL = (
-    "crossplane-metrics",
-    "crossplane-health",
-    "provider-kubernetes-health",
-    "provider-kubernetes-webhook",
-    "postgresql",
-)
-_PURPOSES: Final = {
-    Component.CROSSPLANE: (_METRICS, _HEALTH),
-    Component.PROVIDER_KUBERNETES: (_PROVIDER, _WEBHOOK),
-    Component.POSTGRESQL: (_POSTGRESQL,),
-}
+_POSTGRESQL: Final = "postgresql"
+_PURPOSES: Final = {**crossplane.PURPOSES, Component.POSTGRESQL: (_POSTGRESQL,)}
 # The order to start in: what goes before is needed by what comes after.
-_ORDER: Final = (Component.POSTGRESQL, Component.CROSSPLANE, Component.PROVIDER_KUBERNETES)
+_ORDER: Final = (
+    Component.POSTGRESQL,
+    Component.FUNCTION,
+    Component.CROSSPLANE,
+    Component.PROVIDER_KUBERNETES,
+)
 _PROGRAM_SETTLED: Final = 1.0
-_OF_CROSSPLANE: Final = frozenset({Component.CROSSPLANE, Component.PROVIDER_KUBERNETES})
-_NAMESPACE: Final[Manifest] = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": NAMESPACE},
-}
-_MANAGER: Final = "klutchctl"
+_OF_CROSSPLANE: Final = frozenset(_ORDER[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +44,15 @@ class ServicesKit:
     """What services need of this machine; None for what the suite has no use for."""
 
     suite: Suite
-    crossplane: Path | None  # the folder that the recipe of Crossplane made
+    built: Mapping[Component, Path]  # the folder that the recipe of each made
     postgresql: PostgresqlPlace | None
 
 
 def find(request: Request) -> ServicesKit:
     """Return the services that are chosen now, else those that the sandbox remembers.
 
-    Raises HostError where PostgreSQL is not there, and for files with mistakes.
+    Raises HostError where PostgreSQL or the SDK of the function is not there, and for files with
+    mistakes.
     """
     known = request.known.services if request.known else None
     chosen = request.chosen.get("services") or known is None
@@ -74,16 +60,27 @@ def find(request: Request) -> ServicesKit:
     found = suite.read(folder)
     wanted = Component.POSTGRESQL in found.components
     place = postgresql.find(request.layout, request.settings.environ) if wanted else None
-    return ServicesKit(found, None, place)
+    if Component.FUNCTION in found.components and not importlib.util.find_spec("crossplane"):
+        raise HostError(
+            f"{Component.FUNCTION} needs crossplane-function-sdk-python, which is not installed",
+            hint="`pip install '.[sandbox]'` in a checkout of klutchctl brings it",
+        )
+    return ServicesKit(found, {}, place)
 
 
 def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesKit:
     """Return the kit with what has to be built for it."""
-    if _OF_CROSSPLANE.isdisjoint(kit.suite.components):
-        return kit
-    recipe = recipes.of_services()
-    where = request.workshop(recipe, "services")
-    return replace(kit, crossplane=binaries.provide_built(where, recipe, progress=progress))
+    built = {
+        component: binaries.provide_built(
+            request.workshop(recipe, "services"), recipe, progress=progress
+        )
+        for component, recipe in (
+            (Component.CROSSPLANE, recipes.of_crossplane("1.20")),
+            (Component.PROVIDER_KUBERNETES, recipes.of_provider()),
+        )
+        if component in kit.suite.components
+    }
+    return replace(kit, built=built)
 
 
 def extend(state: State, kit: ServicesKit, new_ports: NewPorts) -> State:
@@ -99,25 +96,9 @@ def extend(state: State, kit: ServicesKit, new_ports: NewPorts) -> State:
     return replace(state, services=wanted)
 
 
-def tls_folder(layout: Layout) -> Path:
-    """Return the folder that holds ca.crt, tls.crt and tls.key of Crossplane and its provider."""
-    return layout.services / "tls"
-
-
-def data_folder(layout: Layout, component: Component) -> Path:
-    """Return the working folder of a component."""
-    return layout.services / component
-
-
 def address(port: int, password: str) -> str:
     """Return how a superuser reaches PostgreSQL."""
     return f"postgresql://postgres:{password}@{_LOOPBACK}:{port}/postgres"
-
-
-def webhook_address(services: Services) -> str:
-    """Return where the API server reaches the conversion webhook of the provider, or ""."""
-    port = services.ports.get(_WEBHOOK)
-    return f"https://{_LOOPBACK}:{port}/convert" if port else ""
 
 
 def servers(layout: Layout, state: State, kit: ServicesKit | None) -> tuple[Server, ...]:
@@ -144,8 +125,7 @@ def servers(layout: Layout, state: State, kit: ServicesKit | None) -> tuple[Serv
 def _outlines(layout: Layout, services: Services) -> Iterator[Server]:
     ports = services.ports
     probes: Mapping[Component, Probe] = {
-        Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
-        Component.PROVIDER_KUBERNETES: HttpProbe(ports.get(_PROVIDER, 0), "/readyz"),
+        **crossplane.probes(ports),
         Component.POSTGRESQL: PostgresqlProbe(ports.get(_POSTGRESQL, 0)),
     }
     for one in _ORDER:
@@ -175,43 +155,7 @@ def _component(
     if component is Component.POSTGRESQL:
         assert kit.postgresql is not None
         return _postgresql(kit.postgresql, ports[_POSTGRESQL])
-    assert kit.crossplane is not None
-    kubeconfig = {"KUBECONFIG": str(layout.services_kubeconfig)}
-    if component is Component.CROSSPLANE:
-        arguments, environment = _crossplane(layout, ports), kubeconfig
-    else:
-        certificates = {"TLS_SERVER_CERTS_DIR": str(tls_folder(layout))}
-        arguments, environment = _provider(ports), kubeconfig | certificates
-    folder = data_folder(layout, component)
-    return Launch(kit.crossplane / component, folder, environment), arguments
-
-
-def _crossplane(layout: Layout, ports: Mapping[str, int]) -> Sequence[str]:
-    folder = data_folder(layout, Component.CROSSPLANE)
-    tls = tls_folder(layout)
-    return (
-        "core",
-        "start",
-        f"--namespace={NAMESPACE}",
-        f"--cache-dir={folder}",
-        f"--xfn-cache-dir={folder}",
-        f"--tls-server-certs-dir={tls}",
-        f"--tls-client-certs-dir={tls}",
-        f"--metrics-port={ports[_METRICS]}",
-        f"--health-probe-port={ports[_HEALTH]}",
-        "--enable-webhooks=false",
-        # What people wait for in front of a screen.
-        "--poll-interval=10s",
-    )
-
-
-def _provider(ports: Mapping[str, int]) -> Sequence[str]:
-    return (
-        "--poll=10s",
-        "--enable-watches",
-        f"--health-probe-bind-addr={_LOOPBACK}:{ports[_PROVIDER]}",
-        f"--webhook-port={ports[_WEBHOOK]}",
-    )
+    return crossplane.launch(layout, component, ports, kit.built)
 
 
 def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str]]:
@@ -260,7 +204,8 @@ def start(run: Run, kit: ServicesKit) -> None:
     """
     _write_files(run, kit)
     wanted = servers(run.layout, run.state, kit)
-    asyncio.run(_install(run, kit))
+    if kit.built:
+        asyncio.run(_install(run, kit))
     needed = [one for one in wanted if one.program in kit.suite.components]
     if kit.postgresql is not None:
         database = identity(run.layout, _POSTGRESQL)
@@ -280,11 +225,11 @@ def _write_files(run: Run, kit: ServicesKit) -> None:
     content = credentials.kubeconfig(layout, run.state.members[:1])
     files.write(layout.services_kubeconfig, content)
     for component in _OF_CROSSPLANE.intersection(services.components):
-        files.private_folder(data_folder(layout, component))
+        files.private_folder(layout.services / component)
     for name in services.programs:
         files.private_folder(layout.program_data(name))
     if not _OF_CROSSPLANE.isdisjoint(services.components):
-        credentials.ensure_component(tls_folder(layout), removal=layout.removal)
+        credentials.ensure_component(crossplane.tls_folder(layout), removal=layout.removal)
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=run.progress)
         line = f"{address(services.ports[_POSTGRESQL], password)}\n"
@@ -292,20 +237,8 @@ def _write_files(run: Run, kit: ServicesKit) -> None:
 
 
 async def _install(run: Run, kit: ServicesKit) -> None:
-    """Apply what Crossplane and the provider cannot run without."""
-    if kit.crossplane is None:
-        return
-    assert run.state.services is not None
-    authority = (tls_folder(run.layout) / "ca.crt").read_bytes()
-    webhook: Manifest = {
-        "url": webhook_address(run.state.services),
-        "caBundle": base64.b64encode(authority).decode(),
-    }
-    definitions = [_converted(crd, webhook) for crd in _crds(kit.crossplane)]
-    with run.progress.step("installing the CRDs of Crossplane and its provider"):
-        async with _plane(run) as cluster:
-            await cluster.apply(_NAMESPACE, NAMESPACES, manager=_MANAGER, force=True)
-            await manifests.install_all(cluster, definitions)
+    async with _plane(run) as cluster:
+        await crossplane.install(run, cluster, kit.built)
 
 
 async def _apply(run: Run, kit: ServicesKit) -> None:
@@ -322,20 +255,6 @@ def _plane(run: Run) -> KubeCluster:
 def _is_of_brokers(manifest: Manifest) -> bool:
     """Tell whether an object is one that klutch-osb reads."""
     return get_text(manifest, "apiVersion") == osb.SERVICE_BROKER.api_version
-
-
-def _crds(crossplane: Path) -> Iterator[Manifest]:
-    for file in sorted((crossplane / CRDS).glob("*/*.yaml")):
-        yield from yaml.load_all(file.read_bytes(), yaml.CSafeLoader)
-
-
-def _converted(crd: Manifest, webhook: Manifest) -> Manifest:
-    """Return the CRD with the address of its conversion webhook.
-
-    In a cluster the package manager of Crossplane fills in that of a Service.
-    """
-    place = ("spec", "conversion", "webhook", "clientConfig")
-    return put(crd, webhook, *place) if get_map(crd, *place) else crd
 
 
 def _summary(state: State) -> str:

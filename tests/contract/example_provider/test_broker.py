@@ -1,14 +1,11 @@
 """The broker of the example on a real PostgreSQL: what platforms ask for is there, and survives."""
 
-from base64 import b64decode
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
-import yaml
 
 from postgresql_broker.catalogue import BIG, ENCODING, OFFERING, SESSIONS, SMALL
 from postgresql_broker.instances import database_of
@@ -20,9 +17,8 @@ from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
 from reconciler.broker.address import Basic, BrokerAddress
 from reconciler.broker.client import BrokerClient
 from reconciler.core.errors import ConfigError
-from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from tests.support.brokered import Platform, fresh, running
+from tests.support.brokered import fresh, running
 from tests.support.eventually import eventually
 
 
@@ -175,12 +171,6 @@ async def test_our_own_client_understands_every_answer(platform):
         assert isinstance(await client.call(messages.FetchInstance(*about)), Absent)
 
 
-def test_only_its_own_password_opens_the_front(broker, platform):
-    wrong = replace(platform, password="wrong")
-    assert wrong.call("GET", "/v2/catalog").status == 401
-    assert wrong.provision(fresh()).status == 401
-
-
 async def test_what_a_killed_broker_began_is_done_by_the_next_one(server, folder):
     first, second = fresh(), fresh()
     with running(server, folder, "--asynchronous") as broker:
@@ -225,18 +215,6 @@ def test_no_password_is_in_a_log_or_among_arguments(server, broker, platform, in
         assert password not in whole
     remembered = server.ask("SELECT b::text FROM postgresql_broker.bindings b")
     assert login["password"] not in str(remembered)
-
-
-async def test_how_to_reach_it_is_in_its_secret_on_the_control_plane(server, folder, shop):
-    whole = yaml.safe_load(shop.plane.kubeconfig.read_text())
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump({**whole, "current-context": shop.plane.context}))
-    flags = (f"--kubeconfig={kubeconfig}", f"--secret={shop.namespace}/acme-broker")
-    for _ in range(2):
-        with running(server, folder, *flags) as broker:
-            found = await shop.get(SECRET, "acme-broker")
-            data = {key: b64decode(text).decode() for key, text in found["data"].items()}
-            assert Platform(**data) == broker.platform
 
 
 async def test_another_key_is_refused_before_it_locks_anybody_out(server, broker):

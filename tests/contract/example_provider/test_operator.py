@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from postgresql_operator.dumps import TOOLS
-from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
+from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE
 from postgresql_server.postgres import Postgres
 from postgresql_server.troubles import ServerTrouble
 from reconciler.core.errors import Rejected
@@ -30,6 +30,7 @@ async def test_the_whole_day(place, shop, server, caplog):
         live = await shop.phase(POSTGRESQL, "orders", "Ready")
         assert told["port"] == str(get_int(live, "status", "port")) == str(server.port)
         assert told["database"] == get_text(live, "status", "database")
+        assert (told["hosts"], told["name"]) == (told["host"], told["database"])
         assert told["uri"].startswith(f"postgresql://{told['username']}:{told['password']}@")
         operated.written(shop, told)
 
@@ -58,32 +59,6 @@ async def test_the_whole_day(place, shop, server, caplog):
     said = caplog.text + await shop.shown() + server.log.read_text()
     assert told["username"] in said
     assert told["password"] not in said
-
-
-async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
-    async with operated.operating(place):
-        before = await operated.bound(shop)
-        operated.written(shop, before)
-        await shop.change(BINDING, "orders", {"metadata": {"annotations": {ROTATE: "1"}}})
-
-        async def renewed():
-            return (await shop.credentials("orders"))["password"] != before["password"]
-
-        await eventually(renewed)
-        after = await shop.credentials("orders")
-        assert "authentication failed" in refused(shop, before)
-        assert operated.rows(shop, after) == [operated.GUARDED]
-        assert before["username"] == after["username"]
-        await shop.change(BINDING, "orders", {"metadata": {"labels": {"look": "again"}}})
-        await shop.delete(SECRET, "orders-creds")
-
-        async def again():
-            told = await shop.credentials("orders")
-            return told and told["password"] != after["password"]
-
-        await eventually(again)
-        assert "authentication failed" in refused(shop, after)
-        assert operated.rows(shop, await shop.credentials("orders")) == [operated.GUARDED]
 
 
 async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):

@@ -37,7 +37,9 @@ SUITE = Suite(
 DATA = Path("/var/tmp/x/data")
 KITS = {
     "services": ServicesKit(
-        SUITE, Path("/cache"), PostgresqlPlace(DATA, Path("/pg"), Owner(101, 104))
+        SUITE,
+        dict.fromkeys(Component, Path("/cache")),
+        PostgresqlPlace(DATA, Path("/pg"), Owner(101, 104)),
     ),
     "keycloak": KeycloakKit(Path("/java"), Path("/cache")),
     "monitoring": MonitoringKit(Path("/prometheus"), [{"name": "x", "rules": []}]),
@@ -152,8 +154,8 @@ def test_each_process_ends_after_those_that_need_it_and_by_the_signal_that_it_he
     assert ways == {
         (0, signal.SIGKILL): {"node"},
         (1, signal.SIGTERM): {
-            *("crossplane", "provider-kubernetes", "scribe", "keycloak", "prometheus"),
-            *("klutch-bind", "konnector", "kube-scheduler"),
+            *("crossplane", "function-patch-and-transform", "provider-kubernetes", "scribe"),
+            *("keycloak", "prometheus", "klutch-bind", "konnector", "kube-scheduler"),
         },
         (2, signal.SIGINT): {"postgresql"},
         (3, signal.SIGTERM): {"--tls-cert-file", "--kubeconfig"},

@@ -19,10 +19,11 @@ PROGRAMS = (
     Program(name="sized", command=["bin/sized", "${postgresql}", "${binaries}/pg_dump"]),
     Program(name="sleeper", command=["sleep", "1"]),
 )
-ALL = (Component.PROVIDER_KUBERNETES, Component.CROSSPLANE, Component.POSTGRESQL)
+ALL = tuple(reversed(Component))
 SUITE = Suite(Path("/fleet/services"), ALL, PROGRAMS, ())
 PLACE = PostgresqlPlace(Path("/var/tmp/x/data"), Path("/pg/bin"), Owner(101, 104))
-KIT = ServicesKit(SUITE, Path("/cache/v1"), PLACE)
+BUILT = {one: Path("/cache", one) for one in (Component.CROSSPLANE, Component.PROVIDER_KUBERNETES)}
+KIT = ServicesKit(SUITE, BUILT, PLACE)
 PLANE = State(1, 2, (Member("eu", Role.CONTROL_PLANE, 3),))
 STATE = services.extend(PLANE, KIT, lambda count: range(20000, 20000 + count))
 SERVERS = {server.program: server for server in services.servers(LAYOUT, STATE, KIT)}
@@ -62,12 +63,12 @@ def test_no_argument_and_no_environment_holds_the_password_of_the_database():
 
 
 def test_another_build_needs_a_restart():
-    kit = replace(KIT, crossplane=Path("/cache/v2"))
+    kit = replace(KIT, built={**BUILT, Component.CROSSPLANE: Path("/cache/v2")})
     updated = services.servers(LAYOUT, STATE, kit)
     observed = [
         Observed(pid, (), 0.0, server.identity, server.digest)
         for pid, server in enumerate(SERVERS.values())
     ]
     decision = processes.decide(updated, observed)
-    assert [server.program for server in decision.start] == ["crossplane", "provider-kubernetes"]
-    assert [one.pid for one in decision.stop] == [1, 2]
+    assert [server.program for server in decision.start] == ["crossplane"]
+    assert [one.pid for one in decision.stop] == [2]

@@ -7,11 +7,10 @@ import pytest
 
 from klutchctl.sandbox import binaries, go_build, recipes
 from klutchctl.sandbox.recipes import Patch
-from reconciler.core.errors import HostError
 
 MODULE = "example.com/provider"
 RECIPE = replace(
-    recipes.of_services(),
+    recipes.of_provider(),
     packages={"provider-example": f"{MODULE}/cmd/provider"},
     crds=((MODULE, "package/crds"),),
     patches=(
@@ -76,23 +75,9 @@ def test_a_patch_that_fits_nowhere_is_a_mistake_of_ours(workshop, source):
     assert workshop.entries() == set()
 
 
-def test_lost_crds_are_damage(workshop, source):
-    entry = provide(workshop)
-    (entry / go_build.CRDS / "provider" / "a.yaml").unlink()
-    assert "a.yaml" in (binaries.damage(entry, RECIPE.packages) or "")
-    provide(workshop)
-    assert binaries.damage(entry, RECIPE.packages) is None
-
-
-def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(workshop):
-    workshop.go('echo "example.com: no such host"; exit 1')
-    with pytest.raises(HostError, match=r"no such host.*GOPROXY$"):
-        provide(workshop, replace(RECIPE, patches=()))
-
-
-def test_versions_are_those_of_the_module_and_the_id_knows_the_patches(monkeypatch):
-    recipe = recipes.of_services()
-    assert recipe.versions == "Crossplane v1.20.0 and provider-kubernetes v1.2.1"
-    assert recipe.id.startswith("v1.20.0-")
-    monkeypatch.setattr(recipes, "_PATCHES", ())
-    assert recipes.of_services().id != recipe.id
+def test_versions_are_those_of_the_modules_and_the_id_knows_the_patches(monkeypatch):
+    recipe = recipes.of_provider()
+    assert recipe.versions == "provider-kubernetes v1.2.1"
+    assert recipes.of_crossplane("1.20").id.startswith("v1.20.5-")
+    monkeypatch.setattr(recipes, "_PROVIDER_ON_LOOPBACK", ())
+    assert recipes.of_provider().id != recipe.id

@@ -63,11 +63,6 @@ NOT_UPDATED = {
 }
 
 
-def test_a_new_instance_is_begun():
-    begun = instances.provision(None, asked(about="shop/orders"))
-    assert begun == replace(BEING_MADE, operation="2")
-
-
 @pytest.mark.parametrize("known", SAME.values(), ids=SAME.keys())
 def test_the_same_call_again_is_about_the_same_instance(known):
     assert instances.provision(known, asked()) is known
@@ -76,14 +71,6 @@ def test_the_same_call_again_is_about_the_same_instance(known):
 @pytest.mark.parametrize(("known", "change", "said"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_not_provisioned(known, change, said):
     assert refusal_of(instances.provision, known, change) == said
-
-
-def test_an_update_replaces_all_parameters_but_what_cannot_change():
-    known = replace(MADE, parameters={SESSIONS: 3, ENCODING: "LATIN1"})
-    begun = instances.update(known, asked(plan=BIG, parameters={SESSIONS: 12}))
-    assert begun.parameters == {SESSIONS: 12, ENCODING: "LATIN1"}
-    assert (begun.plan, begun.verb, begun.done, begun.operation) == (BIG, Verb.UPDATE, False, "2")
-    assert instances.update(known, asked(plan=BIG, parameters=None)).parameters == known.parameters
 
 
 def test_an_update_to_what_is_there_begins_nothing():

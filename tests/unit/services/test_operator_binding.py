@@ -10,7 +10,6 @@ from postgresql_server.works import LetIn, Place, Role, ShutOut
 from reconciler.core.decision import Apply, Create
 from reconciler.core.manifest import annotations_of, get_text, get_text_map, uid_of
 from tests.unit.services.objects import (
-    BINDING_UID,
     CLUSTER,
     DATABASE,
     FRESH,
@@ -140,22 +139,6 @@ def step_of(facts):
     (step,) = task.steps
     assert isinstance(step, Create | Apply)
     return step.manifest, works
-
-
-def test_the_secret_tells_all_that_a_client_needs():
-    made, works = step_of(seen(NEW, role=None, found=None))
-    assert works == (LetIn(LOGIN, DATABASE, FRESH),)
-    assert values(made) == {
-        "host": "127.0.0.1",
-        "hosts": "127.0.0.1",
-        "port": "5432",
-        "name": DATABASE,
-        "database": DATABASE,
-        "username": LOGIN,
-        "password": "a-new-password",
-        "uri": f"postgresql://{LOGIN}:a-new-password@127.0.0.1:5432/{DATABASE}",
-    }
-    assert get_text(made, "metadata", "ownerReferences", 0, "uid") == BINDING_UID
 
 
 def test_a_moved_server_costs_no_password():

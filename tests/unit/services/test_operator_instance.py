@@ -3,7 +3,7 @@
 import pytest
 
 from postgresql_operator.instance import Seen, decide, is_ready
-from postgresql_operator.wire import CLAIM, database_of
+from postgresql_operator.wire import CLAIM
 from postgresql_server.works import Deprovision, Provision
 from reconciler.core import conditions
 from reconciler.core.decision import Patch
@@ -90,22 +90,6 @@ def test_only_what_was_never_there_is_made():
     assert not work.new
 
 
-def test_the_plan_of_connections_reaches_the_database():
-    (work,) = decide(seen(new() | {"spec": {"connections": 80}}), now=NOW).works
-    assert isinstance(work, Provision)
-    assert work.connections == 80
-
-
-def test_the_status_tells_where_it_is():
-    fields = decide(seen(new()), now=NOW).decision.fields
-    assert dict(fields) == {
-        "phase": "Ready",
-        "host": "127.0.0.1",
-        "port": 5432,
-        "database": DATABASE,
-    }
-
-
 def test_exactly_its_own_database_is_deleted():
     assert decide(seen(leaving()), now=NOW).works == (Deprovision(DATABASE),)
 
@@ -183,13 +167,3 @@ READY = {
 @pytest.mark.parametrize(("live", "want"), READY.values(), ids=READY.keys())
 def test_is_ready(live, want):
     assert is_ready(live) is want
-
-
-def test_same_names_never_share_a_database():
-    elsewhere = instance()
-    elsewhere["metadata"] = {
-        **get_map(elsewhere, "metadata"),
-        "namespace": "bank",
-        "uid": OTHER_UID,
-    }
-    assert database_of(elsewhere) != database_of(instance())

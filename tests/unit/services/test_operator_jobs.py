@@ -2,7 +2,7 @@
 
 import pytest
 
-from postgresql_operator.job import SeenBackup, SeenRestore, decide_backup, decide_restore, failed
+from postgresql_operator.job import SeenBackup, SeenRestore, decide_backup, decide_restore
 from postgresql_operator.outcome import Discard, Dump, Load
 from postgresql_server.works import ShutOut
 from tests.unit.services.objects import (
@@ -120,18 +120,3 @@ def test_a_restore_takes_the_file_of_its_backup():
 def test_a_run_that_was_left_behind_ends_with_its_object():
     outcome = decide_backup(seen_backup(backup(phase="Running", deleting=True)), now=NOW)
     assert outcome.works == (ShutOut(JOB), Discard(JOB_UID))
-
-
-def test_the_status_tells_size_and_time():
-    decision = decide_backup(seen_backup(backup(), size=42), now=NOW).decision
-    assert dict(decision.fields) == {
-        "phase": "Completed",
-        "size": 42,
-        "finishedAt": "2026-11-22T03:04:05Z",
-    }
-
-
-def test_a_failure_tells_why():
-    decision = failed("pg_dump: no", NOW).decision
-    assert [one.message for one in decision.conditions] == ["pg_dump: no"]
-    assert [(one.type, one.message) for one in decision.notes] == [("Warning", "pg_dump: no")]

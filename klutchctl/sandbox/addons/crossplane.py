@@ -1,0 +1,147 @@
+"""Crossplane as processes beside the control plane: itself, its function and its provider."""
+
+import base64
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from klutchctl.sandbox import composing, manifests
+from klutchctl.sandbox.addons.addon import Run
+from klutchctl.sandbox.go_build import CRDS
+from klutchctl.sandbox.nodes.addresses import LOOPBACK
+from klutchctl.sandbox.servers import HttpProbe, Launch, PortProbe, Probe
+from klutchctl.sandbox.state import Component, Layout, Services
+from reconciler.core.manifest import Manifest, get_map, get_text, put, ref_of
+from reconciler.core.refs import NAMESPACE as NAMESPACES
+from reconciler.core.refs import Kind
+from reconciler.kube.client import KubeCluster
+
+NAMESPACE: Final = "crossplane-system"
+_METRICS, _HEALTH, _FUNCTION, _PROVIDER, _WEBHOOK = (
+    "crossplane-metrics",
+    "crossplane-health",
+    "function-patch-and-transform",
+    "provider-kubernetes-health",
+    "provider-kubernetes-webhook",
+)
+PURPOSES: Final = {
+    Component.CROSSPLANE: (_METRICS, _HEALTH),
+    Component.FUNCTION: (_FUNCTION,),
+    Component.PROVIDER_KUBERNETES: (_PROVIDER, _WEBHOOK),
+}
+_NAMESPACE: Final[Manifest] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": NAMESPACE},
+}
+_MANAGER: Final = "klutchctl"
+_FUNCTION_FILE: Final = Path(__file__).parent / "function.yaml"
+
+
+def tls_folder(layout: Layout) -> Path:
+    """Return the folder that holds ca.crt, tls.crt and tls.key of all of them."""
+    return layout.services / "tls"
+
+
+def webhook_address(services: Services) -> str:
+    """Return where the API server reaches the conversion webhook of the provider, or ""."""
+    port = services.ports.get(_WEBHOOK)
+    return f"https://{LOOPBACK}:{port}/convert" if port else ""
+
+
+def probes(ports: Mapping[str, int]) -> Mapping[Component, Probe]:
+    """Return how to ask each."""
+    return {
+        Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
+        Component.FUNCTION: PortProbe(ports.get(_FUNCTION, 0)),
+        Component.PROVIDER_KUBERNETES: HttpProbe(ports.get(_PROVIDER, 0), "/readyz"),
+    }
+
+
+def launch(
+    layout: Layout, component: Component, ports: Mapping[str, int], built: Mapping[Component, Path]
+) -> tuple[Launch, tuple[str, ...]]:
+    """Return how to start one. `built` has the folders with the executables."""
+    folder, tls = layout.services / component, tls_folder(layout)
+    if component is Component.FUNCTION:
+        served = (f"{LOOPBACK}:{ports[_FUNCTION]}", str(tls))
+        return Launch(Path(sys.executable), folder), ("-m", composing.__name__, *served)
+    environment = {"KUBECONFIG": str(layout.services_kubeconfig)}
+    if component is Component.CROSSPLANE:
+        arguments = _crossplane(folder, tls, ports)
+    else:
+        arguments = _provider(ports)
+        environment["TLS_SERVER_CERTS_DIR"] = str(tls)
+    return Launch(built[component] / component, folder, environment), arguments
+
+
+def _crossplane(folder: Path, tls: Path, ports: Mapping[str, int]) -> tuple[str, ...]:
+    return (
+        "core",
+        "start",
+        f"--namespace={NAMESPACE}",
+        f"--cache-dir={folder}",
+        f"--xfn-cache-dir={folder}",
+        f"--tls-server-certs-dir={tls}",
+        f"--tls-client-certs-dir={tls}",
+        f"--metrics-port={ports[_METRICS]}",
+        f"--health-probe-port={ports[_HEALTH]}",
+        "--enable-webhooks=false",
+        "--package-runtime=External",
+        # What people wait for in front of a screen.
+        "--poll-interval=10s",
+    )
+
+
+def _provider(ports: Mapping[str, int]) -> tuple[str, ...]:
+    return (
+        "--poll=10s",
+        "--enable-watches",
+        f"--health-probe-bind-addr={LOOPBACK}:{ports[_PROVIDER]}",
+        f"--webhook-port={ports[_WEBHOOK]}",
+    )
+
+
+async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path]) -> None:
+    """Apply what Crossplane and the provider cannot run without."""
+    services = run.state.services
+    assert services is not None
+    authority = (tls_folder(run.layout) / "ca.crt").read_bytes()
+    webhook: Manifest = {
+        "url": webhook_address(services),
+        "caBundle": base64.b64encode(authority).decode(),
+    }
+    definitions = [_converted(crd, webhook) for folder in built.values() for crd in _crds(folder)]
+    with run.progress.step("installing the CRDs of Crossplane and its provider"):
+        await cluster.apply(_NAMESPACE, NAMESPACES, manager=_MANAGER, force=True)
+        await manifests.install_all(cluster, definitions)
+        if {Component.CROSSPLANE, Component.FUNCTION} <= {*services.components}:
+            await _introduce(cluster, services.ports[_FUNCTION])
+
+
+async def _introduce(cluster: KubeCluster, port: int) -> None:
+    """Apply the objects by which Crossplane finds the function."""
+    for manifest in yaml.load_all(_FUNCTION_FILE.read_bytes(), yaml.CSafeLoader):
+        name = get_text(manifest, "kind")
+        kind = Kind("pkg.crossplane.io", "v1", name, f"{name.lower()}s", namespaced=False)
+        live = await cluster.apply(manifest, kind, manager=_MANAGER, force=True)
+    status = {"endpoint": f"{LOOPBACK}:{port}", "capabilities": ["composition"]}
+    revision = ref_of(cluster.name, kind, live)
+    await cluster.merge_patch(revision, {"status": status}, manager=_MANAGER, subresource="status")
+
+
+def _crds(folder: Path) -> Iterator[Manifest]:
+    for file in sorted((folder / CRDS).glob("*/*.yaml")):
+        yield from yaml.load_all(file.read_bytes(), yaml.CSafeLoader)
+
+
+def _converted(crd: Manifest, webhook: Manifest) -> Manifest:
+    """Return the CRD with the address of its conversion webhook.
+
+    In a cluster the package manager of Crossplane fills in that of a Service.
+    """
+    place = ("spec", "conversion", "webhook", "clientConfig")
+    return put(crd, webhook, *place) if get_map(crd, *place) else crd
