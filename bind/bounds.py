@@ -38,8 +38,8 @@ class Bounds:
     """
 
     restricted: bool = True
-    in_space: int = 5_000
-    in_service_namespace: int = 20_000
+    in_space: int = 500
+    in_service_namespace: int = 500
 
     @property
     def has_quotas(self) -> bool:
@@ -167,30 +167,49 @@ def hard(number: int, counted: Countable) -> Mapping[str, int]:
 def quota(
     cluster: str, live: Manifest | None, namespace: str, wanted: Mapping[str, int]
 ) -> tuple[Step, ...]:
-    """Return what gives a namespace this quota. What somebody else counts there stays."""
+    """Return what gives a namespace this quota. What somebody else counts there stays.
+
+    An annotation notes how many of a resource were there when the quota first counted it: its
+    number is at least twice that, so that no upgrade stops a tenant who had many before.
+    """
     if not wanted or (live is not None and manifest.is_deleting(live)):
         return ()
-    numbers: dict[str, JSON] = {resource: str(number) for resource, number in wanted.items()}
+    found = {
+        **manifest.get_map(live, "status", "used"),
+        **dict(one.split("=", 1) for one in _noted(live)),
+    }
+    read = {one: _number(found.get(one)) for one in wanted}
+    counts = {one: number for one, number in read.items() if number is not None}
+    numbers = {one: max(least, 2 * counts.get(one, 0)) for one, least in wanted.items()}
+    spec: dict[str, JSON] = {"hard": {one: str(number) for one, number in numbers.items()}}
     if live is None:
-        spec: Manifest = {"hard": numbers}
         return (
             Create(
                 RESOURCE_QUOTA, build(RESOURCE_QUOTA, names.QUOTA, namespace=namespace, spec=spec)
             ),
         )
     held = manifest.get_map(live, "spec", "hard")
-    if all(_number(held.get(one)) == str(number) for one, number in wanted.items()):
+    note = sorted({*_noted(live), *(f"{one}={number}" for one, number in counts.items())})
+    if note == _noted(live) and all(
+        _number(held.get(one)) == each for one, each in numbers.items()
+    ):
         return ()
-    return (modification(cluster, RESOURCE_QUOTA, live, spec={"hard": numbers}),)
+    noted: Manifest = {"annotations": {keys.COUNTED: ",".join(note)}}
+    return (modification(cluster, RESOURCE_QUOTA, live, metadata=noted, spec=spec),)
 
 
-def _number(quantity: JSON) -> str:
-    """Return a quantity as a plain number: a server writes `5k` for 5000."""
+def _noted(live: Manifest | None) -> list[str]:
+    note = manifest.annotations_of(live or {}).get(keys.COUNTED, "")
+    return sorted(one for one in note.split(",") if "=" in one)
+
+
+def _number(quantity: JSON) -> int | None:
+    """Return a quantity as a number: a server writes `5k` for 5000."""
     if not isinstance(quantity, str | int | float):
-        return ""
+        return None
     with contextlib.suppress(ValueError):
-        return canonical_quantity(quantity)
-    return ""
+        return int(canonical_quantity(quantity))
+    return None
 
 
 def trimmed_request(live: Manifest) -> Manifest:

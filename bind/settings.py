@@ -47,8 +47,8 @@ class Settings(Operation):
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
     networks: Networks = ANYWHERE  # where kubeconfigs of app clusters may lead
-    space_quota: int = 5_000
-    service_namespace_quota: int = 20_000
+    space_quota: int = 500
+    service_namespace_quota: int = 500
     export_grace: timedelta = timedelta(minutes=10)
     drain_deadline: timedelta = timedelta(minutes=10)
     lease_namespace: str = ""
@@ -136,8 +136,8 @@ def _parser() -> flags.Parser:
     )
     for name, meaning in _NETWORKS.items():
         text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
-    text("--space-quota", type=int, default=5_000, metavar="NUMBER", help=_SPACE_QUOTA)
-    text("--service-namespace-quota", type=int, default=20_000, metavar="NUMBER", help=_QUOTA)
+    text("--space-quota", type=int, default=500, metavar="NUMBER", help=_SPACE_QUOTA)
+    text("--service-namespace-quota", type=int, default=500, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
     text("--lease-namespace", default="", help="of the leader's Lease; else the pod's own")

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from tests.bench.plans import verdict
 from tests.bench.servers import sandbox
 from tests.bench.sync_load import Load, requests_of
 from tests.support import clusters
+from tests.support.backend import USUAL
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene
 from tests.support.clusters import LiveCluster
 from tests.support.offers import Offer, define_again, publish_template
@@ -131,7 +132,7 @@ class _Bench:
         await define_again(scene.plane.cluster, scene.offer)
         await publish_template(scene.plane.cluster, scene.offer, namespace="default")
         _write_kubeconfig(scene.app, Path(self._orders.app))
-        async with scene.backend():
+        async with scene.backend(settings=replace(USUAL, service_namespace_quota=0)):
             async with self._konnector():
                 await scene.bound(ACCEPTED)
                 async with self._load.following():

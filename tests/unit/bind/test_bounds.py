@@ -11,7 +11,7 @@ from bind.export import decide
 from bind.export.decide import RequestView
 from reconciler.blueprints.export import Terms
 from reconciler.core import keys
-from reconciler.core.decision import Create, Patch
+from reconciler.core.decision import Patch
 from reconciler.core.times import format_time
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -99,34 +99,47 @@ def test_no_number_is_no_quota():
     assert quota("cp", None, "x", {}) == ()
 
 
-def live_quota(**hard_):
+def live_quota(held: Any, used: Any, noted: str):
     metadata = {"name": "klutch-bind", "namespace": "x", "uid": "u", "resourceVersion": "1"}
-    spec = {"hard": hard_}
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
+    notes = {"annotations": {keys.COUNTED: noted}} if noted else {}
+    live = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {**metadata, **notes}}
+    return {**live, "spec": {"hard": held}, "status": {"used": used}}
 
 
-WANTED = {"count/secrets": 5000}
+SECRETS = "count/secrets"
+WANTED = {SECRETS: 5000}
 
 
-def test_a_quota_is_made():
-    (step,) = quota("cp", None, "x", WANTED)
-    assert isinstance(step, Create)
-    assert step.manifest["spec"] == {"hard": {"count/secrets": "5000"}}
-
-
-WRITES = {
-    "as a server writes it": ({"count/secrets": "5k"}, 0),
-    "with what others count": ({"count/secrets": "5k", "pods": "0"}, 0),
-    "another number": ({"count/secrets": "4"}, 1),
-    "no number": ({"count/secrets": "many"}, 1),
-    "none": ({}, 1),
+# What is held, is used, and was noted; what is held then (None: nothing is written), and noted.
+QUOTAS: dict[str, tuple[Any, Any, str, str | None, str]] = {
+    "as a server writes it": ({SECRETS: "5k"}, {}, "", None, ""),
+    "with what others count": ({SECRETS: "5k", "pods": "0"}, {}, "", None, ""),
+    "another number": ({SECRETS: "4"}, {}, "", "5000", ""),
+    "no number": ({SECRETS: "many"}, {}, "", "5000", ""),
+    "none": ({}, {}, "", "5000", ""),
+    "few at first": ({SECRETS: "5k"}, {SECRETS: "7"}, "", "5000", f"{SECRETS}=7"),
+    "many at first": ({SECRETS: "20k"}, {SECRETS: "4k"}, "", "8000", f"{SECRETS}=4000"),
+    "more later": ({SECRETS: "5k"}, {SECRETS: "4k"}, f"{SECRETS}=7", None, ""),
+    "fewer later": ({SECRETS: "8k"}, {SECRETS: "1"}, f"{SECRETS}=4000", None, ""),
+    "lowered by somebody": (
+        {SECRETS: "1"},
+        {SECRETS: "1"},
+        f"{SECRETS}=4000",
+        "8000",
+        f"{SECRETS}=4000",
+    ),
+    "of another kind": ({SECRETS: "5k"}, {}, "count/leases=9", None, ""),
+    "a note that is none": ({SECRETS: "5k"}, {}, f"x,{SECRETS}=many", None, ""),
 }
 
 
-@pytest.mark.parametrize(("held", "writes"), WRITES.values(), ids=WRITES)
-def test_a_quota_is_repaired(held, writes):
-    steps = quota("cp", live_quota(**held), "x", WANTED)
-    assert len(steps) == writes
+@pytest.mark.parametrize(("held", "used", "noted", "want", "note"), QUOTAS.values(), ids=QUOTAS)
+def test_a_quota_is_repaired_and_stops_nobody_with_an_upgrade(held, used, noted, want, note):
+    steps: Any = quota("cp", live_quota(held, used, noted), "x", WANTED)
+    assert [one.body["spec"]["hard"][SECRETS] for one in steps] == ([want] if want else [])
+    assert [one.body["metadata"]["annotations"][keys.COUNTED] for one in steps] == [note] * len(
+        steps
+    )
 
 
 # What is kept of objects that app clusters write.
