@@ -23,6 +23,7 @@ from typing import Final
 from bind.bounds import MOST_RESOURCES
 from reconciler import api
 from reconciler.blueprints import export as exports_of
+from reconciler.blueprints import machinery
 from reconciler.blueprints.export import Isolation, Terms, Unexportable
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Condition
@@ -47,7 +48,13 @@ _UNSURE: Final = timedelta(minutes=1)
 TIMEOUT: Final = timedelta(minutes=1)
 LIFETIME: Final = timedelta(minutes=10)
 _PENDING: Final = "Pending"
-_OF_TEMPLATE: Final = (keys.CARRIES, keys.ADOPT_CONTROLLED)  # annotations that an export takes over
+# Annotations that an export takes over.
+_OF_TEMPLATE: Final = (
+    keys.CARRIES,
+    keys.ADOPT_CONTROLLED,
+    keys.COMPOSITIONS,
+    keys.OPEN_MACHINERY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,11 @@ class Seen:
     template: Manifest | None = field(default=None, repr=False)
     unsure: str = ""
 
+    @property
+    def opened(self) -> machinery.Opening:
+        """What app clusters may write of Crossplane's machinery: also once the template is gone."""
+        return machinery.opening(self.export if self.template is None else self.template)
+
 
 def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime) -> Decision:
     """Return the one write that makes the export follow, and its conditions.
@@ -77,12 +89,13 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
         return NOTHING
     if seen.crd is None:
         return _missing(seen, grace, now)
-    target = _target(seen.export, seen.crd)
+    target = _target(seen, seen.crd)
     change, spec_hash = dict[str, JSON](), ""
     if isinstance(target, Condition):
         synced = target
     else:
-        synced = conditions.true(conditions.PROVIDER_IN_SYNC)
+        left = exports_of.left_behind(seen.crd, target, seen.opened)
+        synced = replace(conditions.true(conditions.PROVIDER_IN_SYNC), message=left)
         change = _difference(manifest.get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
@@ -115,12 +128,12 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     return Decision(conditions=said_now, again=grace - waited, sums_up=False)
 
 
-def _target(export: Manifest, crd: Manifest) -> Manifest | Condition:
+def _target(seen: Seen, crd: Manifest) -> Manifest | Condition:
     """Return what of the spec follows from the CRD, or why the export cannot follow it."""
-    scope = manifest.get_text(export, "spec", "informerScope")  # immutable
+    scope = manifest.get_text(seen.export, "spec", "informerScope")  # immutable
     if problem := exports_of.scope_problem(crd, scope):
         return conditions.false(conditions.PROVIDER_CRD_INVALID, problem)
-    spec = exports_of.exported(crd)
+    spec = exports_of.exported(crd, seen.opened)
     if isinstance(spec, Unexportable):
         return conditions.false(conditions.PROVIDER_CRD_INVALID, spec.why)
     return spec
@@ -157,7 +170,7 @@ def _annotations(seen: Seen) -> dict[str, JSON]:
 
     They are of no matter to a backend: konnectors read them.
     """
-    wanted = exports_of.notes_of(seen.crd or {})
+    wanted = exports_of.notes_of(seen.crd or {}, seen.opened)
     if seen.template is not None:
         notes = manifest.annotations_of(seen.template)
         wanted |= {key: notes.get(key) for key in _OF_TEMPLATE}
@@ -336,12 +349,16 @@ def _new_export(
 ) -> Create | Condition:
     if problem := exports_of.scope_problem(crd, terms.informer_scope):
         return conditions.false(conditions.SCOPE_NOT_SUPPORTED, problem)
-    spec = exports_of.exported(crd)
+    opened = machinery.opening(template)
+    spec = exports_of.exported(crd, opened)
     if isinstance(spec, Unexportable):
         return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
-    made = exports_of.new_export(space, spec, claims, terms=terms, crd=crd)
-    return Create(api.API_SERVICE_EXPORT, made)
+    made = exports_of.new_export(space, spec, claims, terms=terms, crd=crd, opened=opened)
+    notes = manifest.annotations_of(template)
+    taken = {key: notes[key] for key in _OF_TEMPLATE if key in notes}
+    taken |= manifest.annotations_of(made)
+    return Create(api.API_SERVICE_EXPORT, manifest.put(made, taken, "metadata", "annotations"))
 
 
 def _not_offered(name: str, offered: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
 from konnector.provider.sync_manager import Wanted
 from reconciler import api
+from reconciler.blueprints import machinery
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
 from reconciler.core import keys, manifest
@@ -313,6 +314,7 @@ class Bindings:
                 has_status,
                 copies.carried(seen.export),
                 copies.adopts_controlled(seen.export),
+                machinery.left_out(seen.export),
             )
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,

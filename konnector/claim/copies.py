@@ -52,6 +52,7 @@ class Pair:
     `has_status`: the kind has a status subresource, so that its status is written there.
     `carries`: the labels and annotations that go up beside those that always do.
     `adopts_controlled`: instances that another object controls are claims, too.
+    `left_out`: the fields that the export leaves out, which go neither way.
     """
 
     kind: Kind
@@ -60,6 +61,19 @@ class Pair:
     has_status: bool
     carries: frozenset[str] = frozenset()
     adopts_controlled: bool = False
+    left_out: frozenset[tuple[str, ...]] = frozenset()
+
+    def content(self, live: Manifest) -> dict[str, JSON]:
+        """Return what of an instance goes to the other side, without identity and metadata."""
+        found = content(live)
+        for path in self.left_out:
+            found = manifest.drop(found, *path)
+        return found
+
+    @property
+    def kept(self) -> Sequence[field_set.Path]:
+        """The same fields as places of a field set."""
+        return [field_set.place_of(*path) for path in sorted(self.left_out)]
 
     @property
     def marks(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
-from konnector.claim import copies, orphans
+from konnector.claim import copies, orphans, status
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
 from reconciler.api import claim_status
@@ -120,7 +120,7 @@ def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     labels = manifest.labels_of(claim)
     if up := {key: labels[key] for key in labels if copies.goes_up("labels", key, pair.carries)}:
         metadata["labels"] = up
-    return {"metadata": metadata, **copies.content(claim)}
+    return {"metadata": metadata, **pair.content(claim)}
 
 
 def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
@@ -142,7 +142,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
 
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
     """Make the claim, which gets the copy once it has a uid."""
-    claim = copies.moved(copy, pair.kind, seen.place, {})
+    claim = copies.moved({**copy, **pair.content(copy)}, pair.kind, seen.place, {})
     claim["metadata"] = {**manifest.get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
     return writes(decision.Create(pair.kind, claim, APP_CLUSTER))
 
@@ -160,7 +160,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return replace(writes(freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
         note = claim_status.deletion_note(copy, waited(seen, claim))
-        carried = _decision(_status_down(pair, claim, copy))
+        carried = _decision(status.carried(pair, claim, copy))
         return carried if note is None else replace(carried, notes=(note,))
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
@@ -195,10 +195,10 @@ def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
 
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
-        return replace(_decision(_resumed(pair, claim)), notes=(_taken(seen),))
+        return replace(_decision(status.resumed(pair, claim)), notes=(_taken(seen),))
     if copies.is_managed(claim) and not seen.copied and seen.creates_held:
         note = Note("RecreationHeld", seen.creates_held, "Warning")
-        return replace(_decision(_resumed(pair, claim)), notes=(note,))
+        return replace(_decision(status.resumed(pair, claim)), notes=(note,))
     made = _copy_of(pair, seen.copy_place, _stamped(stated(pair, claim), claim))
     held = _patch_claim(pair, claim, _finalizer(claim))
     steps = (*held, decision.Create(pair.kind, made, CONTROL_PLANE))
@@ -238,7 +238,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if is_others and manifest.is_deleting(copy):
         return Decision(notes=(_FORMER,))
     held = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
-    tasks = [_status_down(pair, claim, copy), held]
+    tasks = [status.carried(pair, claim, copy), held]
     if manifest.is_deleting(copy):
         return _decision(*tasks)
     stamps = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
@@ -247,12 +247,31 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return replace(_decision(*tasks), notes=(_READOPTED,) if is_others else ())
     wanted = stated(pair, claim)
     written = field_set.owned(copy, *WRITERS)
+    is_kept = bool(field_set.below(written, *pair.kept))
     is_left = _holds_unstated(pair, copy, written, wanted)
-    if not is_left and (seen.settled or _agrees(copy, wanted, written)):
-        return _decision(*tasks)
-    if is_left and not seen.copy_whole:
+    if (is_kept or is_left) and not seen.copy_whole:
         return Read.COPY
-    return _decision(*tasks, _spec_up(pair, copy, _stamped(wanted, claim)))
+    if is_kept:
+        return _let_be(pair, copy, tasks)
+    is_up = not is_left and (seen.settled or _agrees(copy, wanted, written))
+    return _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
+
+
+def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:
+    """Leave the fields that the export leaves out to the control plane, with what they hold.
+
+    As long as they are ours, an apply that does not state them would remove them.
+    """
+    ref = manifest.ref_of(CONTROL_PLANE, pair.kind, copy)
+    patch = decision.JsonPatch(ref, tuple(field_set.disowned(copy, WRITERS, pair.kept)))
+    return replace(_decision(*tasks, (patch,)), notes=(_LEFT_OUT,))
+
+
+_LEFT_OUT: Final = Note(
+    "FieldsLeftOut",
+    "Fields that the export leaves out (its ProviderInSync names them) are the provider's: the copy"
+    " keeps them as they are, and they are not shown here any more",
+)
 
 
 def _copy_of(pair: Pair, place: ObjectKey, wanted: Manifest, **more: JSON) -> dict[str, JSON]:
@@ -327,7 +346,7 @@ def _travels(pair: Pair, path: field_set.Path) -> bool:
         case ("f:metadata" | "f:status", *_):
             return False
         case _:
-            return True
+            return not any(path[: len(place)] == place for place in pair.kept)
 
 
 def _finalizer(claim: Manifest) -> dict[str, JSON]:
@@ -357,33 +376,6 @@ def _joining(pair: Pair, claim: Manifest, copy: Manifest) -> decision.Patch:
     uid = {keys.CLAIM_UID: manifest.uid_of(claim)}
     marks: dict[str, JSON] = {**pair.marks, **uid, **_joining_notes(copy)}
     return decision.modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
-
-
-def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
-    """Return the patch that makes the status the copy's, which it is alone."""
-    return _patch_status(pair, claim, copy.get("status"))
-
-
-def _resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    """Return the patch of a claim without copy that still says that the sync has stopped."""
-    if (change := claim_status.resumed(claim)) is None:
-        return ()
-    return _patch_status(pair, claim, {**manifest.get_map(claim, "status"), **change})
-
-
-def _patch_status(pair: Pair, claim: Manifest, status: JSON) -> tuple[Step, ...]:
-    """Return the patch to this status: a JSON patch, since a merge patch cannot set a null.
-
-    A custom resource's status is patched whatever uid the patch states, so only the test of the
-    resourceVersion keeps it from a claim that was made again.
-    """
-    before, after = ({} if s is None else {"status": s} for s in (claim.get("status"), status))
-    changes = decision.changes(before, after)
-    if not changes:
-        return ()
-    ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
-    subresource = "status" if pair.has_status else ""
-    return (decision.JsonPatch(ref, (decision.unchanged(claim), *changes), subresource),)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:

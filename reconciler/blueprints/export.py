@@ -6,11 +6,13 @@ exports exist and whether a template is still there.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from reconciler.api import API_SERVICE_EXPORT, served_versions
+from reconciler.blueprints import machinery
+from reconciler.blueprints.machinery import CLOSED, Opening
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
 from reconciler.core.manifest import (
@@ -20,6 +22,7 @@ from reconciler.core.manifest import (
     canonical,
     get_bool,
     get_map,
+    get_maps,
     get_text,
     name_of,
     uid_of,
@@ -37,6 +40,9 @@ _OF_VERSION: Final = (
     "schema",
     "additionalPrinterColumns",
 )
+# Of a CRD and its versions, the fields that an export carries, or has in its own way.
+_KNOWN: Final = frozenset({*_OF_CRD, "versions", "conversion"})
+_OF_VERSION_KNOWN: Final = frozenset({*_OF_VERSION, "storage", "subresources"})
 _VERSION: Final = re.compile(r"v[1-9][0-9]*([a-z]+[1-9][0-9]*)?")  # of exports; CRDs allow more
 _RANKED: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES: Final = ("alpha", "beta", None)
@@ -58,12 +64,13 @@ class Unexportable:
     why: str
 
 
-def exported(crd: Manifest) -> Manifest | Unexportable:
+def exported(crd: Manifest, opened: Opening = CLOSED) -> Manifest | Unexportable:
     """Return group, names, scope and versions of an export's spec, as they follow from a CRD.
 
     Served versions only, in their order, and with conversion by webhook only one of them, because
     app clusters cannot call it. Exactly one is the storage version: where the provider stores in
-    a version that goes not along, it is the one that Kubernetes ranks first (F25).
+    a version that goes not along, it is the one that Kubernetes ranks first (F25). Crossplane's
+    machinery stays behind, but for what is `opened`.
     """
     name, spec = name_of(crd), get_map(crd, "spec")
     served = served_versions(crd)
@@ -76,7 +83,7 @@ def exported(crd: Manifest) -> Manifest | Unexportable:
     for version in served:
         if problem := _problem(version):
             return Unexportable(f"CustomResourceDefinition {name}: {problem}")
-    versions = [_version(candidate, storage) for candidate in served]
+    versions = [_version(machinery.narrowed(one, opened), storage) for one in served]
     return {key: spec.get(key) for key in _OF_CRD} | {"versions": versions}
 
 
@@ -105,6 +112,7 @@ def new_export(
     *,
     terms: Terms,
     crd: Manifest | None = None,
+    opened: Opening = CLOSED,
 ) -> Manifest:
     """Return the export in a space; `spec` is what `exported` returned, `claims` are offered."""
     more: dict[str, JSON] = {"informerScope": terms.informer_scope}
@@ -112,7 +120,7 @@ def new_export(
         more["permissionClaims"] = claims
     if spec.get("scope") == "Cluster":
         more["clusterScopedIsolation"] = terms.isolation
-    notes = {key: value for key, value in notes_of(crd or {}).items() if value}
+    notes = {key: value for key, value in notes_of(crd or {}, opened).items() if value}
     return build(
         API_SERVICE_EXPORT,
         f"{get_text(spec, 'names', 'plural')}.{get_text(spec, 'group')}",
@@ -122,10 +130,31 @@ def new_export(
     )
 
 
-def notes_of(crd: Manifest) -> dict[str, str | None]:
+def notes_of(crd: Manifest, opened: Opening = CLOSED) -> dict[str, str | None]:
     """Return the annotations that an export takes from its CRD; None where it has none."""
     approval = annotations_of(crd).get(keys.API_APPROVED)
-    return {keys.CRD_UID: uid_of(crd), keys.API_APPROVED: approval}
+    left = machinery.texts(_machinery(crd, opened)) or None
+    return {keys.CRD_UID: uid_of(crd), keys.API_APPROVED: approval, keys.LEFT_OUT: left}
+
+
+def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
+    """Return a sentence about what of a CRD is not in `spec`, as `exported` returned it, or ""."""
+    whole, served = get_map(crd, "spec"), served_versions(crd)
+    sent = {get_text(one, "name") for one in get_maps(spec, "versions")}
+    fields = {key for key in whole if key not in _KNOWN and whole[key]}
+    fields |= {key for one in served for key in one if key not in _OF_VERSION_KNOWN and one[key]}
+    said = [
+        *(f"version {name}" for one in served if (name := get_text(one, "name")) not in sent),
+        *(["conversion by webhook"] if len(sent) < len(served) else []),
+        *sorted(fields),
+        *sorted(machinery.texts(_machinery(crd, opened)).split(",")),
+    ]
+    return f"Not in this export: {', '.join(filter(None, said))}" if any(said) else ""
+
+
+def _machinery(crd: Manifest, opened: Opening) -> Iterator[machinery.Path]:
+    for version in served_versions(crd):
+        yield from machinery.paths(version, opened)
 
 
 def _base62(data: bytes) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.api import permission_claims_of
+from reconciler.blueprints import machinery
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import identity, keys, names, refs
 from reconciler.core.keys import KLUTCH_GROUP
@@ -141,14 +142,23 @@ def binding_everywhere(space: Manifest) -> Manifest:
 
 
 def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
-    """Return one rule for each kind that an export exports or claims, by group and plural."""
-    kinds = set[refs.GroupResource]()
+    """Return one rule for each kind that an export exports or claims, by group and plural.
+
+    For kinds of Crossplane there is one more, which gives no right: the admission policy of the
+    account reads in it which fields are kept from it. So both come in one write, and a backend that
+    may read exports may write it.
+    """
+    kinds, marks = set[refs.GroupResource](), list[str]()
     for export in exports:
-        plural = get_text(export, "spec", "names", "plural")
-        kinds.add(refs.GroupResource(get_text(export, "spec", "group"), plural))
+        own = get_text(export, "spec", "group"), get_text(export, "spec", "names", "plural")
+        kinds.add(refs.GroupResource(*own))
+        marks += machinery.marks(refs.GroupResource(*own).name, export)
         for claim in permission_claims_of(export):
             kinds.add(refs.GroupResource(get_text(claim, "group"), get_text(claim, "resource")))
-    return everything_on(kinds)
+    rules = everything_on(kinds)
+    if not marks:
+        return rules
+    return [*rules, _least(KLUTCH_GROUP, ["apiserviceexports"], ("get",), only=sorted(marks))]
 
 
 def everything_on(kinds: Iterable[refs.GroupResource]) -> Sequence[Manifest]:

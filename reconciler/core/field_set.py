@@ -89,6 +89,27 @@ def created_to_applied(
     ]
 
 
+def disowned(
+    live: Manifest, managers: Collection[str], places: Collection[Path]
+) -> list[dict[str, JSON]]:
+    """Return the JSON Patch after which these managers did not write what is at these places.
+
+    The fields stay: no later apply of theirs takes them away. The patch fails where the object has
+    changed meanwhile.
+    """
+    left: list[JSON] = []
+    for entry in entries_of(live):
+        fields = fields_of(entry)
+        if is_by(entry, managers):
+            fields = difference(fields, below(fields, *places))
+        if fields:
+            left.append({**entry, "fieldsV1": fields})
+    return [
+        unchanged(live),
+        {"op": "replace", "path": "/metadata/managedFields", "value": left},
+    ]
+
+
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
     """Return the fields that are in one of two sets."""
     if not one or not other:

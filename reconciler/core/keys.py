@@ -87,7 +87,11 @@ ADOPT: Final = f"{OWN_PREFIX}adopt"  # NOT_ADOPTED: part of a provider's service
 NOT_ADOPTED: Final = "false"
 # On a template: "true": instances with a controller are adopted, too.
 ADOPT_CONTROLLED: Final = f"{OWN_PREFIX}adopt-controlled"
-COMPOSITIONS: Final = f"{OWN_PREFIX}compositions"  # names, on a template
+# On a template and its export: which compositions app clusters may name, and which fields of
+# Crossplane's machinery they may write; on an export, which ones it leaves out.
+COMPOSITIONS: Final = f"{OWN_PREFIX}compositions"
+OPEN_MACHINERY: Final = f"{OWN_PREFIX}open-machinery"
+LEFT_OUT: Final = f"{OWN_PREFIX}left-out"
 RELEASED_KINDS: Final = f"{OWN_PREFIX}released-kinds"  # resources, on an APIServiceNamespace
 EVER_EXPORTED: Final = f"{OWN_PREFIX}ever-exported"  # resources, on ClusterRole klutch-binder
 MADE_AT: Final = f"{OWN_PREFIX}made-at"  # RFC 3339 time, on a service namespace that we made

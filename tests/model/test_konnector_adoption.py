@@ -117,25 +117,6 @@ async def test_what_is_on_its_way_out_is_not_adopted(scene: Scene) -> None:
             assert await here.gone()
 
 
-async def test_one_name_on_both_sides_becomes_one_instance(scene: Scene) -> None:
-    async with scene.backend():
-        async with working(scene) as account:
-            await scene.bound()
-            await account.settle("first")
-        here, there = sides(scene)
-        before = await there.make(spec={"size": "9Gi", "resourceRef": {"name": "x"}})
-        await here.make(spec={"size": "1Gi"})
-        async with working(scene):
-            whole = {"size": "1Gi", "resourceRef": {"name": "x"}}
-            await until(lambda: equals(there.spec(), whole))
-            assert uid_of(await there.read()) == uid_of(before)
-            for side in (here, there):
-                await until(partial(bears, side, BOUND))
-            await here.delete()
-            await until(here.gone)
-            assert await there.gone()
-
-
 async def test_the_originals_work_is_taken_over_without_a_change(scene: Scene) -> None:
     """H10, golden 02/20-23, 40: what it made, what it changed, and what it adopted."""
     async with scene.backend():

@@ -3,45 +3,16 @@
 protocol-konnector.md C.3 to C.6, G 26, 27, H15, H30.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CRD, Ref
 from tests.support import konnector_crds
-from tests.support.bound_scenes import Scene, conditions, gone, has, new, read, remove, says, until
+from tests.support.bound_scenes import Scene, conditions, gone, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
 from tests.support.konnector_scenes import equals, redefine
-from tests.support.settled import settled
-
-NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
-
-
-async def test_what_is_converted_by_webhook_comes_in_its_storage_version(scene: Scene) -> None:
-    """G 26: the app cluster could not ask the webhook, and neither does anybody else."""
-    stored, _ = await konnector_crds.two_versions(scene)
-    webhook = {"clientConfig": {"url": NOTHING_THERE}, "conversionReviewVersions": ["v1"]}
-    older = {**stored, "name": "v1beta1", "storage": False}
-    await konnector_crds.define(
-        scene, older, stored, conversion={"strategy": "Webhook", "webhook": webhook}
-    )
-    async with scene.backend(), konnector(scene.app.connection):
-        await scene.bound()
-        (exported,) = (await scene.export())["spec"]["versions"]
-        assert (exported["name"], exported["storage"]) == ("v1", True)
-        crd = await konnector_crds.crd_of(scene.app, scene)
-        assert [(one["name"], one["storage"]) for one in crd["spec"]["versions"]] == [("v1", True)]
-        assert crd["spec"]["conversion"] == {"strategy": "None"}
-        assert conditions(crd)["Established"]["status"] == "True"
-        await scene.create_instance(size="1Gi")
-        await until(scene.copy)
-        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
-        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
 
 
 async def is_told(scene: Scene, reason: str, sentence: str) -> bool:
@@ -78,42 +49,6 @@ async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -
         faults.clear()
         await until(lambda: konnector_crds.shows_column(scene, "Size"))
         await until(lambda: says(scene.binding(), "Ready"))
-
-
-async def test_a_switch_of_the_only_version_stops_nothing(scene: Scene) -> None:
-    """What is converted by webhook is exported in its storage version alone: in one step."""
-    newer = replace(scene.offer.kind, version="v2")
-    claim_of = partial(read, scene.app, newer, scene.app_namespace)
-    copy_of = partial(read, scene.plane, newer, scene.service_namespace)
-    async with scene.backend(), konnector(scene.app.connection) as made:
-        await scene.bound()
-        await scene.create_instance("older", size="1Gi")
-        await until(lambda: scene.copy("older"))
-        first, second = await konnector_crds.two_versions(scene)
-        await konnector_crds.define(scene, {**second, "storage": True}, unserved(first))
-        await until(lambda: serves(scene, v2=True, v1=False))
-        await until(lambda: says(scene.binding(), "Ready"))
-
-        fresh = build(newer, "newer", namespace=scene.app_namespace, spec={"size": "1Gi"})
-        await new(scene.app, fresh, newer, manager="developer")
-        await until(lambda: copy_of("newer"))
-        ref = Ref(scene.app.name, newer, scene.app_namespace, "older")
-        bigger: Manifest = {"spec": {"size": "2Gi"}}
-        await scene.app.cluster.merge_patch(ref, bigger, manager="developer")
-        await until(lambda: has(copy_of("older"), "2Gi", "spec", "size"))
-
-        await settled(made)
-        assert (await konnector_crds.crd_of(scene.app, scene))["metadata"][
-            "generation"
-        ] == 2  # one change
-        for name in ("older", "newer"):
-            await remove(scene.app, newer, scene.app_namespace, name)
-            await until(partial(is_gone, claim_of, name))
-            assert await copy_of(name) is None
-
-
-async def is_gone(reading: Callable[[str], Awaitable[Any]], name: str) -> bool:
-    return await reading(name) is None
 
 
 async def test_a_version_that_goes_stays_unserved_while_it_may_be_stored(scene: Scene) -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
+from reconciler.core.manifest import finalizers_of, uid_of
 from reconciler.core.refs import CRD
 from tests.support import losses
-from tests.support.bound_scenes import Scene, managers, read, remove, served, until
+from tests.support.bound_scenes import Scene, read, remove, served, until
 from tests.support.konnector_scenes import (
     Side,
     Story,
@@ -21,14 +21,6 @@ from tests.support.konnector_scenes import (
     story,
     working,
 )
-
-NAME, PART = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
-NOTE = "servicebinding.io/provider"
-TOOLS = {
-    "kubectl.kubernetes.io/last-applied-configuration": "{}",
-    "argocd.argoproj.io/tracking-id": "x",
-    "meta.helm.sh/release-name": "x",
-}
 
 
 async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
@@ -99,45 +91,6 @@ async def test_what_is_in_order_is_written_by_no_restart(scene: Scene) -> None:
             )
             await until(lambda: equals(account.here.status("users"), {"phase": "Failed"}))
             assert await account.writes() == ["patch/status here users"]
-
-
-async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
-    """Golden 02/20 and 25, with H12 mended: what describes travels, the rest stays."""
-    async with story(scene) as account:
-        metadata = {
-            "labels": {NAME: "orders", "app.kubernetes.io/managed-by": "argocd", "team": "x"},
-            "annotations": {NOTE: "anna", **TOOLS},
-            "finalizers": ["somebody.example/x"],
-        }
-        await account.here.make(metadata=metadata)
-        copy = await until(account.there.read)
-        assert labels_of(copy) == {NAME: "orders", "team": "x"}
-        uid = uid_of(await account.here.read())
-        assert annotations_of(copy) == {NOTE: "anna", keys.BOUND: "true", keys.CLAIM_UID: uid}
-        assert finalizers_of(copy) == []
-        assert "ownerReferences" not in copy["metadata"]
-        assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
-        await until(scene.is_marked)
-        await account.begin()
-        instance = await account.here.read()
-        assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
-        assert annotations_of(instance)[keys.BOUND] == "true"
-        labels = {NAME: "billing", PART: "small", "team": "y"}
-        await account.here.patch(
-            {"metadata": {"labels": {NAME: "billing", PART: "small", "team": "y"}}}
-        )
-        await until(lambda: equals(account.there.labels(), labels))
-        note = {"annotations": {NOTE: None}, "labels": {PART: None, "team": None}}
-        await account.here.patch({"metadata": note})
-        await until(lambda: equals(account.there.labels(), {NAME: "billing"}))
-        await until(lambda: equals(account.there.annotations(), {keys.BOUND: "true"}))
-        await account.there.patch({"metadata": {"labels": {"made-by": "provider"}}})
-        changed = {"annotations": {next(iter(TOOLS)): "{...}"}}
-        await account.here.patch({"metadata": changed})
-        applied = ["patch there orders"] * 3  # once as a JSON patch of managedFields
-        assert await account.writes() == applied
-        assert await account.there.labels() == {NAME: "billing", "made-by": "provider"}
-        await account.here.hold()
 
 
 async def test_what_a_provider_adds_stays_and_costs_nothing(scene: Scene) -> None:

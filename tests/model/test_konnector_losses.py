@@ -6,8 +6,6 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 import asyncio
 from typing import Any, Final
 
-import pytest
-
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
@@ -15,7 +13,7 @@ from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support import losses
 from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import bound, claim, data, degraded
+from tests.support.konnector_claims import bound, claim, degraded
 from tests.support.settled import settled
 
 ORPHANED: Final = ("InstancesInSync", "Orphaned")
@@ -29,34 +27,6 @@ async def orphaned(many: losses.Many, *names: str) -> bool:
 
 async def lacks(many: losses.Many, *names: str) -> bool:
     return not set(names) & set(await many.there())
-
-
-@pytest.mark.parametrize("absent", [1, 6])
-async def test_claims_absent_after_a_restart_delete_nothing(scene: Scene, absent: int) -> None:
-    """One that comes back is an orphan no more."""
-    many = losses.Many(scene, 13)
-    async with scene.backend():
-        async with konnector(scene.app.connection):
-            await bound(scene)
-            await many.make("orders")
-        lost = many.names[:absent]
-        for name in lost:
-            await many.lose_instance(name)
-        mark = scene.plane.audit.mark()
-        async with konnector(scene.app.connection) as made:
-            await until(lambda: losses.says(scene, *ORPHANED))
-            await settled(made)
-            assert await many.orphans() == lost
-            assert (
-                losses.measured(made, "klutch_orphaned_copies", resource=scene.offer.name) == absent
-            )
-            await scene.create_instance(lost[0], size="2Gi")
-            await until(lambda: orphaned(many, *lost[1:]))
-            assert losses.deletes_since(scene.plane, mark) == []
-            await losses.confirm(scene, keys.CONFIRM_ORPHANS, scene.offer.name)
-            await until(lambda: lacks(many, *lost[1:]))
-            await until(lambda: losses.says(scene, "InstancesInSync", ""))
-            assert len(losses.deletes_since(scene.plane, mark)) == absent - 1
 
 
 async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene) -> None:
@@ -85,42 +55,6 @@ async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene
             await losses.withdraw(scene, keys.CONFIRM_ORPHANS)
             await losses.confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
             await until(lambda: lacks(many, second, third, fourth))
-
-
-async def test_secrets_that_the_consumer_owned_are_kept(scene: Scene) -> None:
-    wanted = [f"c{one}" for one in range(4)]
-    async with scene.backend():
-        async with konnector(scene.app.connection):
-            there, here = await bound(scene, claim("secrets", "Consumer"))
-            for name in wanted:
-                await here.make(SECRET, name, **data("one"))
-            await until(lambda: has_all(there, wanted))
-            mark = scene.plane.audit.mark()
-        for name in wanted[:3]:
-            await here.delete(SECRET, name)
-        async with konnector(scene.app.connection) as made:
-            await until(lambda: marked(there, *wanted[:3]))
-            await until(lambda: losses.says(scene, *ORPHANED))
-            await settled(made)
-            assert losses.measured(made, "klutch_orphaned_copies", resource="secrets") == 3
-            assert await has_all(there, wanted)
-            assert losses.deletes_since(scene.plane, mark) == []
-            await here.make(SECRET, "c0", **data("two"))
-            await until(lambda: there.holds(SECRET, "c0", "two"))
-            await until(lambda: marked(there, *wanted[1:3]))
-            await losses.confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
-            await until(lambda: has_all(there, ["c0", "c3"]))
-
-
-async def has_all(there, wanted) -> bool:
-    found = await losses.all_names(there.live, SECRET, there.namespace)
-    return bool(found == wanted)
-
-
-async def marked(there, *names: str) -> bool:
-    found = (await there.live.cluster.list(SECRET, namespace=there.namespace)).items
-    held = [one["metadata"]["name"] for one in found if keys.ORPHANED in annotations_of(one)]
-    return bool(sorted(held) == sorted(names))
 
 
 async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene: Scene) -> None:

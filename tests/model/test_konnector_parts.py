@@ -1,13 +1,12 @@
 """Instances that another object controls: parts of a service, and no claims."""
 
 from functools import partial
-from typing import Any
 
-from reconciler import api
 from reconciler.core import conditions, keys
-from reconciler.core.manifest import annotations_of, get_text, ref_of
+from reconciler.core.manifest import annotations_of
 from tests.model.test_konnector_adoption import owner
 from tests.support.bound_scenes import Scene, until
+from tests.support.composed import note_template
 from tests.support.konnector_scenes import Story, story
 from tests.support.losses import cause, confirm, says
 from tests.support.settled import settled
@@ -17,15 +16,7 @@ MASS = (conditions.DELETES_ALLOWED, conditions.MASS_DELETION.reason)
 
 async def adopts_controlled(scene: Scene, value: str | None) -> None:
     """Write the annotation of the template, and wait until the export says the same."""
-    plane = scene.plane.cluster
-    (template,) = [
-        one
-        for one in (await plane.list(api.API_SERVICE_EXPORT_TEMPLATE)).items
-        if get_text(one, "spec", "APIServiceSelector", "group") == scene.offer.group
-    ]
-    body: Any = {"metadata": {"annotations": {keys.ADOPT_CONTROLLED: value}}}
-    ref = ref_of(plane.name, api.API_SERVICE_EXPORT_TEMPLATE, template)
-    await plane.merge_patch(ref, body, manager="provider")
+    await note_template(scene, {keys.ADOPT_CONTROLLED: value})
     await until(partial(export_says, scene, value))
 
 

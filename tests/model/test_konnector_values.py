@@ -113,25 +113,6 @@ async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scen
             assert await account.there.spec() == {"size": "1Gi", **added}
 
 
-async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: Scene) -> None:
-    """No merge patch can set it: so it is with times of programs in Go."""
-    status: Any = {"conditions": [{"type": "Ready", "lastProbeTime": None}], "none": None}
-    async with story(scene) as account:
-        await account.settle()
-        await account.begin()
-        await account.there.patch({"status": {"phase": None}}, subresource="status")
-        change = {"op": "add", "path": "/status", "value": status}
-        cluster = account.there.live.cluster
-        ref = account.there.ref("orders")
-        await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
-        assert (await account.there.read())["status"] == status
-        await until(lambda: account.here.has_status(status))
-        await account.writes()
-        await account.begin()
-        await account.there.patch({"metadata": {"annotations": {"a": "b"}}})
-        assert await account.writes() == []
-
-
 async def is_same(here: Side, there: Side, name: str) -> bool:
     assert canonical(await there.spec(name)) == canonical(await here.spec(name)), name
     return True

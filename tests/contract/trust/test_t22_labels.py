@@ -5,9 +5,10 @@ from typing import Final
 
 from reconciler import api
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, get_text, labels_of, ref_of
+from reconciler.core.manifest import Manifest, annotations_of, labels_of
 from reconciler.core.refs import SECRET, Ref
 from tests.support.bound_scenes import BIND, Scene, until
+from tests.support.composed import note_template
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import End, bound, claim, data
 from tests.support.konnector_scenes import equals, sides, story, working
@@ -24,15 +25,6 @@ MANAGERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 OWNED: Final = {keys.RESOURCE_OWNER, keys.ORIGIN_UID, keys.ORIGIN_SPACE_UID}
 
 
-async def name_in_template(scene: Scene, value: str) -> None:
-    plane = scene.plane.cluster
-    for template in (await plane.list(api.API_SERVICE_EXPORT_TEMPLATE)).items:
-        if get_text(template, "spec", "APIServiceSelector", "group") == scene.offer.group:
-            ref = ref_of(plane.name, api.API_SERVICE_EXPORT_TEMPLATE, template)
-            body: Manifest = {"metadata": {"annotations": {keys.CARRIES: value}}}
-            await plane.merge_patch(ref, body, manager="provider")
-
-
 async def test_what_orders_a_control_plane_does_not_go_up(scene: Scene) -> None:
     async with story(scene) as told:
         await told.settle(metadata=METADATA)
@@ -43,7 +35,9 @@ async def test_what_orders_a_control_plane_does_not_go_up(scene: Scene) -> None:
         assert await told.there.annotations() == BOUND
 
         # The provider's word, on its template, lets more of it go up; a tool's mark never does.
-        await name_in_template(scene, "team, crossplane.io/external-*, app.kubernetes.io/*")
+        await note_template(
+            scene, {keys.CARRIES: "team, crossplane.io/external-*, app.kubernetes.io/*"}
+        )
         await until(lambda: equals(told.there.annotations(), {**BOUND, NAME: ORDERS[NAME]} | TEAM))
         assert await told.there.labels() == {**DESCRIBED, **TEAM}
         export = await scene.export()
@@ -73,7 +67,7 @@ async def test_what_comes_down_is_listed_and_named_by_the_app_cluster(scene: Sce
         assert owned[keys.RESOURCE_OWNER] == "Provider"
 
         # The provider cannot widen that by its own word.
-        await name_in_template(scene, "*")
+        await note_template(scene, {keys.CARRIES: "*"})
         await until(lambda: _names(scene, "*"))
         await there.patch(SECRET, "creds", **data("two"))
         copy = await until(lambda: here.holds(SECRET, "creds", "two"))

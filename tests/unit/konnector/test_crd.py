@@ -121,22 +121,6 @@ def test_exactly_what_the_protocol_says():
     }
 
 
-def test_what_exports_do_not_carry_is_not_stated():
-    bare = version(selectableFields=[{"jsonPath": ".spec.tier"}], deprecated=True)
-    del bare["subresources"], bare["additionalPrinterColumns"]
-    (made,) = wanted(export(bare), OWNER)["spec"]["versions"]
-    assert made["subresources"] == {}
-    assert made["deprecated"] is True
-    assert "selectableFields" not in made
-    assert "additionalPrinterColumns" not in made
-
-
-def test_g26_what_was_converted_by_webhook_comes_with_its_storage_version():
-    (made,) = wanted(export(version("v2")), OWNER)["spec"]["versions"]
-    assert made["storage"] is True
-    assert "conversion" not in wanted(export(version("v2")), OWNER)["spec"]
-
-
 def test_a_missing_one_is_made():
     found = plan(export(), None, OWNER)
     assert found.step == Create(CRD, wanted(export(), OWNER), APP_CLUSTER)
