@@ -75,10 +75,11 @@ def present(
     return Next(decision, pauses={current.id: Pause(checked=None if unread else now)})
 
 
-def accepted(
-    view: InstanceView, current: Record, outcome: outcomes.Accepted, now: datetime
-) -> Next:
-    """Have a record hold the operation that has begun."""
+def accepted(view: InstanceView, current: Record, outcome: outcomes.Outcome, now: datetime) -> Next:
+    """Have a record hold the operation that has begun, or is seen to go on."""
+    if not isinstance(outcome, outcomes.Accepted):
+        stated = outcome.retry_after if isinstance(outcome, outcomes.Progress) else None
+        outcome = outcomes.Accepted(retry_after=stated)
     plan_id = current.intent.target.plan if current.intent is not None else current.plan
     plan = None if view.broker is None else view.broker.plan(view.kind, plan_id)
     waits = timing(view)
@@ -141,18 +142,6 @@ def stopped(view: InstanceView, current: Record, problem: str) -> Next:
     return Next(replace(with_step(decision, step), notes=(note,)), pauses={current.id: NO_PAUSE})
 
 
-def is_unknown_operation(outcome: outcomes.Outcome, *, is_late: bool) -> bool:
-    """Tell whether a broker knows nothing of an operation: the 404 of a gateway does not say so.
-
-    Past the deadline, "another answer than how far it is" says so as well.
-    """
-    if isinstance(outcome, outcomes.Absent):
-        return outcome.is_json
-    return is_late and isinstance(
-        outcome, outcomes.Gone | outcomes.Refused | outcomes.Unsupported | outcomes.Progress
-    )
-
-
 def unknown_operation(view: InstanceView, current: Record, now: datetime) -> Next:
     """Return what follows where a broker knows nothing of an operation, again and again.
 
@@ -209,23 +198,24 @@ def now_as_wanted(view: InstanceView, current: Record, target: Sent, dashboard: 
 
 
 def update_failed(
-    view: InstanceView, current: Record, outcome: outcomes.Progress, now: datetime
+    view: InstanceView, current: Record, outcome: outcomes.Outcome, problem: str, now: datetime
 ) -> Next:
     """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
     intent = current.intent
     assert intent is not None
+    said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
     tries = intent.tries + 1
-    is_last = outcome.update_repeatable is False or tries >= pacing.MOST_TRIES
+    is_last = said.update_repeatable is False or tries >= pacing.MOST_TRIES
     closed = replace(intent, tries=tries, closed=record.FAILED if is_last else "")
     step = record.changed(current, intent=closed, operation=None)
-    stated = [(causes.UPDATE_FAILED, outcome.problem)]
-    if outcome.instance_usable is False:
-        stated.append((causes.NOT_USABLE, outcome.problem))
+    stated = [(causes.UPDATE_FAILED, problem)]
+    if said.instance_usable is False:
+        stated.append((causes.NOT_USABLE, problem))
     after = replace(current, intent=closed, operation=None)
     decision = instance_status.of(
-        view, after, phase="Failed" if outcome.instance_usable is False else "Ready", false=stated
+        view, after, phase="Failed" if said.instance_usable is False else "Ready", false=stated
     )
-    note = Note("UpdateFailed", outcome.problem, type="Warning")
+    note = Note("UpdateFailed", problem, type="Warning")
     wait = pacing.unknown(tries - 1)
     decision = replace(with_step(decision, step, again=wait), notes=(note,))
     return paused(view, current, decision, now + wait)
@@ -331,4 +321,4 @@ def failed(view: InstanceView, current: Record, problem: str, *, now: datetime) 
         if current.is_late(now):
             return stopped(view, current, f"{problem}; its data may be there")
         return mitigated(view, current, problem)
-    return update_failed(view, current, outcomes.Progress("failed", problem), now)
+    return update_failed(view, current, outcomes.Progress("failed"), problem, now)

@@ -90,14 +90,6 @@ def test_a_put_of_which_nobody_knows_is_made_again(fault: Fault, processed: bool
     assert world.logs_in()
 
 
-@pytest.mark.parametrize("status", [201, 202])
-def test_an_answer_that_cannot_be_read_is_undone_at_once(status: int) -> None:
-    world = bind(osb_faults.broken_json(status), 1, minutes=5)
-    assert times(world, "bind") == [0, 60]
-    assert states(world) == [(1, record.PRESENT)]
-    assert len(world.broker.inventory.bindings) == 1
-
-
 def test_numbers_that_fail_end_after_the_fourth() -> None:
     world = World()
     world.broker.modes.failing["bind"] = 100
@@ -182,19 +174,6 @@ def unbind(fault: Fault, count: int, **span: float) -> World:
     world.delete(BINDING_KIND, "web")
     world.run(**span)
     return world
-
-
-@pytest.mark.parametrize("status", [200, 404, 410])
-def test_what_is_gone_already_is_gone(status: int) -> None:
-    world = World()
-    world.claim()
-    world.run(minutes=1)
-    world.broker.inventory.lose((world.instance, world.records()[0].id))
-    world.broker.modes.unknown_delete = status
-    world.delete(BINDING_KIND, "web")
-    world.run(minutes=1)
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.broker.count("unbind") == 1
 
 
 @pytest.mark.parametrize(
@@ -301,30 +280,6 @@ def poll_bind(fault: Fault, count: int, **span: float) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        HANG,
-        osb_faults.says(500),
-        osb_faults.says(202),
-        osb_faults.says(200, {"state": "thinking"}),
-        osb_faults.says(200, {}),
-        osb_faults.gateway(404),
-        osb_faults.refuses(410),
-        osb_faults.refuses(409),
-        osb_faults.refuses(400),
-        osb_faults.refuses(401),
-        osb_faults.busy(),
-        NO_JSON,
-    ],
-)
-def test_an_operation_is_polled_whatever_its_answers(fault: Fault) -> None:
-    world = poll_bind(fault, 6, minutes=10)
-    assert states(world) == [(0, record.PRESENT)]
-    assert world.broker.count("bind") == 1
-    assert world.logs_in()
-
-
 def test_an_operation_is_polled_ever_slower_or_as_the_broker_says() -> None:
     world = poll_bind(osb_faults.says(200, {"state": "in progress"}), 5, minutes=10)
     polls = times(world, "poll-binding")
@@ -342,11 +297,6 @@ def test_an_operation_that_nobody_knows_three_times_has_failed() -> None:
     assert len(world.broker.inventory.bindings) == 1
 
 
-def test_an_operation_that_is_not_known_twice_goes_on() -> None:
-    world = poll_bind(osb_faults.refuses(404), 2, minutes=10)
-    assert states(world) == [(0, record.PRESENT)]
-
-
 def test_an_operation_that_failed_is_undone() -> None:
     world = World()
     world.broker.modes.asynchronous = ASYNC
@@ -356,19 +306,6 @@ def test_an_operation_that_failed_is_undone() -> None:
     assert states(world) == [(1, record.PRESENT)]
     assert len(world.broker.inventory.bindings) == 1
     assert world.events == ["BindFailed", "Bound"]
-
-
-def test_an_operation_past_its_deadline_is_undone() -> None:
-    plan = {"maximum_polling_duration": 120}
-    offered = catalogue()
-    offered["services"][0]["plans"][0] |= plan
-    world = World(offered)
-    world.broker.modes.asynchronous, world.broker.modes.polls = ASYNC, 1000
-    world.claim()
-    world.run(seconds=100)
-    assert states(world) == [(0, record.INTENDED)]
-    world.run(seconds=21)
-    assert states(world) == [(0, record.LEAVING)]
 
 
 def late(fault: Fault, count: int) -> World:
@@ -381,19 +318,6 @@ def late(fault: Fault, count: int) -> World:
     world.claim()
     world.run(minutes=30)
     return world
-
-
-@pytest.mark.parametrize("fault", [HANG, osb_faults.says(502), osb_faults.unavailable(60)])
-def test_a_bind_past_its_deadline_waits_for_an_answer(fault: Fault) -> None:
-    world = late(fault, 10**6)
-    assert states(world) == [(0, record.INTENDED)]
-    assert world.condition("Bound")[0] == "False"
-    assert "asked for it" not in message(world, "Bound")
-    world.broker.faults.clear()
-    world.run(minutes=2)
-    assert states(world) == [(0, record.PRESENT)]
-    assert world.broker.count("unbind") == 0
-    assert world.logs_in()
 
 
 def rotating(text: str) -> Callable[[dict[str, Any]], None]:
@@ -447,12 +371,6 @@ def test_a_rotation_past_its_deadline_says_so_and_the_old_credentials_go(fault: 
     assert world.condition("Rotated") == ("True", "")
 
 
-def test_a_bind_past_its_deadline_is_undone_where_nobody_knows_its_operation() -> None:
-    world = late(osb_faults.refuses(400), 10)
-    assert states(world) == [(1, record.PRESENT)]
-    assert world.logs_in()
-
-
 def poll_unbind(fault: Fault, count: int, **span: float) -> World:
     """Return a world whose unbind comes later, and whose polling met a fault so often."""
     world = World()
@@ -463,13 +381,6 @@ def poll_unbind(fault: Fault, count: int, **span: float) -> World:
     world.delete(BINDING_KIND, "web")
     world.run(**span)
     return world
-
-
-@pytest.mark.parametrize("fault", [HANG, osb_faults.says(500), osb_faults.refuses(400), NO_JSON])
-def test_an_unbind_is_polled_whatever_its_answers(fault: Fault) -> None:
-    world = poll_unbind(fault, 3, minutes=10)
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.broker.count("unbind") == 1
 
 
 @pytest.mark.parametrize(

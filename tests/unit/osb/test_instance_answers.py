@@ -8,11 +8,9 @@ import pytest
 from bind.osb.decisions import instance_answers, record
 from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.blueprints.offering import messages, outcomes
-from reconciler.core import keys
 from reconciler.core.manifest import get_text
 from reconciler.core.secret import Secret
 from tests.support.osb_views import (
-    BROKER,
     NOW,
     OTHER_UID,
     UID,
@@ -125,12 +123,6 @@ def test_a_412_names_the_version_that_is_spoken():
     assert "2.17" in message(put(outcomes.Unsupported("too new")), "Provisioned")
 
 
-def test_a_busy_broker_is_waited_for_and_nothing_is_undone():
-    found = put(outcomes.Busy("another operation"))
-    assert written(found) == []
-    assert found.decision.again == 10 * SECONDS
-
-
 @pytest.mark.parametrize("tries", [0, 1, 3])
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_another_version_of_maintenance_is_read_and_tried_once_more(tries, is_edited):
@@ -172,19 +164,6 @@ def test_an_unknown_put_is_repeated_after_ever_longer_pauses(tries, wait):
     assert (after.state, after.intent.tries) == (record.INTENDED, tries + 1)
     assert found.decision.again == wait * SECONDS
     assert found.pauses[UID].until == NOW + wait * SECONDS
-
-
-def test_an_unknown_put_is_mitigated_after_three_repetitions():
-    before = held(record.INTENDED, intent=intent(tries=3))
-    found = put(outcomes.Unknown("silence"), before)
-    after = recorded(found, before)
-    assert (after.state, after.intent) == (record.LEAVING, None)
-    assert said(found)["Provisioned"] == ("False", "Retrying")
-
-
-def test_a_malformed_success_is_mitigated_at_once():
-    found = put(outcomes.Unknown("no JSON", 201, malformed=True))
-    assert recorded(found, NEW).state == record.LEAVING
 
 
 @pytest.mark.parametrize("call", [PUT, PATCH, DELETE, POLL, GET])
@@ -245,15 +224,6 @@ def test_a_refused_update_keeps_the_instance_as_it_is(refusal):
     assert said(found) == {"UpToDate": ("False", "Refused")}
 
 
-def test_an_update_of_what_is_gone_is_missing():
-    found = patch(outcomes.Gone())
-    after = recorded(found, CHANGING)
-    assert after.intent is not None
-    assert after.intent.closed == record.MISSING
-    assert said(found)["Provisioned"] == ("False", "Missing")
-    assert keys.OSB_RETRY in message(found, "Provisioned")
-
-
 @pytest.mark.parametrize(("tries", "is_closed"), [(0, False), (2, False), (3, True)])
 def test_an_unknown_update_is_tried_three_times_more(tries, is_closed):
     before = replace(CHANGING, intent=intent("Update", TO_BIG, tries=tries))
@@ -305,21 +275,6 @@ def test_a_confirmed_deletion_takes_the_record_and_then_the_finalizer(outcome):
     assert written(found) == [f"delete BrokerRecord {UID}", "patch DatabaseInstance orders"]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "broker"),
-    [
-        (outcomes.Absent(is_json=False), BROKER),
-        (outcomes.Absent(is_json=True), replace(BROKER, is_fresh=False)),
-    ],
-    ids=["no JSON", "a catalogue of long ago"],
-)
-def test_the_404_of_a_gateway_proves_nothing(outcome, broker):
-    found = delete(outcome, broker=broker)
-    assert written(found) == []
-    assert found.reads_catalogue
-    assert said(found)["DeletesAllowed"] == ("False", "NotDeleted")
-
-
 def test_a_deletion_that_goes_on_is_polled():
     after = recorded(delete(outcomes.Accepted(Secret("op-2"))), LEAVING)
     assert after.state == record.LEAVING
@@ -343,12 +298,6 @@ def test_a_deletion_without_success_is_repeated_ever_slower_and_said(outcome):
     assert "still bound" in message(found, "DeletesAllowed")
     pauses = {UID: Pause(count=20)}
     assert delete(outcome, pauses=pauses).decision.again == timedelta(minutes=10)
-
-
-def test_a_busy_deletion_waits():
-    found = delete(outcomes.Busy("another operation"))
-    assert written(found) == []
-    assert found.decision.again == 10 * SECONDS
 
 
 def test_a_failed_try_is_followed_by_the_next_number_before_its_record_goes():
@@ -417,52 +366,6 @@ def test_an_operation_that_succeeded_is_what_it_was_for():
     assert written(found)[0] == f"delete BrokerRecord {UID}"
 
 
-def test_a_failed_provisioning_is_deleted_at_the_broker():
-    before = held_again(replace(NEW, operation=operation()))
-    found = poll(outcomes.Progress("failed", "no disk"), before)
-    assert recorded(found, before).state == record.LEAVING
-    assert "no disk" in message(found, "Provisioned")
-
-
-def test_a_failed_deletion_is_begun_again():
-    leaving = held_again(replace(LEAVING, operation=operation()))
-    found = poll(outcomes.Progress("failed", "locked"), leaving, live=claim(deleting=True))
-    after = recorded(found, leaving)
-    assert (after.state, after.operation) == (record.LEAVING, None)
-    assert "locked" in message(found, "DeletesAllowed")
-
-
-def test_another_answer_ends_the_row():
-    before = held_again(replace(NEW, operation=operation()))
-    found = poll(outcomes.Progress("in progress"), before, pauses={UID: Pause(misses=2)})
-    assert found.pauses[UID].misses == 0
-
-
-def test_a_404_or_410_of_what_is_deleted_is_asked_again_or_the_end():
-    leaving = held_again(replace(LEAVING, operation=operation()))
-    gone = claim(deleting=True)
-    after = recorded(poll(outcomes.Absent(is_json=True), leaving, live=gone), leaving)
-    assert (after.state, after.operation) == (record.LEAVING, None)
-    found = poll(outcomes.Gone(), leaving, live=gone)
-    assert written(found)[0] == f"delete BrokerRecord {UID}"
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        outcomes.Gone(),
-        outcomes.Busy("x"),
-        outcomes.Refused(400, "", "x"),
-        outcomes.Unknown("x"),
-        outcomes.Progress("", "x"),
-    ],
-)
-def test_whatever_else_is_said_of_what_is_made_it_is_polled_to_its_deadline(outcome):
-    found = poll(outcome, held_again(replace(NEW, operation=operation())))
-    assert written(found) == []
-    assert found.decision.again is not None
-
-
 # last_operation, where the claim changed since
 
 
@@ -477,13 +380,6 @@ def test_what_the_broker_does_not_know_is_asked_for_as_it_is_wanted_now(outcome)
     assert after.state == record.INTENDED
     assert after.intent is not None
     assert after.intent.target == sent(CHANGED)
-
-
-def test_what_the_broker_made_meanwhile_is_there_as_it_was_asked_for():
-    after = recorded(poll(outcomes.Progress("succeeded"), NEW, live=CHANGED), NEW)
-    assert (after.state, after.sent) == (record.PRESENT, sent())
-    after = recorded(poll(outcomes.Progress("in progress"), NEW, live=CHANGED), NEW)
-    assert after.operation is not None
 
 
 # GET
@@ -530,13 +426,6 @@ def test_an_instance_that_the_broker_knows_no_more_is_missing(outcome):
     assert said(found)["Provisioned"] == ("False", "Missing")
 
 
-def test_a_gateways_404_says_nothing_of_an_instance():
-    found = get(outcomes.Absent(is_json=False))
-    assert written(found) == []
-    assert said(found) == {}
-    assert found.reads_catalogue
-
-
 def test_a_missing_instance_that_is_back_counts_again():
     before = held(record.PRESENT, sent=sent(), intent=intent(closed=record.MISSING))
     after = recorded(get(outcomes.Done(), before), before)
@@ -558,14 +447,6 @@ def test_what_was_there_before_its_put_is_settled_by_reading_or_updated():
     assert recorded(get(done, before), before).sent == sent()
     found = get(outcomes.Done(plan="plan-b"), before)
     assert written(found) == []
-
-
-@pytest.mark.parametrize(
-    "outcome", [outcomes.Refused(400, "", "x"), outcomes.Unknown("x"), outcomes.Busy("x")]
-)
-def test_what_cannot_be_read_changes_nothing(outcome):
-    found = get(outcome)
-    assert (written(found), said(found)) == ([], {})
 
 
 def test_an_answer_about_what_is_gone_is_dropped():

@@ -1,8 +1,9 @@
-"""What follows from a broker's answer about a binding: table 5 of the design, row by row."""
+"""What follows from a broker's answer about a binding: the moves of the table, as a record says."""
 
 from dataclasses import replace
 from typing import Final
 
+from bind.osb import engine
 from bind.osb.decisions import causes, pacing, record
 from bind.osb.decisions import instance_outcomes as of_instances
 from bind.osb.decisions.bindings import outcomes as become
@@ -10,90 +11,105 @@ from bind.osb.decisions.bindings.seen import Seen, is_held, is_still_bound
 from bind.osb.decisions.bindings.unbinding import ends
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import SOON, Next, soon
+from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.core.decision import Decision
 
 _ENDED: Final = ("succeeded", "failed")
 
 
-def answered(  # noqa: PLR0911 - a row each
-    seen: Seen, asked: Record, call: messages.Call, outcome: outcomes.Outcome
-) -> Next:
+def answered(seen: Seen, asked: Record, call: messages.Call, outcome: outcomes.Outcome) -> Next:
     """Return what follows from the answer to a call about a record."""
-    is_going = seen.binding.live is None or ends(seen.view, seen.binding)
-    if asked.state == record.ORPHANED and isinstance(call, messages.LastOperation):
+    is_poll = isinstance(call, messages.LastOperation)
+    if asked.state == record.ORPHANED and is_poll:
         return _waited(seen, asked, outcome)
+    is_going = seen.binding.live is None or ends(seen.view, seen.binding)
     is_unwanted = (
         is_going and asked.state != record.LEAVING and not isinstance(outcome, outcomes.Accepted)
     )
-    if is_unwanted or not _is_waited_for(asked, call):
+    row = "" if is_unwanted else _row(seen, asked, call)
+    if not row:
         return Next(Decision(again=SOON))  # it is unbound next, or an orphan
     if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
         return become.later(seen, asked, outcome)
+    is_busy = asked.operation is None or bool(seen.pause(asked).misses)
+    if is_poll and asked.state == record.LEAVING and (is_busy or is_still_bound(asked)):
+        return _ends_bind(seen, asked, outcome, is_busy=is_busy)
+    tries = asked.intent.tries if asked.intent is not None else 0
+    is_fresh = seen.broker is not None and seen.broker.is_fresh
+    move = engine.move(row, outcome, Standing(tries, seen.pause(asked).misses, is_fresh))
+    return _moved(seen, asked, outcome, move)
+
+
+def _row(seen: Seen, asked: Record, call: messages.Call) -> str:
+    """Return the row of the table that an answer is of, "" where the record went on without it."""
+    operation, is_going = asked.operation, asked.state == record.LEAVING
     match call:
-        case messages.Bind():
-            return _bound(seen, asked, outcome)
-        case messages.Unbind():
-            return _unbound(seen, asked, outcome)
-        case messages.LastOperation() if asked.state == record.LEAVING:
-            return _unbind_progressed(seen, asked, outcome)
-        case messages.LastOperation():
-            return _bind_progressed(seen, asked, outcome)
-    return _fetched(seen, asked, outcome)
+        case messages.Bind() if asked.state == record.INTENDED and asked.intent is not None:
+            return "" if asked.intent.closed or operation is not None else "Bind"
+        case messages.Unbind() if is_going and asked.is_open:
+            return "Unbind" if operation is None or is_still_bound(asked) else ""
+        case messages.LastOperation() if operation is not None:
+            late = " late" if operation.deadline <= seen.now else ""
+            return ("leaving" if is_going else "binding") + late
+        case messages.LastOperation() if is_going and asked.is_open:
+            return "leaving"
+        case messages.FetchBinding() if asked.state == record.PRESENT:
+            return "fetching"
+    return ""
 
 
-def _is_waited_for(asked: Record, call: messages.Call) -> bool:
-    """Tell whether a record still waits for this answer: it may have gone on without."""
-    is_working, is_going = asked.operation is not None, asked.state == record.LEAVING
-    match call:
-        case messages.Bind():
-            is_open = asked.intent is not None and not asked.intent.closed
-            return asked.state == record.INTENDED and is_open and not is_working
-        case messages.Unbind():
-            return is_going and asked.is_open and (not is_working or is_still_bound(asked))
-        case messages.LastOperation():
-            return is_working or (is_going and asked.is_open)
-        case messages.FetchBinding():
-            return asked.state == record.PRESENT
-    return False
-
-
-def _bound(  # noqa: PLR0911 - a row each
-    seen: Seen, asked: Record, outcome: outcomes.Outcome
+def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
+    seen: Seen, asked: Record, outcome: outcomes.Outcome, move: Move
 ) -> Next:
-    intent = asked.intent
-    assert intent is not None
-    match outcome:
-        case outcomes.Done(created=False) | outcomes.Conflict() if intent.tries:
-            problem = "what an earlier try with an unknown outcome made may be no whole binding"
-            return become.mitigated(seen, asked, causes.BIND_RETRIES, problem)
-        case outcomes.Done(credentials=None) | outcomes.Conflict():
-            return become.unread(seen, asked)
-        case outcomes.Done():
+    problem, misses = _why(seen, asked, outcome), seen.pause(asked).misses + 1
+    match move:
+        case Move.DONE if isinstance(outcome, outcomes.Done) and outcome.credentials is not None:
             return become.bound(seen, asked, outcome)
-        case outcomes.Accepted():
+        case Move.DONE if asked.state == record.PRESENT:
+            return become.missed(seen, asked, misses=pacing.MOST_READS)
+        case Move.DONE | Move.UNREAD:
+            return become.unread(seen, asked)
+        case Move.ACCEPT if isinstance(outcome, outcomes.Accepted):
             return become.accepted(seen, asked, outcome)
-        case outcomes.Busy():
-            return become.busy(seen, asked, outcome.problem)
-        case outcomes.Unknown(malformed=False) if intent.tries < pacing.MOST_TRIES:
-            return become.repeated(seen, asked, outcome.problem)
-        case outcomes.Unknown():
-            return become.mitigated(seen, asked, causes.BIND_RETRIES, outcome.problem)
-    return become.refused(seen, asked, of_instances.words(seen.view, outcome))
-
-
-def _unbound(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
-    match outcome:
-        case outcomes.Gone() | outcomes.Absent() if _is_gone(seen, outcome):
+        case Move.POLL:
+            return become.polled(seen, asked, outcome, problem)
+        case Move.MISS:
+            return become.polled(seen, asked, outcome, problem, misses=misses)
+        case Move.REPEAT:
+            return become.repeated(seen, asked, problem)
+        case Move.BUSY if asked.state == record.LEAVING:
+            return become.busy_at_unbind(seen, asked, problem)
+        case Move.BUSY:
+            return become.busy(seen, asked, problem)
+        case Move.REFUSE:
+            return become.refused(seen, asked, problem)
+        case Move.MITIGATE:
+            return become.mitigated(seen, asked, causes.BIND_RETRIES, problem)
+        case Move.GONE:
             return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
-        case outcomes.Absent():
+        case Move.AGAIN:
+            return become.unbind_again(seen, asked, problem)
+        case Move.UNPROVED if asked.state == record.LEAVING:
             problem = "a 404 proves nothing before the catalogue was read"
             return replace(become.unbind_again(seen, asked, problem), reads_catalogue=True)
-        case outcomes.Accepted():
-            return become.accepted(seen, asked, outcome)
-        case outcomes.Busy():
-            return become.busy_at_unbind(seen, asked, outcome.problem)
-    return become.unbind_again(seen, asked, of_instances.words(seen.view, outcome))
+        case Move.DELETE:
+            return soon(record.changed(asked, operation=None))
+        case Move.MISSING if is_held(asked):
+            return become.vanished(seen, asked)
+    rereads = move in (Move.UNPROVED, Move.MISSING)
+    return replace(become.missed(seen, asked, misses=misses), reads_catalogue=rereads)
+
+
+def _why(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> str:
+    match outcome:
+        case outcomes.Progress(state="in progress") if asked.is_late(seen.now):
+            return "it took too long"
+        case outcomes.Absent() if asked.operation is not None and not asked.is_late(seen.now):
+            return "the broker knows no such operation"
+        case outcomes.Done() | outcomes.Conflict():
+            return "what an earlier try with an unknown outcome made may be no whole binding"
+    return of_instances.words(seen.view, outcome)
 
 
 def _is_over(outcome: outcomes.Outcome) -> bool:
@@ -106,66 +122,13 @@ def _waited(seen: Seen, orphan: Record, outcome: outcomes.Outcome) -> Next:
     """Wait for what the broker does for an orphan: until then others of the instance wait too."""
     if _is_over(outcome):
         return soon(record.changed(orphan, operation=None))
-    return become.polled(seen, orphan, None)
+    return become.polled(seen, orphan, outcome)
 
 
-def _unbind_progressed(  # noqa: PLR0911 - a row each
-    seen: Seen, asked: Record, outcome: outcomes.Outcome
-) -> Next:
-    is_busy = seen.pause(asked).misses
-    if asked.operation is None or (is_still_bound(asked) and is_busy):
+def _ends_bind(seen: Seen, asked: Record, outcome: outcomes.Outcome, *, is_busy: bool) -> Next:
+    """Wait for what keeps a binding from going: its own bind, or another operation."""
+    if is_busy:
         return become.unbind_now(seen, asked, waits=not _is_over(outcome))
-    if is_still_bound(asked) and _is_over(outcome):
+    if _is_over(outcome):
         return soon(record.changed(asked, operation=None, intent=None))
-    match outcome:
-        case outcomes.Gone() | outcomes.Progress(state="succeeded"):
-            return become.gone(seen, asked, ends=ends(seen.view, seen.binding))
-        case outcomes.Progress(state="failed"):
-            return become.unbind_again(seen, asked, outcome.problem)
-        case outcomes.Absent():
-            return soon(record.changed(asked, operation=None))
-        case outcomes.Progress():
-            return become.polled(seen, asked, outcome.retry_after)
-    return become.polled(seen, asked, None)
-
-
-def _bind_progressed(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
-    is_late, problem = asked.is_late(seen.now), of_instances.words(seen.view, outcome)
-    match outcome:
-        case outcomes.Progress(state="succeeded"):
-            return become.unread(seen, asked)
-        case outcomes.Progress(state="failed"):
-            return become.failed(seen, asked, outcome.problem)
-        case outcomes.Progress(state="in progress") if is_late:
-            return become.failed(seen, asked, "it took too long")
-        case _ if of_instances.is_unknown_operation(outcome, is_late=is_late):
-            misses = seen.pause(asked).misses + 1
-            if misses >= pacing.MOST_MISSES:
-                return become.failed(seen, asked, "the broker knows no such operation")
-            return become.polled(seen, asked, None, problem, misses=misses)
-    stated = outcome.retry_after if isinstance(outcome, outcomes.Progress) else None
-    return become.polled(seen, asked, stated, problem)
-
-
-def _fetched(seen: Seen, asked: Record, outcome: outcomes.Outcome) -> Next:
-    """Take credentials that were read; what comes without any is read so often, and no more."""
-    misses = seen.pause(asked).misses + 1
-    match outcome:
-        case outcomes.Done(credentials=None):
-            return become.missed(seen, asked, misses=pacing.MOST_READS)
-        case outcomes.Done():
-            return become.bound(seen, asked, outcome)
-        case outcomes.Gone() | outcomes.Absent() if _is_gone(seen, outcome) and is_held(asked):
-            return become.vanished(seen, asked)
-        case outcomes.Absent(is_json=True):
-            return replace(become.missed(seen, asked, misses=misses), reads_catalogue=True)
-        case outcomes.Busy():
-            return become.busy(seen, asked, outcome.problem)
-    return become.missed(seen, asked, misses=misses)
-
-
-def _is_gone(seen: Seen, outcome: outcomes.Gone | outcomes.Absent) -> bool:
-    """Tell whether an answer proves that something is not at the broker: a gateway's does not."""
-    if isinstance(outcome, outcomes.Gone):
-        return True
-    return outcome.is_json and seen.broker is not None and seen.broker.is_fresh
+    return become.polled(seen, asked, outcome)

@@ -13,7 +13,14 @@ from bind.osb.decisions.bindings import numbers, status
 from bind.osb.decisions.bindings.seen import Numbers, Seen, circumstances, is_held, remembered
 from bind.osb.decisions.record import Intent, Operation, Record, Sent
 from bind.osb.decisions.view import CLOSED, NO_PAUSE, SOON, Next, soon
-from reconciler.blueprints.offering.outcomes import Accepted, Denied, Done, Unsent
+from reconciler.blueprints.offering.outcomes import (
+    Accepted,
+    Denied,
+    Done,
+    Outcome,
+    Progress,
+    Unsent,
+)
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Decision, Note, Step, Task, unheld
@@ -345,10 +352,11 @@ def unheld_claim(seen: Seen) -> Step | None:
 
 
 def polled(
-    seen: Seen, one: Record, stated: timedelta | None, problem: str = "", *, misses: int = 0
+    seen: Seen, one: Record, outcome: Outcome, problem: str = "", *, misses: int = 0
 ) -> Next:
     """Ask again later how far an operation is. `problem`: why that is not known."""
     pause = seen.pause(one)
+    stated = outcome.retry_after if isinstance(outcome, Progress) else None
     wait = pacing.poll(seen.timing.poll, pause.count + 1, stated)
     if one.operation is not None and one.operation.deadline > seen.now:
         wait = min(wait, one.operation.deadline - seen.now)

@@ -1,0 +1,172 @@
+"""The life of what a broker has: what follows from each answer to each call, as one table.
+
+Rows are calls, and polls by what is polled for; columns are answers in one word. A store says what
+a move writes. Refuses to know objects.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, TypeAlias
+
+from bind.osb.decisions import pacing
+from reconciler.blueprints.offering import outcomes
+
+
+class Move(Enum):
+    """What is done next about one id."""
+
+    DONE = auto()  # the broker has what was asked for
+    UNREAD = auto()  # it has something of this id, as reading will show
+    ACCEPT = auto()  # poll its operation from now on
+    POLL = auto()  # ask again how far it is
+    MISS = auto()  # the same, and count that the broker knew nothing of it
+    FORGET = auto()  # an operation that the broker does not know may have ended: PUT again
+    LATER = auto()  # the same call later: surely nothing was done
+    REPEAT = auto()  # the same call again: nobody knows whether it was done
+    REREAD = auto()  # the same call once more, after the catalogue was read
+    BUSY = auto()  # wait for another operation
+    ASK = auto()  # ask what stands behind a 409
+    ANEW = auto()  # nothing was made: send what is wanted now
+    REFUSE = auto()  # not before something else is asked for
+    FAIL = auto()  # an update failed
+    MITIGATE = auto()  # delete what may be half of it, before another try
+    STOP = auto()  # it may have data: people decide
+    GONE = auto()  # it is confirmed to be gone
+    AGAIN = auto()  # delete again, later
+    UNPROVED = auto()  # a 404 proves nothing before the catalogue was read
+    DELETE = auto()  # delete again at once
+    MISSING = auto()  # it was there, and is gone
+    READ = auto()  # compare what it has with what was sent
+    KEEP = auto()  # nothing was learnt
+
+
+Row: TypeAlias = Mapping[str, Move]
+_ELSE: Final = ""
+_LOST: Final = "not known again and again"
+
+_PUT: Final[Row] = {
+    "done": Move.DONE, "done before": Move.DONE, "accepted": Move.ACCEPT,
+    "conflict": Move.ASK, "conflict again": Move.ASK,
+    "unknown": Move.REPEAT, "silent": Move.REPEAT, "malformed": Move.MITIGATE,
+    "spent": Move.MITIGATE,
+    "busy": Move.BUSY, "maintenance": Move.REREAD, _ELSE: Move.REFUSE,
+}  # fmt: skip
+_DELETE: Final[Row] = {
+    "gone": Move.GONE, "absent": Move.GONE, "unconfirmed": Move.UNPROVED,
+    "page": Move.UNPROVED, "accepted": Move.ACCEPT, "busy": Move.BUSY, _ELSE: Move.AGAIN,
+}  # fmt: skip
+_UNKNOWN_OPERATION: Final[Row] = {"absent": Move.MISS, "unconfirmed": Move.MISS}
+# Past its deadline, another answer than how far it is says that nothing is known of it.
+_UNKNOWN_LATE: Final[Row] = {
+    **_UNKNOWN_OPERATION, "gone": Move.MISS, "refused": Move.MISS, "nonsense": Move.MISS,
+}  # fmt: skip
+_MAKING: Final[Row] = {
+    "succeeded": Move.DONE, "failed": Move.MITIGATE, **_UNKNOWN_OPERATION,
+    _LOST: Move.FORGET, _ELSE: Move.POLL,
+}  # fmt: skip
+_BINDING: Final[Row] = {**_MAKING, "succeeded": Move.UNREAD, _LOST: Move.MITIGATE}
+_CHANGING: Final[Row] = {**_MAKING, "failed": Move.FAIL, _LOST: Move.FAIL}
+_LEAVING: Final[Row] = {
+    "succeeded": Move.GONE, "gone": Move.GONE, "failed": Move.AGAIN, "absent": Move.DELETE,
+    "unconfirmed": Move.DELETE, "page": Move.DELETE, _ELSE: Move.POLL,
+}  # fmt: skip
+
+TABLE: Final[Mapping[str, Row]] = {
+    "Provision": _PUT,
+    "Bind": {
+        **_PUT, "done before": Move.MITIGATE, "conflict": Move.UNREAD,
+        "conflict again": Move.MITIGATE, "maintenance": Move.REFUSE,
+    },
+    "Update": {
+        **_PUT, "conflict": Move.REFUSE, "conflict again": Move.REFUSE, "malformed": Move.REPEAT,
+        "spent": Move.FAIL, "gone": Move.MISSING,
+    },
+    "Deprovision": _DELETE,
+    "Unbind": _DELETE,
+    "making": _MAKING,
+    # What failed may be a later update: some brokers ignore the key of an operation.
+    "making late": {**_MAKING, **_UNKNOWN_LATE, "failed": Move.STOP},
+    "binding": _BINDING,
+    "binding late": {**_BINDING, **_UNKNOWN_LATE, "in progress": Move.MITIGATE},
+    "changing": _CHANGING,
+    "changing late": {**_CHANGING, **_UNKNOWN_LATE, "in progress": Move.FAIL},
+    "leaving": _LEAVING,
+    "leaving late": {**_LEAVING, "in progress": Move.AGAIN},
+    # The claim says something else than an intent that may have been sent.
+    "edited": {
+        "succeeded": Move.DONE, "failed": Move.MITIGATE, "in progress": Move.ACCEPT,
+        "nonsense": Move.ACCEPT, "absent": Move.ANEW, "unconfirmed": Move.ANEW, "page": Move.ANEW,
+        "gone": Move.ANEW, "refused": Move.ANEW, _ELSE: Move.LATER,
+    },
+    # A 409 to a first PUT, and to one after an unknown answer: that may be half an instance.
+    "asking": {
+        "succeeded": Move.DONE, "done": Move.UNREAD, "failed": Move.MITIGATE,
+        "in progress": Move.ACCEPT, "silent": Move.LATER, _ELSE: Move.ASK,
+    },
+    "asking again": {"in progress": Move.ACCEPT, "silent": Move.LATER, _ELSE: Move.MITIGATE},
+    "reading": {
+        "done": Move.READ, "gone": Move.MISSING, "absent": Move.MISSING,
+        "unconfirmed": Move.UNPROVED, "page": Move.UNPROVED, _ELSE: Move.KEEP,
+    },
+    "fetching": {
+        "done": Move.DONE, "gone": Move.MISSING, "absent": Move.MISSING,
+        "unconfirmed": Move.UNPROVED, "busy": Move.BUSY, _ELSE: Move.KEEP,
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What an answer is judged by, beside itself.
+
+    `tries` of the same intent had an unknown outcome; `misses` answers in a row knew nothing of the
+    operation. `confirmed`: the catalogue was read in the last minute, so that a 404 is the broker's
+    own. `has_reread`: that was done for this intent already.
+    """
+
+    tries: int = 0
+    misses: int = 0
+    confirmed: bool = False
+    has_reread: bool = False
+
+
+def move(row: str, outcome: outcomes.Outcome, at: Standing) -> Move:
+    """Return what follows from an answer."""
+    if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
+        return Move.LATER
+    moves = TABLE[row]
+    found = moves.get(said(outcome, at), moves[_ELSE])
+    if found is Move.MISS and at.misses + 1 >= pacing.MOST_MISSES:
+        return moves[_LOST]
+    return found
+
+
+def said(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911 - a word each
+    """Return an answer in one word."""
+    match outcome:
+        case outcomes.Done():
+            return "done before" if at.tries and not outcome.created else "done"
+        case outcomes.Accepted():
+            return "accepted"
+        case outcomes.Conflict():
+            return "conflict again" if at.tries else "conflict"
+        case outcomes.Unknown(malformed=True):
+            return "malformed"
+        case outcomes.Unknown() if at.tries >= pacing.MOST_TRIES:
+            return "spent"
+        case outcomes.Unknown():
+            return "unknown" if outcome.status else "silent"
+        case outcomes.Gone():
+            return "gone"
+        case outcomes.Absent(is_json=False):
+            return "page"
+        case outcomes.Absent():
+            return "absent" if at.confirmed else "unconfirmed"
+        case outcomes.Busy():
+            return "busy"
+        case outcomes.MaintenanceConflict():
+            return "refused" if at.has_reread else "maintenance"
+        case outcomes.Progress():
+            return outcome.state or "nonsense"
+    return "refused"
