@@ -160,7 +160,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return replace(writes(freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
         note = claim_status.deletion_note(copy, waited(seen, claim))
-        carried = _decision(status.carried(pair, claim, copy))
+        carried = _decision(status.carried(pair, claim, copy, is_up=False))
         return carried if note is None else replace(carried, notes=(note,))
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
@@ -237,23 +237,23 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     is_others = is_ours and life is Life.ANOTHER
     if is_others and manifest.is_deleting(copy):
         return Decision(notes=(_FORMER,))
+    wanted = stated(pair, claim)
+    written = field_set.owned(copy, *WRITERS)
+    is_left = _holds_unstated(pair, copy, written, wanted)
+    is_up = not is_left and (seen.settled or _agrees(copy, wanted, written))
     held = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
-    tasks = [status.carried(pair, claim, copy), held]
+    tasks = [status.carried(pair, claim, copy, is_up=is_up), held]
     if manifest.is_deleting(copy):
         return _decision(*tasks)
     stamps = life is Life.UNKNOWN and seen.stamps_in == AT_ONCE
     if not is_ours or is_others or stamps or _joining_notes(copy):
         tasks[-1] = (*held, _joining(pair, claim, copy))
         return replace(_decision(*tasks), notes=(_READOPTED,) if is_others else ())
-    wanted = stated(pair, claim)
-    written = field_set.owned(copy, *WRITERS)
     is_kept = bool(field_set.below(written, *pair.kept))
-    is_left = _holds_unstated(pair, copy, written, wanted)
     if (is_kept or is_left) and not seen.copy_whole:
         return Read.COPY
     if is_kept:
         return _let_be(pair, copy, tasks)
-    is_up = not is_left and (seen.settled or _agrees(copy, wanted, written))
     return _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
 
 

@@ -1,7 +1,11 @@
 """What a claim's status says: what its copy's does, and nothing of a sync that has stopped.
 
+Numbers of generations are the claim's, by which `kubectl wait` and kstatus know a status as new.
 protocol-konnector.md D.3. Refuses to know when it is written.
 """
+
+from collections.abc import Mapping
+from typing import Final
 
 from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
@@ -11,9 +15,45 @@ from reconciler.core.decision import Step
 from reconciler.core.manifest import JSON, Manifest
 
 
-def carried(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
-    """Return the patch that makes the status the copy's, which it is alone."""
-    return _patch(pair, claim, copy.get("status"))
+def carried(pair: Pair, claim: Manifest, copy: Manifest, *, is_up: bool) -> tuple[Step, ...]:
+    """Return the patch that makes the status the copy's, which it is alone.
+
+    `is_up`: the copy says what the claim says.
+    """
+    return _patch(
+        pair, claim, _observed(claim, copy, is_up) if pair.has_status else copy.get("status")
+    )
+
+
+def _observed(claim: Manifest, copy: Manifest, is_up: bool) -> JSON:
+    """Return the copy's status, which observed a generation of the copy, for the claim's.
+
+    The newest is the claim's, too, if the claim's spec is up. Of older ones any number tells
+    enough, so a number of the claim that is old already stays: no edit is a write by itself.
+    """
+    status = copy.get("status")
+    if not isinstance(status, Mapping):
+        return status
+    own, newest = (manifest.get_int(one, "metadata", "generation") for one in (claim, copy))
+
+    def of_claim(said: Manifest, before: Manifest) -> Manifest:
+        observed, held = (manifest.get_int(one, _OBSERVED) for one in (said, before))
+        if observed is None or own is None or newest is None:
+            return said
+        if is_up and observed >= newest:
+            return {**said, _OBSERVED: own}
+        return {**said, _OBSERVED: own - 1 if held is None or held >= own else held}
+
+    shown = manifest.get_map(claim, "status")
+    types = {manifest.get_text(one, "type"): one for one in manifest.get_maps(shown, "conditions")}
+
+    def of_condition(one: Manifest) -> Manifest:
+        return of_claim(one, types.get(manifest.get_text(one, "type"), {}))
+
+    return manifest.map_items(of_claim(status, shown), of_condition, "conditions")
+
+
+_OBSERVED: Final = "observedGeneration"
 
 
 def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import finalizers_of, uid_of
@@ -12,7 +10,6 @@ from tests.support import losses
 from tests.support.bound_scenes import Scene, read, remove, served, until
 from tests.support.konnector_scenes import (
     Side,
-    Story,
     equals,
     event,
     events,
@@ -286,39 +283,22 @@ async def test_a_schema_that_changes_comes_down_and_interrupts_nothing(scene: Sc
         await until(lambda: equals(account.here.status(), {"phase": "Failed"}))
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["alone", "with another konnector"])
-async def test_a_crd_that_somebody_deletes_comes_back_without_its_instances(
-    scene: Scene, again: bool
-) -> None:
+async def test_a_crd_that_somebody_deletes_comes_back_without_its_instances(scene: Scene) -> None:
     """C.4: each instance goes after its copy, once that is confirmed, and nothing hangs (T11)."""
-    async with scene.backend():
-        async with working(scene) as account:
-            await scene.bound()
-            await account.settle()
-            before = await scene.in_app(CRD, scene.offer.name)
-            if not again:
-                await _deleted_and_back(account, uid_of(before))
-        if again:
-            await remove(scene.app, CRD, "", scene.offer.name)
-            async with working(scene) as account:
-                await _back(account, uid_of(before))
+    async with story(scene) as account:
+        await account.settle()
+        before = uid_of(await scene.in_app(CRD, scene.offer.name))
+        await remove(scene.app, CRD, "", scene.offer.name)
 
+        async def is_new() -> bool:
+            crd = await scene.in_app(CRD, scene.offer.name)
+            return crd is not None and uid_of(crd) != before
 
-async def _deleted_and_back(account: Story, before: str) -> None:
-    await remove(account.scene.app, CRD, "", account.scene.offer.name)
-    await _back(account, before)
-
-
-async def _back(account: Story, before: str) -> None:
-    async def is_new() -> bool:
-        crd = await account.scene.in_app(CRD, account.scene.offer.name)
-        return crd is not None and uid_of(crd) != before
-
-    await until(lambda: losses.says(account.scene, "DeletesAllowed", "MassDeletion"))
-    assert not await account.there.gone()
-    await losses.confirm(account.scene, keys.CONFIRM_MASS_DELETE)
-    await until(is_new)
-    await until(account.there.gone)
-    await until(lambda: served(account.scene.app, account.scene.offer.kind))
-    await account.here.make()
-    await until(account.there.read)
+        await until(lambda: losses.says(scene, "DeletesAllowed", "MassDeletion"))
+        assert not await account.there.gone()
+        await losses.confirm(scene, keys.CONFIRM_MASS_DELETE)
+        await until(is_new)
+        await until(account.there.gone)
+        await until(lambda: served(scene.app, scene.offer.kind))
+        await account.here.make()
+        await until(account.there.read)

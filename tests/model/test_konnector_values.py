@@ -1,11 +1,15 @@
 """Whatever JSON a claim comes to hold, its copy holds the same."""
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from reconciler.core.manifest import canonical
 from tests.support.bound_scenes import Scene, until
-from tests.support.konnector_scenes import Side, redefine, story, working
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.konnector_scenes import Side, Story, redefine, sides, story, working
+from tests.support.kstatus import kstatus
 
 # What a spec holds, and what comes to stand in its place.
 CHANGES: dict[str, tuple[Any, Any]] = {
@@ -111,6 +115,40 @@ async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scen
         async with working(scene) as account:
             assert await account.writes() == []
             assert await account.there.spec() == {"size": "1Gi", **added}
+
+
+async def test_the_claim_is_current_once_the_provider_has_seen_its_newest_spec(
+    scene: Scene,
+) -> None:
+    """After edits of which a konnector brought the last alone; nothing is written at rest."""
+    clock = ForwardClock()
+    async with scene.backend():
+        async with working(scene) as account:
+            await scene.bound()
+            await account.settle()
+        for size in range(12):
+            await account.here.patch({"spec": {"size": f"{size}Gi"}})
+        async with konnector(scene.app.connection, clock=clock) as made:
+            account = Story(scene, made, *sides(scene))
+            await until(lambda: account.there.has_spec({"size": "11Gi"}))
+            for before in (True, False):
+                newest = (await account.there.read())["metadata"]["generation"] - before
+                ready = {"type": "Ready", "status": "True", "observedGeneration": newest}
+                status: Any = {"observedGeneration": newest, "conditions": [ready]}
+                await account.there.patch({"status": status}, subresource="status")
+                await until(
+                    partial(is_read_as, account.here, "InProgress" if before else "Current")
+                )
+            await account.begin()
+            clock.put_forward(timedelta(seconds=60))
+            assert await account.writes() == []
+
+
+async def is_read_as(here: Side, wanted: str) -> bool:
+    live = await here.read()
+    (ready,) = live["status"].get("conditions", [{"observedGeneration": 0}])
+    is_newest = ready["observedGeneration"] == live["metadata"]["generation"] > 12
+    return kstatus(live) == wanted and is_newest == (wanted == "Current")
 
 
 async def is_same(here: Side, there: Side, name: str) -> bool:

@@ -120,52 +120,6 @@ def test_a_binding_that_does_not_tell():
     )
 
 
-COPIED = {
-    "False": condition("SchemaInSync", "False", "CustomResourceDefinitionOutdated"),
-    "Unknown": {"type": "SchemaInSync", "status": "Unknown", "reason": "Unknown", "message": "?"},
-}
-
-
-@pytest.mark.parametrize("told", COPIED.values(), ids=COPIED.keys())
-def test_consumer_in_sync_repeats_the_binding(told):
-    found = conditions_of(written(binding=binding(told), crd=crd(ESTABLISHED)))["ConsumerInSync"]
-    assert found == {**told, "type": "ConsumerInSync", "lastTransitionTime": TIME}
-
-
-def test_g27_conditions_of_the_crd_are_merged():
-    held = export(
-        condition("Ready", "True"),
-        {**ESTABLISHED, "status": "False", "severity": "Error"},
-        condition("Other", "True"),
-        SYNCED,
-    )
-    status = written(
-        export=held, binding=IN_SYNC, crd=crd(ESTABLISHED, CONFLICT, condition("Ready", "True"))
-    )
-    conflict = {**CONFLICT, "severity": "Error"}
-    assert status["conditions"] == [
-        {"type": "Ready", "status": "False", "severity": "Error", "reason": "KindConflict",
-         "message": "taken", "lastTransitionTime": TIME},
-        {"type": "Connected", "status": "True", "lastTransitionTime": TIME},
-        {"type": "ConsumerInSync", "status": "True", "lastTransitionTime": TIME},
-        ESTABLISHED,
-        conflict,
-        condition("Other", "True"),
-        SYNCED,
-    ]  # fmt: skip
-
-
-def test_g27_a_severity_alone_is_cleared_too():
-    first = written(binding=IN_SYNC, crd=crd(ESTABLISHED))
-    stale = [
-        {**one, "severity": "Error"} if one["type"] == "Established" else one
-        for one in first["conditions"]
-    ]
-    held = export(*stale, acceptedNames=NAMES, storedVersions=["v1"])
-    look = ExportView(export=held, binding=IN_SYNC, crd=crd(ESTABLISHED))
-    assert export_status(look, now=NOW).fields["conditions"] == first["conditions"]
-
-
 def test_ready_stays_without_a_crd():
     held = export(condition("Ready", "True"), ESTABLISHED, SYNCED, acceptedNames=NAMES)
     status = written(export=held)

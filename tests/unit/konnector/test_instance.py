@@ -448,6 +448,36 @@ def test_what_differs_in_a_status_is_written_as_it_is_and_not_again(before, afte
     assert look(claim(status=after), copy(status=after)) == NOTHING
 
 
+# The copy's generation, the one that was observed, which one the claim shows and is to show; the
+# claim's is 9.
+OBSERVED = {
+    "the newest": (3, 3, None, 9),
+    "an older one": (3, 2, None, 8),
+    "an older one, and the claim shows an old one": (3, 2, 5, 5),
+    "an older one, and the claim shows the newest": (3, 2, 9, 8),
+}
+
+
+@pytest.mark.parametrize(("newest", "observed", "shown", "wanted"), OBSERVED.values(), ids=OBSERVED)
+def test_a_status_names_the_generation_of_the_claim(newest, observed, shown, wanted):
+    def of(generation):
+        ready = {"type": "Ready", "status": "True", "observedGeneration": generation}
+        return {"conditions": [ready], "observedGeneration": generation}
+
+    mine = claim({**HELD, "generation": 9}, status=None if shown is None else of(shown))
+    theirs = copy({"annotations": {BOUND: "true"}, "generation": newest}, status=of(observed))
+    found = look(mine, theirs)
+    assert told(found) == ([] if shown == wanted else ["status to status"])
+    if told(found):
+        said = {one["path"]: one["value"] for one in one_step(found).operations[1:]}
+        assert said.get("/status", {**of(wanted)}) == of(wanted)
+    behind: Any = look(put(mine, LARGE, "spec"), theirs)
+    numbers = str([step for task in behind.tasks for step in task.steps])
+    assert "'observedGeneration': 9" not in numbers
+    bare = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
+    assert str(observed) in str(one_step(decide(bare, seen(claim(), theirs))).operations)
+
+
 def test_without_the_subresource_a_status_is_a_field_like_others():
     pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
     found = decide(pair, seen(claim(), copy(**READY)))
