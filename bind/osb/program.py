@@ -146,7 +146,10 @@ def _workers(
     served: list[Worker] = [informers.claims, brokers, calls, of_brokers, of_kinds, of_claims]
     if composed is None:
         return served
-    return [*served, *controllers.workers(composed, places, runtime, _terms(settings, metrics))]
+    return [
+        *served,
+        *controllers.workers(composed, places, runtime, _terms(settings, metrics), terms),
+    ]
 
 
 def _controller(

@@ -1,5 +1,6 @@
 """Reconcilers of instances, bindings, backups, restores and ProviderConfigs, by their names."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -232,10 +233,14 @@ _WORKERS: Final = 64
 
 
 def reconcilers(
-    informers: Informers, executor: Executor, brokers: Brokers, places: Places
+    informers: Informers,
+    executor: Executor,
+    brokers: Brokers,
+    places: Places,
+    terms: Callable[[], Sequence[str]] = tuple,
 ) -> dict[str, ObjectReconciler[Any, Any]]:
     """Return the reconcilers, by the names of their controllers. `brokers` is to be run beside."""
-    common = Common(informers, executor, brokers, places)
+    common = Common(informers, executor, brokers, places, terms)
     backups, restores = informers.backups, informers.restores
     return {
         "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
@@ -246,12 +251,18 @@ def reconcilers(
     }
 
 
-def workers(informers: Informers, places: Places, runtime: Runtime, terms: Terms) -> list[Worker]:
-    """Return all that works on these views."""
-    brokers = Brokers(informers.cluster, clock=runtime.clock, fence=runtime.fence, terms=terms)
+def workers(
+    informers: Informers,
+    places: Places,
+    runtime: Runtime,
+    ways: Terms,
+    terms: Callable[[], Sequence[str]],
+) -> list[Worker]:
+    """Return all that works on these views; `terms` as of `Claims`."""
+    brokers = Brokers(informers.cluster, clock=runtime.clock, fence=runtime.fence, terms=ways)
     executor = runtime.executor(informers.cluster)
     working = list[Worker]()
-    for name, reconciler in reconcilers(informers, executor, brokers, places).items():
+    for name, reconciler in reconcilers(informers, executor, brokers, places, terms).items():
         controller: Controller[Any] = Controller(
             name,
             reconciler.reconcile,

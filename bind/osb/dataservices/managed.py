@@ -63,7 +63,7 @@ class Seen:
     `cluster` names the control plane in a Ref. `config` is its ProviderConfig and `usage` its
     ProviderConfigUsage, None where absent. `trouble` says why the server behind the config cannot
     be asked, "" where it can. `rest` is how long nothing is to be asked, since the last answer.
-    `place` is where its claim lives.
+    `place` is where its claim lives; `terms` are as of BrokerRecords.
     """
 
     cluster: str
@@ -75,6 +75,12 @@ class Seen:
     trouble: str = ""
     rest: timedelta = timedelta()
     place: Place | None = None
+    terms: Sequence[str] = ()
+
+    @property
+    def term(self) -> str:
+        """The term of this process."""
+        return next(iter(self.terms), "")
 
     @property
     def uid(self) -> str:

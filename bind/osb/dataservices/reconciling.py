@@ -4,7 +4,7 @@ What an answer is rested on is remembered here alone: a process that starts asks
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -42,6 +42,7 @@ class Common:
     executor: Executor
     brokers: Brokers
     places: Places
+    terms: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             "now": now,
             "config": config,
             "usage": self._usages.get("", manifest.uid_of(live)),
+            "terms": self._common.terms(),
         }
         rest = self._rests.get(key)
         if rest is not None and rest.wishes == _wishes(live):

@@ -74,13 +74,16 @@ class Sent:
     """What a broker was asked for last, as far as the status of the original does not say it.
 
     `refused`: it said no for good, or nothing came of it. Then the same is not asked again, until
-    the plan, the parameters or the annotation osb-retry (`retry`) are others.
+    the plan, the parameters or the annotation osb-retry (`retry`) are others. So many `tries` had
+    an unknown outcome; `term` is as that of a BrokerRecord.
     """
 
     plan: str
     parameters: Mapping[str, JSON] = field(default_factory=dict)
     retry: str = ""
     refused: bool = False
+    tries: int = 0
+    term: str = ""
 
     def text(self) -> str:
         """Return it as the annotation has it."""
@@ -88,8 +91,11 @@ class Sent:
             "planId": self.plan,
             "parameters": self.parameters,
             "retry": self.retry,
+            "refused": self.refused,
+            **({"tries": self.tries} if self.tries else {}),
+            **({"term": self.term} if self.term else {}),
         }
-        return manifest.canonical(wire | {"refused": self.refused}).decode()
+        return manifest.canonical(wire).decode()
 
     def asks_for(self, other: "Sent") -> bool:
         """Tell whether both ask for the same."""
@@ -102,11 +108,14 @@ def sent(seen: Seen) -> Sent | None:
     read = read_json(seen.annotations.get(keys.OSB_SENT, ""))
     if read is None:
         return None
+    term = manifest.get_text(read, "term")
     return Sent(
         manifest.get_text(read, "planId"),
         manifest.get_map(read, "parameters"),
         manifest.get_text(read, "retry"),
         manifest.get_bool(read, "refused"),
+        manifest.get_int(read, "tries") or 0,
+        seen.term if term in seen.terms else term,
     )
 
 

@@ -12,6 +12,8 @@ from bind.osb.dataservices import connection, managed, rules
 from bind.osb.dataservices.binding.facts import Ledger, Seen
 from bind.osb.dataservices.instance import facts as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
+from bind.osb.decisions import pacing
+from bind.osb.decisions.view import deletion_of
 from reconciler.blueprints.offering import validation
 from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys, manifest
@@ -28,7 +30,10 @@ def next_step(seen: Seen) -> Step:
     if (framed := managed.framed(seen)) is not None:
         return framed
     operation, ids = seen.operation, (seen.instance_id, seen.service_id, seen.plan_id)
-    if operation is not None and (not seen.is_deleting or operation.is_unbind):
+    is_waited_for = seen.now < pacing.patient_until(
+        seen.now + rules.POLL, deletion_of(seen.live, seen.now)
+    )
+    if operation is not None and (is_waited_for or operation.is_unbind):
         return seen.paced(LastOperation(*ids, operation.key, binding=operation.binding))
     if seen.is_deleting:
         return _leaving(seen)

@@ -23,7 +23,8 @@ class Ledger:
 
     `number` is that of the binding whose credentials count, `coming` that of one in its place, 0
     without. `old` are ids of bindings that leave, and when. `rotate` is the request that was
-    answered last. `refused` is what was asked when the broker said no for good.
+    answered last. `refused` is what was asked when the broker said no for good. So many `tries` of
+    the binding that is being made had an unknown outcome.
     """
 
     number: int = 0
@@ -31,13 +32,15 @@ class Ledger:
     old: Mapping[str, str] = field(default_factory=dict)
     rotate: str = ""
     refused: str = ""
+    tries: int = 0
 
     def text(self) -> str | None:
         """Return the annotation, None where the original's rules say all of it."""
         if self == Ledger():
             return None
         wire: dict[str, JSON] = {"number": self.number, "coming": self.coming, "old": self.old}
-        return manifest.canonical(wire | {"rotate": self.rotate, "refused": self.refused}).decode()
+        wire |= {"rotate": self.rotate, "refused": self.refused}
+        return manifest.canonical(wire | ({"tries": self.tries} if self.tries else {})).decode()
 
     def without(self, binding: str) -> "Ledger":
         """Return it without a binding that is gone."""
@@ -54,6 +57,7 @@ def _ledger(text: str) -> Ledger:
         manifest.get_text_map(read, "old"),
         manifest.get_text(read, "rotate"),
         manifest.get_text(read, "refused"),
+        manifest.get_int(read, "tries") or 0,
     )
 
 

@@ -1,15 +1,18 @@
-"""Decides what follows from a broker's answer about a ServiceBinding."""
+"""What follows from a broker's answer about a ServiceBinding: the moves of the engine's table."""
 
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from bind.osb import engine
 from bind.osb.dataservices import connection, managed, rules
 from bind.osb.dataservices.answering import in_progress, refusal, unusable
 from bind.osb.dataservices.binding import decide
 from bind.osb.dataservices.binding.decide import Step
 from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, SUCCESS
+from bind.osb.decisions import pacing
+from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers
 from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys
@@ -22,41 +25,99 @@ if TYPE_CHECKING:
 
 OVERLAP: Final = timedelta(hours=1)  # for which replaced credentials stay
 _NOW: Final = timedelta()
+_GOES_ON: Final = (Move.POLL, Move.MISS)
 
 
 def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> Step:
     """Return what follows from an answer: it may be another call."""
-    if (common := unusable(seen, outcome)) is not None:
+    row = _row(seen, call)
+    is_counted = row == "Bind" and isinstance(outcome, answers.Unknown)
+    if not is_counted and (common := unusable(seen, outcome)) is not None:
         return common
+    if not row:
+        return seen.failed(refusal(outcome), again=seen.pause())
+    is_lost = seen.confirmed and seen.pause() >= rules.UNKNOWN
+    misses = pacing.MOST_MISSES if is_lost else 0
+    at = Standing(seen.ledger.tries if row == "Bind" else 0, misses, seen.confirmed)
+    return _moved(seen, call, row, outcome, engine.move(row, outcome, at))
+
+
+def _row(seen: Seen, call: Call) -> str:
+    """Return the row of the table that an answer is of, "" where nothing waits for it."""
+    operation = seen.operation
     match call:
         case Bind():
-            return _bound(seen, call, outcome)
-        case FetchBinding():
-            return _fetched(seen, call, outcome)
+            return "Bind"
         case Unbind():
-            return _unbound(seen, call.binding, outcome)
-        case LastOperation() if seen.operation is not None:
-            return _polled(seen, seen.operation, outcome)
-        case _:
-            return seen.failed(refusal(outcome), again=seen.pause())
+            return "Unbind"
+        case FetchBinding():
+            return "fetching"
+        case LastOperation() if operation is not None:
+            late = rules.is_overdue(seen.now, operation.since, seen.plan)
+            return "leaving" if operation.is_unbind else "binding late" if late else "binding"
+    return ""
 
 
-def _bound(seen: Seen, call: Bind, outcome: answers.Outcome) -> Step:
+def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
+    seen: Seen, call: Call, row: str, outcome: answers.Outcome, move: Move
+) -> Step:
+    problem, ledger, operation = _why(outcome, row), seen.ledger, seen.operation
+    binding = getattr(call, "binding", "")
+    counts = row == "fetching" and seen.is_created and binding == seen.id(ledger.number)
+    if seen.is_deleting and row.startswith("binding") and move not in _GOES_ON:
+        return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)
+    match move:
+        case Move.DONE if counts and not seen.is_lost:
+            return decide.steady(seen)
+        case Move.DONE if isinstance(outcome, answers.Done) and outcome.credentials is not None:
+            return _present(seen, outcome.credentials)
+        case Move.DONE if counts:
+            return decide.steady(seen)
+        case Move.DONE | Move.UNREAD if row != "fetching" and seen.is_retrievable:
+            return decide.fetch(seen, seen.target)
+        case Move.DONE:
+            return _without_credentials(seen)
+        case Move.UNREAD if row.startswith("binding"):
+            return decide.bind(seen, seen.target)  # the same PUT shows it once more
+        case Move.ACCEPT if isinstance(outcome, answers.Accepted):
+            is_unbind = row == "Unbind"
+            begun = Operation(binding, is_unbind, format_time(seen.now), outcome.operation)
+            return _accepted(seen, begun, outcome)
+        case Move.POLL | Move.MISS if operation is not None:
+            return in_progress(seen, outcome, operation.since)
+        case Move.REPEAT:
+            failed = seen.failed(problem, again=seen.pause())
+            return _with(failed, seen, replace(ledger, tries=ledger.tries + 1))
+        case Move.REFUSE:
+            return _refused(seen, ledger, problem)
+        case Move.GONE:
+            return _gone(seen, operation.binding if operation is not None else binding)
+        case Move.AGAIN | Move.UNPROVED if row != "fetching":
+            again = max(seen.pause(), rules.POLL)
+            return _with(seen.failed(problem, *_leaves(seen), again=again), seen, ledger)
+        case Move.DELETE:
+            return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)
+        case Move.MISSING if counts:
+            return _lost(seen)
+        case Move.MITIGATE | Move.MISSING | Move.UNREAD:
+            return _given_up(seen, problem)
+    # That it cannot be read says nothing about what is there.
+    return seen.failed(problem, again=max(seen.pause(), rules.BUSY))
+
+
+def _why(outcome: answers.Outcome, row: str) -> str:
     match outcome:
-        case answers.Done(credentials=Secret() as credentials):
-            return _present(seen, credentials)
-        case answers.Done() | answers.Conflict():
-            if seen.is_retrievable:
-                return decide.fetch(seen, seen.target)
-            if isinstance(outcome, answers.Done):
-                return _without_credentials(seen)
-            return _given_up(seen, refusal(outcome))
-        case answers.Accepted():
-            operation = Operation(
-                call.binding, is_unbind=False, since=format_time(seen.now), key=outcome.operation
-            )
-            return _accepted(seen, operation, outcome)
-    return _refused(seen, seen.ledger, refusal(outcome))
+        case answers.Unknown():
+            return outcome.problem
+        case answers.Progress(state="failed"):
+            return outcome.problem or "The broker could not do it"
+        case answers.Progress(state="in progress"):
+            return "The broker takes too long to make the binding"
+        case answers.Absent() if row.startswith("binding"):
+            return "The broker does not know what it accepted"
+        case answers.Done():
+            return "What an earlier try with an unknown outcome made may be no whole binding"
+    return refusal(outcome)
 
 
 def _accepted(seen: Seen, operation: Operation, outcome: answers.Accepted) -> Decision:
@@ -91,7 +152,7 @@ def _present(seen: Seen, credentials: Secret) -> Decision:
         overlap = _NOW if seen.is_lost else OVERLAP
         ledger = decide.leaving(seen, ledger, seen.id(ledger.number), overlap)
         ledger = replace(ledger, number=ledger.coming, coming=0)
-    ledger = replace(ledger, rotate=seen.rotation, refused="")
+    ledger = replace(ledger, rotate=seen.rotation, refused="", tries=0)
     at: dict[str, JSON] = {"state": "Created", "planID": seen.plan_id}
     at |= decide.reached(seen, connection.details(texts, decide.instance_type(seen)))
     said = replace(seen.said(at, AVAILABLE, SUCCESS), again=decide.lasts(seen, ledger))
@@ -114,7 +175,8 @@ def _without_credentials(seen: Seen) -> Decision:
 
 def _forsaken(seen: Seen) -> Ledger:
     """Return the ledger in which what is being made leaves, and another takes its place."""
-    ledger = decide.leaving(seen, seen.ledger, seen.id(seen.target), _NOW)
+    tried = replace(seen.ledger, tries=0)
+    ledger = decide.leaving(seen, tried, seen.id(seen.target), _NOW)
     if seen.is_created:
         return replace(ledger, coming=ledger.coming + 1)
     return replace(ledger, number=ledger.number + 1)
@@ -136,21 +198,6 @@ def _refused(seen: Seen, ledger: Ledger, problem: str) -> Decision:
     return _with(replace(said, notes=(note,)), seen, replace(ledger, refused=seen.asked))
 
 
-def _fetched(seen: Seen, call: FetchBinding, outcome: answers.Outcome) -> Decision:
-    counts = seen.is_created and call.binding == seen.id(seen.ledger.number)
-    match outcome:
-        case answers.Done(credentials=Secret() as credentials) if not counts or seen.is_lost:
-            return _present(seen, credentials)
-        case answers.Done():
-            return decide.steady(seen) if counts else _without_credentials(seen)
-        case answers.Absent(is_json=False):
-            return seen.failed(refusal(outcome), again=max(seen.pause(), rules.BUSY))
-        case answers.Absent() | answers.Gone():
-            return _lost(seen) if counts else _given_up(seen, refusal(outcome))
-    # That it cannot be read says nothing about what is there.
-    return seen.failed(refusal(outcome), again=max(seen.pause(), rules.BUSY))
-
-
 def _lost(seen: Seen) -> Decision:
     problem = (
         "The broker does not know the binding any more; the annotation "
@@ -160,53 +207,8 @@ def _lost(seen: Seen) -> Decision:
     return replace(said, again=rules.RESYNC)
 
 
-def _polled(seen: Seen, operation: Operation, outcome: answers.Outcome) -> Step:
-    if operation.is_unbind:
-        return _unbind_polled(seen, operation, outcome)
-    match outcome:
-        case answers.Progress(state="succeeded"):
-            # Without a way to read it, the same PUT shows it once more.
-            target = seen.target
-            return decide.fetch(seen, target) if seen.is_retrievable else decide.bind(seen, target)
-        case answers.Progress(state="failed"):
-            return _given_up(seen, outcome.problem or "The broker could not make the binding")
-        case answers.Absent(is_json=True) if seen.confirmed and seen.pause() >= rules.UNKNOWN:
-            return _given_up(seen, "The broker does not know what it accepted")
-    if rules.is_overdue(seen.now, operation.since, seen.plan):
-        return _given_up(seen, "The broker takes too long to make the binding")
-    return in_progress(seen, outcome, operation.since)
-
-
-def _unbound(seen: Seen, binding: str, outcome: answers.Outcome) -> Decision:
-    match outcome:
-        case answers.Done() | answers.Gone():
-            return _gone(seen, binding)
-        case answers.Absent(is_json=True) if seen.confirmed:
-            return _gone(seen, binding)
-        case answers.Accepted():
-            operation = Operation(
-                binding, is_unbind=True, since=format_time(seen.now), key=outcome.operation
-            )
-            return _accepted(seen, operation, outcome)
-    return seen.failed(refusal(outcome), *_leaves(seen), again=max(seen.pause(), rules.POLL))
-
-
 def _leaves(seen: Seen) -> tuple[managed.Condition, ...]:
     return (DELETING,) if seen.is_deleting else ()
-
-
-def _unbind_polled(seen: Seen, operation: Operation, outcome: answers.Outcome) -> Decision:
-    match outcome:
-        case answers.Progress(state="succeeded") | answers.Gone():
-            return _gone(seen, operation.binding)
-        case answers.Progress(state="failed"):
-            problem = outcome.problem or "The broker could not delete the binding"
-            again = max(seen.pause(), rules.POLL)
-            return _with(seen.failed(problem, *_leaves(seen), again=again), seen, seen.ledger)
-        case answers.Absent():
-            # It may be gone: the next DELETE says so.
-            return _with(Decision(again=rules.SOON, sums_up=False), seen, seen.ledger)
-    return in_progress(seen, outcome, operation.since)
 
 
 def _gone(seen: Seen, binding: str) -> Decision:

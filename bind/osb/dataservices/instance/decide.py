@@ -13,6 +13,8 @@ from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.instance.facts import PROVISIONED, UNDER_WAY, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
+from bind.osb.decisions import pacing
+from bind.osb.decisions.view import deletion_of
 from reconciler.blueprints.offering import messages, validation
 from reconciler.blueprints.offering.catalogue import Offering, Plan
 from reconciler.core import manifest
@@ -42,8 +44,8 @@ def next_step(seen: Seen) -> Step:
 
 
 def _staying(seen: Seen) -> Step:
-    if seen.pending is not None or seen.state in UNDER_WAY:
-        return seen.paced(_last_operation(seen))
+    if is_polled(seen):
+        return seen.paced(last_operation(seen))
     if seen.state in PROVISIONED:
         return _present(seen)
     if seen.state == "failed":
@@ -51,6 +53,17 @@ def _staying(seen: Seen) -> Step:
     if seen.state == "deleted" and (seen.was_there or seen.sent is None):
         return _missing(seen)
     return _absent(seen)
+
+
+def is_polled(seen: Seen) -> bool:
+    """Tell whether the broker is at work on it."""
+    return seen.pending is not None or seen.state in UNDER_WAY
+
+
+def is_retrievable(seen: Seen) -> bool:
+    """Tell whether instances of its service can be read."""
+    offering = None if seen.catalogue is None else seen.catalogue.offering(seen.service_id)
+    return offering is not None and offering.instances_retrievable
 
 
 def _wanted(seen: Seen) -> _Wanted | str:
@@ -75,8 +88,11 @@ def _wanted(seen: Seen) -> _Wanted | str:
 def _leaving(seen: Seen) -> Step:
     if not seen.service_id or (seen.state == "deleted" and not seen.was_there):
         return managed.released(seen, "Forgotten", "The broker was never asked for it")
-    if seen.pending is not None and seen.state == "deleting":
-        return seen.paced(_last_operation(seen))
+    is_updating = seen.state in PROVISIONED and seen.now < pacing.patient_until(
+        seen.now + rules.POLL, deletion_of(seen.live, seen.now)
+    )
+    if seen.pending is not None and (seen.state == "deleting" or is_updating):
+        return seen.paced(last_operation(seen))
     if seen.bound:
         names = ", ".join(sorted(seen.bound))
         return seen.failed(f"It is still bound: {names}", DELETING, again=None)
@@ -87,7 +103,8 @@ def _deprovision(seen: Seen) -> messages.Deprovision:
     return messages.Deprovision(seen.id, seen.service_id, seen.plan_id)
 
 
-def _last_operation(seen: Seen) -> messages.LastOperation:
+def last_operation(seen: Seen) -> messages.LastOperation:
+    """Return the call that asks how far it is."""
     operation = Secret(seen.pending) if seen.pending else None
     return messages.LastOperation(seen.id, seen.service_id, seen.plan_id, operation)
 
@@ -135,7 +152,8 @@ def _failed(seen: Seen) -> Step:
     What was there once, or was made by somebody else, is never deleted.
     """
     last = seen.sent
-    if last is None or seen.was_there:
+    is_proven = last is not None and (last.term == seen.term or seen.asks_again)
+    if last is None or seen.was_there or not (is_proven or last.refused):
         return seen.failed("The broker says that it failed", UNAVAILABLE, again=rules.RESYNC)
     if not last.refused:
         return seen.paced(_deprovision(seen))
@@ -154,11 +172,12 @@ def _missing(seen: Seen) -> Step:
     if seen.asks_again:
         return seen.paced(_provision(seen, wanted))
     if wanted.offering.instances_retrievable:
-        return seen.paced(_fetch(seen))
+        return seen.paced(fetch(seen))
     return NOTHING
 
 
-def _fetch(seen: Seen) -> messages.FetchInstance:
+def fetch(seen: Seen) -> messages.FetchInstance:
+    """Return the call that reads it."""
     return messages.FetchInstance(seen.id, seen.service_id, seen.plan_id)
 
 
@@ -168,7 +187,8 @@ def _present(seen: Seen) -> Step:
     if isinstance(wanted, str):
         return seen.failed(wanted, AVAILABLE, again=seen.pause())
     call = _update(seen, wanted)
-    if (call.plan or call.parameters or seen.asks_again) and managed.may(seen.live, "Update"):
+    differs = call.plan != seen.plan_id or call.parameters or seen.asks_again
+    if differs and managed.may(seen.live, "Update"):
         if last is not None and last.refused and last.asks_for(wanted.sent):
             return NOTHING
         held = manifest.get_map(seen.at_provider, "parameters")
@@ -179,7 +199,7 @@ def _present(seen: Seen) -> Step:
             return seen.failed(problem, AVAILABLE, again=rules.RESYNC)
         return seen.paced(call)
     if seen.rest or (wanted.offering.instances_retrievable and managed.may(seen.live, "Observe")):
-        return seen.paced(_fetch(seen))
+        return seen.paced(fetch(seen))
     return replace(seen.said({}, AVAILABLE, managed.SUCCESS), again=rules.RESYNC)
 
 
@@ -194,7 +214,7 @@ def _update(seen: Seen, wanted: _Wanted) -> messages.Update:
         seen.id,
         wanted.offering.id,
         messages.Previous(held, organization, space),
-        plan=wanted.plan.id if wanted.plan.id != held else "",
+        plan=wanted.plan.id,
         parameters=changed or None,
         context=rules.context(seen),
     )

@@ -1,15 +1,18 @@
-"""Decides what follows from a broker's answer about a ServiceInstance."""
+"""What follows from a broker's answer about a ServiceInstance: the moves of the engine's table."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from bind.osb import engine
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.answering import in_progress, refusal, unusable
+from bind.osb.dataservices.instance import decide
 from bind.osb.dataservices.instance.facts import PROVISIONED, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
+from bind.osb.decisions import pacing
+from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers
 from reconciler.blueprints.offering.messages import (
     Call,
@@ -20,35 +23,145 @@ from reconciler.blueprints.offering.messages import (
 )
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Note, Task
-from reconciler.core.manifest import JSON
 from reconciler.core.times import format_time
 
+if TYPE_CHECKING:
+    from bind.osb.dataservices.instance.decide import Step
+    from reconciler.core.manifest import JSON
+
 _PAUSES: Final = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30))
+_SINCE: Final = {"making": "createdAt", "changing": "updatedAt"}
 
 
-def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> Decision:
-    """Return what follows from an answer."""
-    if (common := unusable(seen, outcome)) is not None:
+def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> "Step":
+    """Return what follows from an answer: it may be a question."""
+    row, last = _row(seen, call), seen.sent
+    if (common := unusable(seen, outcome)) is not None and not _is_counted(row, outcome):
         return common
+    is_lost = seen.confirmed and seen.pause() >= rules.UNKNOWN
+    is_counted = row == "Provision" or row.startswith("asking")
+    at = Standing(
+        last.tries if last is not None and is_counted else 0,
+        pacing.MOST_MISSES if is_lost else 0,
+        seen.confirmed,
+        has_reread=True,
+    )
+    return _moved(seen, call, row, outcome, engine.move(row, outcome, at))
+
+
+def _is_counted(row: str, outcome: answers.Outcome) -> bool:
+    return isinstance(outcome, answers.Unknown) and row in ("Provision", "asking", "asking again")
+
+
+def _row(seen: Seen, call: Call) -> str:  # noqa: PLR0911 - a row each
+    """Return the row of the table that an answer is of."""
     match call:
         case Provision():
-            return _provisioned(seen, call, outcome)
+            return "Provision"
         case Update():
-            return _updated(seen, call, outcome)
+            return "Update"
         case Deprovision():
-            return _deprovisioned(seen, outcome)
+            return "Deprovision"
+        case FetchInstance() if seen.state in (*PROVISIONED, "deleted"):
+            return "reading"
         case FetchInstance():
-            return _fetched(seen, outcome)
-        case _:
-            return _polled(seen, outcome)
+            return _asking(seen)
+    if seen.state == "deleting":
+        return "leaving"
+    polled = "changing" if seen.state in PROVISIONED else "making"
+    if not decide.is_polled(seen):
+        return _asking(seen)
+    since = manifest.get_text(seen.at_provider, _SINCE[polled])
+    return f"{polled} late" if rules.is_overdue(seen.now, since, seen.plan) else polled
 
 
-def _polled(seen: Seen, outcome: answers.Outcome) -> Decision:
-    if seen.is_deleting or seen.state == "deleting":
-        return _deletion_polled(seen, outcome)
-    if seen.state in PROVISIONED:
-        return _update_polled(seen, outcome)
-    return _creation_polled(seen, outcome)
+def _asking(seen: Seen) -> str:
+    return "asking again" if seen.sent is not None and seen.sent.tries else "asking"
+
+
+def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
+    seen: Seen, call: Call, row: str, outcome: answers.Outcome, move: Move
+) -> "Step":
+    problem, plan = _why(outcome, row), getattr(call, "plan", "") or seen.plan_id
+    is_there = seen.state in PROVISIONED
+    is_call = isinstance(call, Provision | Update)
+    what = _asked(seen, plan) if is_call or seen.sent is None else seen.sent
+    match move:
+        case Move.DONE if is_there:
+            return _done(seen, what, Note("Updated", "The broker changed the instance"))
+        case Move.DONE:
+            return _done(seen, what, Note("Provisioned", "The broker made the instance"))
+        case Move.UNREAD:
+            # It is ours by its id; whether it is as it is wanted, an update says.
+            unknown = replace(_asked(seen, plan), parameters={})
+            return _done(seen, unknown, Note("Provisioned", "The broker has the instance"))
+        case Move.ACCEPT:
+            return _accepted(seen, outcome, what, row)
+        case Move.POLL | Move.MISS:
+            words = outcome.problem if isinstance(outcome, answers.Progress) else ""
+            ready = replace(CREATING, message=words) if row.startswith("making") else AVAILABLE
+            return in_progress(seen, outcome, _since(seen, row), _ready(seen, ready))
+        case Move.FORGET if what.tries < pacing.MOST_TRIES:
+            at: dict[str, JSON] = {"state": ""}
+            said = replace(seen.said(at, CREATING, pendingOperation=None), again=rules.SOON)
+            return _with(said, seen, replace(what, tries=what.tries + 1))
+        case Move.REPEAT if row == "Provision":
+            said = seen.failed(problem, again=seen.pause())
+            tries = seen.sent.tries + 1 if seen.sent is not None else 1
+            return _with(said, seen, replace(what, tries=tries))
+        case Move.ASK if isinstance(call, Provision):
+            return decide.last_operation(seen)
+        case Move.ASK if not isinstance(call, FetchInstance) and decide.is_retrievable(seen):
+            return decide.fetch(seen)
+        case Move.REFUSE if row == "Provision":
+            return _refused(seen, problem, what)
+        case Move.REFUSE | Move.FAIL:
+            return _update_failed(seen, what, problem, outcome)
+        case Move.MITIGATE if not seen.was_there:
+            return _broken(seen, problem)
+        case Move.FORGET | Move.STOP | Move.ASK | Move.MITIGATE:
+            problem = f"{problem}; its data may be there, so it is not deleted. {keys.OSB_RETRY}"
+            return _refused(seen, f"{problem} asks for it again", replace(what, tries=1))
+        case Move.GONE:
+            return _gone(seen)
+        case Move.DELETE:
+            return replace(seen.said({}, DELETING, pendingOperation=None), again=rules.SOON)
+        case Move.AGAIN | Move.UNPROVED if row != "reading":
+            said = seen.said({}, DELETING, managed.error(problem), pendingOperation=None)
+            return replace(said, again=max(seen.pause(), rules.POLL))
+        case Move.LATER:
+            return seen.failed(problem, again=seen.pause())
+        case Move.MISSING:
+            return _lost(seen)
+        case Move.READ if isinstance(outcome, answers.Done):
+            return _compared(seen, outcome)
+    # That it cannot be read says nothing about what is there.
+    return seen.failed(problem, again=max(seen.pause(), rules.BUSY))
+
+
+def _ready(seen: Seen, ready: managed.Condition) -> managed.Condition:
+    return DELETING if seen.is_deleting else ready
+
+
+def _since(seen: Seen, row: str) -> str:
+    if row == "leaving":
+        return manifest.get_text(seen.live, "metadata", "deletionTimestamp")
+    return manifest.get_text(seen.at_provider, _SINCE[row.removesuffix(" late")])
+
+
+def _why(outcome: answers.Outcome, row: str) -> str:
+    match outcome:
+        case answers.Unknown() | answers.Unsent():
+            return outcome.problem
+        case answers.Progress(state="failed"):
+            return outcome.problem or "The broker could not do it"
+        case answers.Progress(state="in progress"):
+            return "The broker takes too long"
+        case _ if row.startswith("asking"):
+            return "The broker has something of this id, and does not say what"
+        case answers.Absent() if row.startswith(("making", "changing")):
+            return "The broker does not know what it accepted"
+    return refusal(outcome)
 
 
 def _now(seen: Seen) -> str:
@@ -62,8 +175,9 @@ def _with(decision: Decision, seen: Seen, annotation: Sent) -> Decision:
 
 
 def _asked(seen: Seen, plan: str, *, refused: bool = False) -> Sent:
-    parameters = manifest.get_map(seen.wanted, "parameters")
-    return Sent(plan, parameters, seen.retry, refused)
+    parameters, last = manifest.get_map(seen.wanted, "parameters"), seen.sent
+    term = seen.term if last is None else last.term  # another life's answer stays that
+    return Sent(plan, parameters, seen.retry, refused, term=term)
 
 
 def _done(seen: Seen, what: Sent, note: Note) -> Decision:
@@ -84,52 +198,32 @@ def _done(seen: Seen, what: Sent, note: Note) -> Decision:
     return _with(decision, seen, what) if seen.asks_again else decision
 
 
-def _provisioned(seen: Seen, call: Provision, outcome: answers.Outcome) -> Decision:
-    what = _asked(seen, call.plan)
-    match outcome:
-        case answers.Done():
-            return _done(seen, what, Note("Provisioned", "The broker made the instance"))
-        case answers.Conflict():
-            # It is ours by its id, and not as it is wanted now: an update says so.
-            unknown = replace(what, parameters={})
-            return _done(seen, unknown, Note("Provisioned", "The broker has the instance"))
-        case answers.Accepted():
-            at: dict[str, JSON] = {"state": "deploying", "createdAt": _now(seen)}
-            note = Note("Provisioning", "The broker makes the instance")
-            return _accepted(seen, at, outcome, what, note)
-    problem = refusal(outcome)
-    said = seen.failed(problem, UNAVAILABLE, again=None)
+def _refused(seen: Seen, problem: str, what: Sent) -> Decision:
+    """Stop until a user asks for something else; what may be there keeps its id."""
+    at: dict[str, JSON] = {"state": ""} if seen.state else {}
+    stated = (replace(UNAVAILABLE, message=problem), managed.error(problem))
     note = Note("ProvisioningRefused", problem, "Warning")
-    return _with(replace(said, notes=(note,)), seen, replace(what, refused=True))
+    said = replace(seen.said(at, *stated, pendingOperation=None), notes=(note,))
+    return _with(said, seen, replace(what, refused=True))
 
 
-def _accepted(
-    seen: Seen, at: Mapping[str, JSON], outcome: answers.Accepted, what: Sent, note: Note
-) -> Decision:
-    key = "" if outcome.operation is None else outcome.operation.reveal()
-    ready = CREATING if at.get("state") == "deploying" else AVAILABLE
+def _accepted(seen: Seen, outcome: answers.Outcome, what: Sent, row: str) -> Decision:
+    """Say which operation goes on: one that was accepted, or is seen to go on."""
+    operation = outcome.operation if isinstance(outcome, answers.Accepted) else None
+    key = "" if operation is None else operation.reveal()
+    at: dict[str, JSON] = {"state": "deploying", "createdAt": _now(seen)}
+    ready, note = CREATING, Note("Provisioning", "The broker makes the instance")
+    if row == "Update":
+        at, ready = {"updatedAt": _now(seen)}, AVAILABLE
+        note = Note("Updating", "The broker changes the instance")
+    elif row == "Deprovision":
+        at, ready = {"state": "deleting"}, DELETING
     said = seen.said(at, ready, managed.SUCCESS, pendingOperation=key)
-    again = rules.poll_pause(seen.now, _now(seen), outcome.retry_after)
-    return _with(replace(said, notes=(note,), again=again), seen, what)
-
-
-def _creation_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
-    since = manifest.get_text(seen.at_provider, "createdAt")
-    match outcome:
-        case answers.Progress(state="succeeded"):
-            plan = seen.plan_id
-            what = seen.sent or _asked(seen, plan)
-            return _done(seen, what, Note("Provisioned", "The broker made the instance"))
-        case answers.Progress(state="failed"):
-            return _broken(seen, outcome.problem or "The broker could not make the instance")
-        case answers.Absent(is_json=True) if seen.confirmed:
-            if seen.pause() >= rules.UNKNOWN:
-                return _broken(seen, "The broker does not know what it accepted")
-            return seen.failed(refusal(outcome), again=rules.POLL)
-    if rules.is_overdue(seen.now, since, seen.plan):
-        return _broken(seen, "The broker takes too long to make the instance")
-    words = outcome.problem if isinstance(outcome, answers.Progress) else ""
-    return in_progress(seen, outcome, since, replace(CREATING, message=words))
+    stated = (
+        outcome.retry_after if isinstance(outcome, answers.Accepted | answers.Progress) else None
+    )
+    said = replace(said, again=rules.poll_pause(seen.now, _now(seen), stated))
+    return said if row == "Deprovision" else _with(replace(said, notes=(note,)), seen, what)
 
 
 def _broken(seen: Seen, problem: str) -> Decision:
@@ -142,82 +236,22 @@ def _broken(seen: Seen, problem: str) -> Decision:
     )
     note = Note("ProvisioningFailed", problem, "Warning")
     decision = replace(said, notes=(note,), again=rules.SOON)
-    if seen.sent is not None:
-        return decision
-    return _with(decision, seen, _asked(seen, seen.plan_id))
+    last = seen.sent or _asked(seen, seen.plan_id)
+    return decision if last == seen.sent else _with(decision, seen, last)
 
 
-def _updated(seen: Seen, call: Update, outcome: answers.Outcome) -> Decision:
-    what = _asked(seen, call.plan or call.previous.plan)
-    match outcome:
-        case answers.Done():
-            return _done(seen, what, Note("Updated", "The broker changed the instance"))
-        case answers.Accepted():
-            at: dict[str, JSON] = {"updatedAt": _now(seen)}
-            note = Note("Updating", "The broker changes the instance")
-            return _accepted(seen, at, outcome, what, note)
-        case answers.Gone():
-            return _lost(seen)
-    usable = outcome.instance_usable if isinstance(outcome, answers.Refused) else None
-    return _update_failed(seen, what, refusal(outcome), usable=usable, repeatable=False)
-
-
-def _update_failed(
-    seen: Seen, what: Sent, problem: str, *, usable: bool | None, repeatable: bool
-) -> Decision:
+def _update_failed(seen: Seen, what: Sent, problem: str, outcome: answers.Outcome) -> Decision:
+    usable, repeatable = None, False
+    if isinstance(outcome, answers.Progress | answers.Refused):
+        usable = outcome.instance_usable
+    if isinstance(outcome, answers.Progress) and outcome.state == "failed":
+        repeatable = outcome.update_repeatable is not False
     ready = AVAILABLE if usable is not False else replace(UNAVAILABLE, message=problem)
     said = seen.said({}, ready, managed.error(problem), pendingOperation=None)
     note = Note("UpdateFailed", problem, "Warning")
     again = max(seen.pause(), rules.POLL) if repeatable else None
     decision = replace(said, notes=(note,), again=again)
     return _with(decision, seen, replace(what, refused=not repeatable))
-
-
-def _update_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
-    since = manifest.get_text(seen.at_provider, "updatedAt")
-    what = seen.sent or _asked(seen, seen.plan_id)
-    match outcome:
-        case answers.Progress(state="succeeded"):
-            return _done(seen, what, Note("Updated", "The broker changed the instance"))
-        case answers.Progress(state="failed"):
-            problem = outcome.problem or "The broker could not change the instance"
-            usable, repeatable = outcome.instance_usable, outcome.update_repeatable is not False
-            return _update_failed(seen, what, problem, usable=usable, repeatable=repeatable)
-    if rules.is_overdue(seen.now, since, seen.plan):
-        problem = "The broker takes too long to change the instance"
-        return _update_failed(seen, what, problem, usable=None, repeatable=False)
-    return in_progress(seen, outcome, since, AVAILABLE)
-
-
-def _deprovisioned(seen: Seen, outcome: answers.Outcome) -> Decision:
-    match outcome:
-        case answers.Done() | answers.Gone():
-            return _gone(seen)
-        case answers.Absent(is_json=True) if seen.confirmed:
-            return _gone(seen)
-        case answers.Accepted():
-            key = "" if outcome.operation is None else outcome.operation.reveal()
-            at: dict[str, JSON] = {"state": "deleting"}
-            said = seen.said(at, DELETING, managed.SUCCESS, pendingOperation=key)
-            again = rules.poll_pause(seen.now, _now(seen), outcome.retry_after)
-            return replace(said, again=again)
-    return seen.failed(refusal(outcome), DELETING, again=max(seen.pause(), rules.POLL))
-
-
-def _deletion_polled(seen: Seen, outcome: answers.Outcome) -> Decision:
-    match outcome:
-        case answers.Progress(state="succeeded") | answers.Gone():
-            return _gone(seen)
-        case answers.Progress(state="failed"):
-            problem = outcome.problem or "The broker could not delete the instance"
-        case answers.Absent():
-            problem = ""  # it may be gone: the next DELETE says so
-        case _:
-            since = manifest.get_text(seen.live, "metadata", "deletionTimestamp")
-            return in_progress(seen, outcome, since, DELETING)
-    conditions = (DELETING, managed.error(problem)) if problem else (DELETING,)
-    said = seen.said({}, *conditions, pendingOperation=None)
-    return replace(said, again=max(seen.pause(), rules.POLL) if problem else rules.SOON)
 
 
 def _gone(seen: Seen) -> Decision:
@@ -247,18 +281,6 @@ def _lost(seen: Seen) -> Decision:
     note = Note("Missing", problem, "Warning")
     notes = () if seen.state == "deleted" else (note,)
     return replace(said, notes=notes, again=rules.RESYNC)
-
-
-def _fetched(seen: Seen, outcome: answers.Outcome) -> Decision:
-    match outcome:
-        case answers.Done():
-            return _compared(seen, outcome)
-        case answers.Gone():
-            return _lost(seen)
-        case answers.Absent(is_json=True) if seen.confirmed:
-            return _lost(seen)
-    # That it cannot be read says nothing about what is there.
-    return seen.failed(refusal(outcome), again=max(seen.pause(), rules.BUSY))
 
 
 def _compared(seen: Seen, found: answers.Done) -> Decision:

@@ -403,10 +403,22 @@ def test_an_asynchronous_deletion_is_waited_for():
         assert step(follow(known, poll, outcome)[0]) == UNBIND
 
 
-def test_what_is_being_made_is_deleted_without_waiting():
+def test_what_is_being_made_is_polled_to_its_end_before_it_is_deleted():
     known, _ = follow(live(INTENT), BIND, outcomes.Accepted(Secret("t")))
     known["metadata"]["deletionTimestamp"] = objects.ago(1)
-    assert step(known) == UNBIND
+    poll = step(known)
+    assert isinstance(poll, messages.LastOperation)
+    assert next_step(replace(seen(known), now=NOW + timedelta(minutes=10))) == UNBIND
+    over, _ = follow(known, poll, outcomes.Progress("succeeded"))
+    assert step(over) == UNBIND
+
+
+@pytest.mark.parametrize("outcome", [outcomes.Conflict("x"), given()])
+def test_what_a_lost_answer_made_is_no_whole_binding(outcome):
+    known, _ = follow(live(INTENT), BIND, outcomes.Unknown("HTTP 500", 500))
+    tried, _ = follow(known, BIND, outcome)
+    assert step(tried) == UNBIND
+    assert step(follow(tried, UNBIND, outcomes.Gone())[0]).binding == SECOND
 
 
 # The Secret

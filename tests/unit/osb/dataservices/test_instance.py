@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bind.osb.dataservices import kinds, rules
+from bind.osb.dataservices.instance import results
 from bind.osb.dataservices.instance.decide import next_step
 from bind.osb.dataservices.instance.facts import Seen
-from bind.osb.dataservices.instance.results import answered
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
@@ -68,6 +68,10 @@ def seen(of, **more):
         "place": Place("app-shop", "cluster-uid", "space-uid"),
     }
     return Seen("cp", kinds.SERVICE_INSTANCE, of, NOW, **(known | more))
+
+
+def answered(of, call, outcome) -> Any:
+    return results.answered(of, call, outcome)
 
 
 def step(of, **more):
@@ -237,9 +241,30 @@ def test_a_refusal_stands_until_the_spec_or_the_annotation_changes():
     assert isinstance(step(known), messages.Provision)
 
 
-def test_what_exists_otherwise_is_ours_and_is_updated():
-    known, _ = follow(live(INTENT), PROVISION, outcomes.Conflict("it is there"))
+def test_what_exists_otherwise_is_asked_for_and_never_taken_for_granted():
+    asked, more = seen(live(INTENT), confirmed=True), objects.CATALOGUE
+    poll = answered(asked, PROVISION, outcomes.Conflict("it is there"))
+    assert isinstance(poll, messages.LastOperation)
+    goes_on, _ = follow(live(INTENT), poll, outcomes.Progress("in progress"))
+    assert at_provider(goes_on)["state"] == "deploying"
+    assert answered(asked, poll, outcomes.Absent(is_json=True)) == FETCH
+    known, _ = follow(live(INTENT), FETCH, outcomes.Done())
     assert step(known).parameters == {"max_connections": 50}
+    for question, catalogue in ((FETCH, more), (poll, replace(more, offerings=()))):
+        absent = outcomes.Absent(is_json=True)
+        stopped, _ = follow(live(INTENT), question, absent, catalogue=catalogue)
+        assert step(stopped) == Decision()
+
+
+@pytest.mark.parametrize(("term", "deletes"), [("t/2", True), ("t/3", True), ("t/1", False)])
+def test_what_nobody_knows_is_mitigated_where_its_record_is_of_this_life(term, deletes):
+    tried = live(INTENT, sent=replace(SENT, tries=1, term=term))
+    poll = messages.LastOperation(UID, "service-1", "plan-small")
+    known, _ = follow(tried, poll, outcomes.Absent(is_json=True), terms=("t/3", "t/2"))
+    assert isinstance(step(known, terms=("t/3", "t/2")), messages.Deprovision) == deletes
+    spent = live(INTENT, sent=replace(SENT, tries=3, term=term))
+    known, _ = follow(spent, PROVISION, outcomes.Unknown("silence"), terms=("t/3", "t/2"))
+    assert isinstance(step(known, terms=("t/3", "t/2")), messages.Deprovision) == deletes
 
 
 UNUSABLE = [
@@ -321,16 +346,17 @@ def test_what_was_there_once_is_not_deleted():
 def test_a_plan_says_how_long_its_operations_last():
     overdue = live(DEPLOYING.replace(objects.ago(30), objects.ago(90_000)))
     known, _ = follow(overdue, POLL, outcomes.Progress("in progress"))
-    assert at_provider(known)["state"] == "failed"
-    assert isinstance(step(known), messages.Deprovision)
+    assert step(known) == POLL  # its record may be old, and the instance in use
+    known, _ = follow(overdue, POLL, outcomes.Progress("failed", "of a later update"))
+    assert step(known) == Decision()
 
 
-def test_an_operation_that_the_broker_does_not_know_fails_after_a_minute():
+def test_an_operation_that_the_broker_does_not_know_is_asked_for_again_after_a_minute():
     absent = outcomes.Absent(is_json=True)
     known, _ = follow(live(DEPLOYING), POLL, absent)
     assert at_provider(known)["state"] == "deploying"
     later = replace(seen(known, confirmed=True), now=NOW + timedelta(seconds=61))
-    assert at_provider(after(known, answered(later, POLL, absent)))["state"] == "failed"
+    assert step(after(known, answered(later, POLL, absent))) == step(live(INTENT))
     gateway = answered(later, POLL, outcomes.Absent(is_json=False))
     assert at_provider(after(known, gateway))["state"] == "deploying"
 
@@ -399,10 +425,28 @@ def test_what_differs_is_said_and_changed_back_only_when_a_user_says_so():
 
 UPDATES = [
     ("another plan", "planName: small", "planName: big", "plan-big", None),
-    ("another value", "connections: 50}\n", "connections: 9}\n", "", {"max_connections": 9}),
-    ("one more", "50}\n", "50, b: 1}\n", "", {"max_connections": 50, "b": 1}),
-    ("one less", "{max_connections: 50}\n", "{b: 1}\n", "", {"max_connections": None, "b": 1}),
-    ("none", "    parameters: {max_connections: 50}\n", "", "", {"max_connections": None}),
+    (
+        "another value",
+        "connections: 50}\n",
+        "connections: 9}\n",
+        "plan-small",
+        {"max_connections": 9},
+    ),
+    ("one more", "50}\n", "50, b: 1}\n", "plan-small", {"max_connections": 50, "b": 1}),
+    (
+        "one less",
+        "{max_connections: 50}\n",
+        "{b: 1}\n",
+        "plan-small",
+        {"max_connections": None, "b": 1},
+    ),
+    (
+        "none",
+        "    parameters: {max_connections: 50}\n",
+        "",
+        "plan-small",
+        {"max_connections": None},
+    ),
 ]
 
 
@@ -497,12 +541,21 @@ def test_what_was_never_asked_for_is_not_deleted():
     assert finalizers_of(after(fresh, step(fresh))) == []
 
 
-@pytest.mark.parametrize("text", [INTENT, DEPLOYING, PROVISIONED, UPDATING, GONE])
+@pytest.mark.parametrize("text", [INTENT, DEPLOYING, PROVISIONED, GONE])
 def test_what_may_be_there_is_deleted_with_the_ids_that_stand_there(text):
     leaving = live(text, **DELETED)
     assert step(leaving) == DELETE
     gone, _ = follow(leaving, DELETE, outcomes.Gone())
     assert finalizers_of(gone) == []
+
+
+def test_an_update_is_polled_to_its_end_before_its_instance_is_deleted():
+    leaving = live(UPDATING, **DELETED)
+    assert isinstance(step(leaving), messages.LastOperation)
+    done, _ = follow(leaving, step(leaving), outcomes.Progress("succeeded"))
+    assert step(done) == DELETE
+    later = replace(seen(leaving), now=NOW + timedelta(minutes=10))
+    assert next_step(later) == DELETE
 
 
 def test_a_deletion_is_waited_for():
