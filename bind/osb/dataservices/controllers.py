@@ -9,15 +9,15 @@ from bind.osb.controllers.places import Places
 from bind.osb.dataservices import connection, provider_config, rules
 from bind.osb.dataservices import informers as views
 from bind.osb.dataservices.backup import decide as job_decisions
-from bind.osb.dataservices.backup import facts as jobs
+from bind.osb.dataservices.backup import decide as jobs
 from bind.osb.dataservices.backup.wire import Ask, Reply
 from bind.osb.dataservices.binding import decide as binding_decisions
-from bind.osb.dataservices.binding import facts as bindings
+from bind.osb.dataservices.binding import decide as bindings
 from bind.osb.dataservices.binding import results as binding_results
 from bind.osb.dataservices.brokers import Brokers, Server, Terms
 from bind.osb.dataservices.informers import Informers, source_name
 from bind.osb.dataservices.instance import decide as instance_decisions
-from bind.osb.dataservices.instance import facts as instances
+from bind.osb.dataservices.instance import decide as instances
 from bind.osb.dataservices.instance import results as instance_results
 from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
 from reconciler.blueprints.offering.messages import Call

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from bind.osb import engine
 from bind.osb.dataservices import connection, managed, rules
-from bind.osb.dataservices.answering import in_progress, refusal, unusable
 from bind.osb.dataservices.binding import decide
-from bind.osb.dataservices.binding.decide import Step
-from bind.osb.dataservices.binding.facts import Ledger, Operation, Seen
+from bind.osb.dataservices.binding.decide import Ledger, Operation, Seen, Step
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, SUCCESS
+from bind.osb.dataservices.rules import in_progress, refusal, unusable
 from bind.osb.decisions import pacing
 from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers

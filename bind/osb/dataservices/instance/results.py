@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from bind.osb import engine
 from bind.osb.dataservices import managed, rules
-from bind.osb.dataservices.answering import in_progress, refusal, unusable
 from bind.osb.dataservices.instance import decide
-from bind.osb.dataservices.instance.facts import PROVISIONED, Seen
+from bind.osb.dataservices.instance.decide import PROVISIONED, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
-from bind.osb.dataservices.rules import Sent
+from bind.osb.dataservices.rules import Sent, in_progress, refusal, unusable
 from bind.osb.decisions import pacing
 from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers

@@ -8,8 +8,7 @@ import pytest
 
 from bind.osb.dataservices import kinds, rules
 from bind.osb.dataservices.backup import wire
-from bind.osb.dataservices.backup.decide import answered, next_step
-from bind.osb.dataservices.backup.facts import Seen
+from bind.osb.dataservices.backup.decide import Seen, answered, next_step
 from bind.osb.dataservices.backup.wire import Ask, Reply
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
 from reconciler.core import keys

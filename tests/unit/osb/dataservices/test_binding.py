@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from bind.osb.dataservices import connection, kinds
-from bind.osb.dataservices.binding.decide import next_step
-from bind.osb.dataservices.binding.facts import Seen
+from bind.osb.dataservices.binding.decide import Seen, next_step
 from bind.osb.dataservices.binding.results import OVERLAP, answered
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place

@@ -9,8 +9,7 @@ import pytest
 
 from bind.osb.dataservices import kinds, rules
 from bind.osb.dataservices.instance import results
-from bind.osb.dataservices.instance.decide import next_step
-from bind.osb.dataservices.instance.facts import Seen
+from bind.osb.dataservices.instance.decide import Seen, next_step
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
