@@ -260,13 +260,6 @@ def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
     assert len(world.broker.inventory.bindings) == 1
 
 
-@pytest.mark.parametrize("fault", [osb_faults.says(429), osb_faults.refuses(401)])
-def test_a_reading_that_was_not_done_is_made_for_as_long_as_it_takes(fault: Fault) -> None:
-    world = read(fault, 8, minutes=10)
-    assert states(world) == [(0, record.PRESENT)]
-    assert world.logs_in()
-
-
 # last_operation
 
 
@@ -289,23 +282,6 @@ def test_an_operation_is_polled_ever_slower_or_as_the_broker_says() -> None:
     said = osb_faults.says(200, {"state": "in progress"}, Retry_After="100")
     world = poll_bind(said, 3, minutes=10)
     assert times(world, "poll-binding")[:4] == [0, 100, 200, 300]
-
-
-def test_an_operation_that_nobody_knows_three_times_has_failed() -> None:
-    world = poll_bind(osb_faults.refuses(404), 3, minutes=10)
-    assert states(world) == [(1, record.PRESENT)]
-    assert len(world.broker.inventory.bindings) == 1
-
-
-def test_an_operation_that_failed_is_undone() -> None:
-    world = World()
-    world.broker.modes.asynchronous = ASYNC
-    world.broker.modes.failing["bind"] = 1
-    world.claim()
-    world.run(minutes=5)
-    assert states(world) == [(1, record.PRESENT)]
-    assert len(world.broker.inventory.bindings) == 1
-    assert world.events == ["BindFailed", "Bound"]
 
 
 def late(fault: Fault, count: int) -> World:
@@ -369,28 +345,6 @@ def test_a_rotation_past_its_deadline_says_so_and_the_old_credentials_go(fault: 
     world.run(minutes=5)
     assert states(world) == [(1, record.PRESENT), (2, record.PRESENT)]
     assert world.condition("Rotated") == ("True", "")
-
-
-def poll_unbind(fault: Fault, count: int, **span: float) -> World:
-    """Return a world whose unbind comes later, and whose polling met a fault so often."""
-    world = World()
-    world.claim()
-    world.run(minutes=1)
-    world.broker.modes.asynchronous = ASYNC
-    world.broker.faults.add("poll-binding", fault, times=count)
-    world.delete(BINDING_KIND, "web")
-    world.run(**span)
-    return world
-
-
-@pytest.mark.parametrize(
-    "fault", [osb_faults.refuses(404), osb_faults.says(200, {"state": "failed"})]
-)
-def test_an_unbind_that_is_not_known_or_failed_is_made_again(fault: Fault) -> None:
-    world = poll_unbind(fault, 1, minutes=3)
-    assert world.broker.count("unbind") == 2
-    assert world.live(BINDING_KIND, "web") is None
-    assert world.broker.inventory.bindings == {}
 
 
 # An answer that comes when its record went on already.

@@ -275,12 +275,6 @@ def test_a_confirmed_deletion_takes_the_record_and_then_the_finalizer(outcome):
     assert written(found) == [f"delete BrokerRecord {UID}", "patch DatabaseInstance orders"]
 
 
-def test_a_deletion_that_goes_on_is_polled():
-    after = recorded(delete(outcomes.Accepted(Secret("op-2"))), LEAVING)
-    assert after.state == record.LEAVING
-    assert after.operation is not None
-
-
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -352,18 +346,6 @@ def test_an_operation_in_progress_is_asked_for_ever_slower_up_to_a_minute():
     assert poll(outcomes.Progress(""), before, pauses=pauses).decision.again == MINUTE
     slow = outcomes.Progress("in progress", retry_after=timedelta(minutes=5))
     assert poll(slow, before).decision.again == 5 * MINUTE
-
-
-def test_an_operation_that_succeeded_is_what_it_was_for():
-    before = replace(NEW, operation=operation())
-    after = recorded(poll(outcomes.Progress("succeeded"), held_again(before)), before)
-    assert (after.state, after.sent, after.operation) == (record.PRESENT, sent(), None)
-    going = held_again(GOING)
-    after = recorded(poll(outcomes.Progress("succeeded"), going, live=BIG), going)
-    assert (after.sent, after.intent, after.operation) == (TO_BIG, None, None)
-    leaving = held_again(replace(LEAVING, operation=operation()))
-    found = poll(outcomes.Progress("succeeded"), leaving, live=claim(deleting=True))
-    assert written(found)[0] == f"delete BrokerRecord {UID}"
 
 
 # last_operation, where the claim changed since

@@ -24,7 +24,6 @@ from tests.support.osb_views import (
     claim,
     held,
     intent,
-    message,
     operation,
     recorded,
     said,
@@ -73,31 +72,10 @@ def test_an_update_or_a_deletion_past_its_deadline_is_decided_without_a_call() -
     assert recorded(found, leaving).operation is None
 
 
-def test_what_failed_past_the_deadline_may_be_a_later_update_and_is_not_deleted() -> None:
-    """Some brokers answer for the last operation, whatever key they are asked by."""
-    found = answered(LATE, POLL, outcomes.Progress("failed", "no disk"))
-    after = recorded(found, LATE)
-    assert (after.state, after.operation, after.made_at) == (record.INTENDED, None, NOW)
-    assert after.intent == intent(tries=1, closed=record.FAILED, catalog="catalogue-1")
-    assert said(found)["Provisioned"] == ("False", "Failed")
-    assert "no disk" in message(found, "Provisioned")
-
-
 def test_the_last_question_within_the_deadline_is_not_far_from_it() -> None:
     before = replace(LATE, operation=operation(deadline=NOW + timedelta(seconds=3)))
     found = answered(before, POLL, GOES_ON)
     assert found.pauses[UID].until == NOW + timedelta(seconds=3)
-
-
-def test_after_some_puts_whose_operations_nobody_knows_it_is_kept_and_not_deleted() -> None:
-    before = held(record.INTENDED, intent=intent(tries=3), operation=operation())
-    found = answered(before, POLL, outcomes.Absent(is_json=True), pauses={UID: Pause(misses=2)})
-    after = recorded(found, before)
-    assert (after.state, after.made_at) == (record.INTENDED, NOW)
-    assert after.intent is not None
-    assert after.intent.closed == record.FAILED
-    assert said(found)["Provisioned"] == ("False", "Failed")
-    assert keys.OSB_RETRY in message(found, "Provisioned")
 
 
 # What was there once

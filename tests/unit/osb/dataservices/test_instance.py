@@ -525,13 +525,6 @@ def test_a_refused_update_leaves_the_instance_ready():
     assert step(known) == Decision()
 
 
-def test_an_update_of_what_is_gone_makes_nothing():
-    wanted = live(PROVISIONED.replace("planName: small", "planName: big"))
-    known, _ = follow(wanted, step(wanted), outcomes.Gone())
-    assert conditions(known)["Ready"] == "Missing"
-    assert step(known) == FETCH
-
-
 # Leaving
 
 
@@ -570,14 +563,6 @@ def test_a_deletion_is_waited_for():
     for outcome in (outcomes.Progress("failed", "no"), outcomes.Absent(is_json=True)):
         failed, _ = follow(known, call, outcome)
         assert step(failed) == DELETE
-
-
-def test_a_404_counts_where_the_broker_itself_answers():
-    leaving = live(PROVISIONED, **DELETED)
-    absent = outcomes.Absent(is_json=True)
-    assert finalizers_of(follow(leaving, DELETE, absent)[0]) == []
-    assert finalizers_of(follow(leaving, DELETE, absent, confirmed=False)[0])
-    assert finalizers_of(follow(leaving, DELETE, outcomes.Absent(is_json=False))[0])
 
 
 def test_what_is_bound_is_not_deleted():
