@@ -11,7 +11,7 @@ from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Seve
 from reconciler.fleet import load, reference_index, wording
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
-from reconciler.source import gather
+from reconciler.source import disk
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
     Raises InvalidRepository, ConfigError and HostError.
     """
     if ref is None:
-        return gather.read_folder(path, check_owner=check_owner)
+        return disk.read_folder(path, check_owner=check_owner)
     from reconciler.source import git  # takes 80 ms
 
     return git.read_at(path, ref, check_owner=check_owner)

@@ -56,7 +56,8 @@ def _findings(
     """Return what was found, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl import repository
     from klutchctl.render.problems import Findings
-    from reconciler.core.errors import InvalidRepository
+    from reconciler.core.errors import InvalidRepository, in_order
+    from reconciler.source import disk
 
     here = _prefix(path)
     judge = None if base is None else repository.base_in(path, base, check_owner=check_owner)
@@ -66,6 +67,8 @@ def _findings(
         found = Findings(error.problems, here)
         return found, found
     fleet, problems = _judged(snapshot, judge)
+    if ref is None and path.is_dir():
+        problems = in_order([*problems, *disk.unread_documents(path, snapshot)])
     if fleet is None:
         found = Findings(problems, here, files=snapshot.files)
     else:

@@ -163,8 +163,10 @@ Subdomain: TypeAlias = Annotated[
 ]
 SecretKey: TypeAlias = Annotated[StrictStr, Form("[-._a-zA-Z0-9]+", "a key of a Secret")]
 # Groups and plurals are as in the CRDs (protocol-bind A); the core group is "".
-Group: TypeAlias = Annotated[StrictStr, Form(_SUBDOMAIN, "an API group")]
-GroupOrCore: TypeAlias = Annotated[StrictStr, Form(f"({_SUBDOMAIN})?", "an API group")]
+_GROUP: Final = rf"[a-z0-9]([-a-z0-9]*[a-z0-9](\.{_LABEL})*)?"
+_A_GROUP: Final = f"an API group as the CRDs of Klutch take it, {_GROUP}"
+Group: TypeAlias = Annotated[StrictStr, Form(_GROUP, _A_GROUP)]
+GroupOrCore: TypeAlias = Annotated[StrictStr, Form(f"({_GROUP})?", _A_GROUP)]
 Plural: TypeAlias = Annotated[
     StrictStr,
     Form(

@@ -140,6 +140,7 @@ CODES: Final[Mapping[str, str]] = {
     "policy-kind": "a document of another kind than Binding stands where a Policy matches",
     "fleet-renamed": "a pull request gives the Fleet another name",
     # Warnings
+    "unread-file": "a file has documents of a fleet, and no include reads it",
     "policy-default": "the files do not say what holds where no Policy has a path",
     "long-space-name": "the name of a binding space leaves little room for namespaces",
     "dependency-elsewhere": "a Binding depends on one that no cluster shares with it",

@@ -21,7 +21,7 @@ import watchfiles
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import digest
 from reconciler.fleet.files import Snapshot
-from reconciler.source import gather
+from reconciler.source import disk
 from reconciler.source.signature import Signature
 
 _QUIET: Final = 0.3  # seconds in which nothing may change
@@ -112,7 +112,7 @@ class Folder:
 
     async def _read(self) -> SourceState:
         snapshot = await asyncio.to_thread(
-            gather.read_folder, self._path, check_owner=self._check_owner, whole=True
+            disk.read_folder, self._path, check_owner=self._check_owner, whole=True
         )
         return SourceState(mark_of(snapshot), snapshot)
 

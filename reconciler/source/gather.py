@@ -1,26 +1,21 @@
 """Gathers the files of a fleet, from a folder on disk or by another `Store`, within limits.
 
 The first file says which others belong to it; nothing else is opened, and a folder that no
-include reaches is not looked into. On disk every name is opened beneath the folder, one by one, and
-a link is never followed: a committed link to a secret on this machine would else end up in the
-output (CVE-2022-24904).
+include reaches is not looked into.
 """
 
 import contextlib
-import errno
 import os
 import posixpath
-import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import islice
-from pathlib import Path
 from typing import Final, Protocol
 
-from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Problem
+from reconciler.core.errors import InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import base_model, files
-from reconciler.fleet.files import Patterns, Snapshot
+from reconciler.fleet.files import Patterns
 
 MAX_FILES: Final = 10_000
 MAX_TREE_BYTES: Final = 64 << 20
@@ -243,138 +238,3 @@ def too_large() -> Unreadable:
 
 def _stopped(code: str, message: str, hint: str = "") -> InvalidRepository:
     return InvalidRepository([Problem(Origin("."), code, message, hint)])
-
-
-# Without O_NONBLOCK, opening a named pipe would wait for its writer.
-_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
-
-def read_folder(path: Path, *, check_owner: bool = True, whole: bool = False) -> Snapshot:
-    """Return the fleet in a folder, or that whose first file is `path`.
-
-    Its revision is the commit at HEAD of the Git work tree it is in, with "+dirty" if the fleet
-    is not as committed. `whole` refuses a work tree that Git is writing, or that lacks files of
-    that commit. Raises InvalidRepository, ConfigError where the path cannot be opened, or
-    the Git repository belongs to another user (unless `check_owner` is false), and HostError.
-    """
-    is_folder = path.is_dir()
-    top = path if is_folder else path.parent
-    try:
-        descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if not is_folder:
-            os.stat(path, follow_symlinks=False)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    try:
-        if not os.fstat(descriptor).st_nlink:
-            raise ConfigError(
-                "this folder was deleted", where=str(path), hint="Change into another"
-            )
-        store = _Folder(descriptor)
-        entry = find_entry(store) if is_folder else path.name
-        gathered = gather(store, entry)
-        folder, revision = "", ""
-        if git_entries(top):
-            from reconciler.source import git  # takes 80 ms, and many fleets are without
-
-            folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
-    finally:
-        os.close(descriptor)
-    return Snapshot(gathered.files, revision, entry, gathered.unread, folder)
-
-
-def git_entries(folder: Path) -> Sequence[Path]:
-    """Return each `.git` in a folder and in those that it lies in, the nearest one first."""
-    absolute = folder.resolve()
-    places = (parent / ".git" for parent in (absolute, *absolute.parents))
-    return [place for place in places if place.exists()]
-
-
-class _Folder:
-    """A `gather.Store` beneath an open folder."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
-        descriptor = self._open(folder, folder.split("/") if folder else ["."], os.O_DIRECTORY)
-        try:
-            with os.scandir(descriptor) as found:
-                # Sorted, so that the same file is the one too many each time.
-                entries = sorted((entry.name, _type_of(entry)) for entry in found)
-        finally:
-            os.close(descriptor)
-        yield from entries
-
-    def read(self, path: str) -> bytes:
-        descriptor = self._open(path, path.split("/"), 0)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise not_a_file(_type(status.st_mode))
-            if status.st_size > MAX_BYTES:
-                raise too_large()
-            with open(descriptor, "rb", closefd=False) as file:
-                content = file.read(MAX_BYTES + 1)
-        finally:
-            os.close(descriptor)
-        if len(content) > MAX_BYTES:
-            raise too_large()
-        return content
-
-    def entry_type(self, path: str) -> EntryType:
-        descriptor = self._open(path, path.split("/"), 0)
-        try:
-            mode = os.fstat(descriptor).st_mode
-        finally:
-            os.close(descriptor)
-        return EntryType.FILE if stat.S_ISREG(mode) else _type(mode)
-
-    def target(self, path: str) -> str:
-        above, _, name = path.rpartition("/")
-        descriptor = self._open(above, above.split("/") if above else ["."], os.O_DIRECTORY)
-        try:
-            return os.readlink(name, dir_fd=descriptor)
-        except OSError as error:
-            raise _refusal(error, name, descriptor) from None
-        finally:
-            os.close(descriptor)
-
-    def _open(self, path: str, names: list[str], flags: int) -> int:
-        """Return a descriptor of what is at `names`, opened one beneath the other."""
-        descriptor = os.dup(self._descriptor)
-        for name in names:
-            last = name is names[-1]
-            try:
-                inner = os.open(
-                    name, _FLAGS | (flags if last else os.O_DIRECTORY), dir_fd=descriptor
-                )
-            except OSError as error:
-                raise _refusal(error, name, descriptor) from None
-            finally:
-                os.close(descriptor)
-            descriptor = inner
-        return descriptor
-
-
-def _refusal(error: OSError, name: str, folder: int) -> Unreadable:
-    with contextlib.suppress(OSError):
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            return not_a_file(EntryType.LINK)
-    if error.errno == errno.ENXIO:  # a socket
-        return not_a_file(EntryType.OTHER)
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return Unreadable("missing-file", "does not exist")
-    return Unreadable("unreadable-file", f"cannot be read: {error.strerror}")
-
-
-def _type_of(entry: os.DirEntry[str]) -> EntryType:
-    if entry.is_symlink():
-        return EntryType.LINK
-    if entry.is_dir(follow_symlinks=False):
-        return EntryType.FOLDER
-    return EntryType.FILE if entry.is_file(follow_symlinks=False) else EntryType.OTHER
-
-
-def _type(mode: int) -> EntryType:
-    return EntryType.FOLDER if stat.S_ISDIR(mode) else EntryType.OTHER

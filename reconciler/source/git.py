@@ -54,7 +54,7 @@ def read(repository: Path, ref: str, *, folder: str = "") -> Snapshot:
 def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
     """Return the fleet that a path means, as it is in a commit of the repository it lies in.
 
-    `path` is a folder or first file as in `gather.read_folder`; it need not be there now, only in
+    `path` is a folder or first file as in `disk.read_folder`; it need not be there now, only in
     the commit. `ref` and errors are as in `read`.
     """
     there = _existing(path)

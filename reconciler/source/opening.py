@@ -10,7 +10,7 @@ import pygit2
 from pygit2.enums import FileMode, RepositoryOpenFlag
 
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.source import gather
+from reconciler.source import disk
 
 # How libgit2 says that a repository has a newer format than it knows, such as SHA-256 or reftable.
 _NEWER: Final = ("unknown object format", "unsupported extension", "unsupported repository version")
@@ -82,9 +82,9 @@ def _refuse_chosen(folder: Path) -> None:
 
     With the place, the commit would choose the branches, or the fleet in them, that judge it.
     """
-    clones = (entry.parent for entry in gather.git_entries(folder))
+    clones = (entry.parent for entry in disk.git_entries(folder))
     for place in (*_links(folder), *clones):
-        for outer in filter(None, map(_exactly, gather.git_entries(place.parent))):
+        for outer in filter(None, map(_exactly, disk.git_entries(place.parent))):
             mode = _committed_as(outer, place)
             if mode in _CHOICES:
                 name, hint = _CHOICES[mode]
@@ -140,7 +140,7 @@ def _nearest(folder: Path) -> pygit2.Repository | None:
     A bare one counts only where no `.git` is above: else it may be plain files of a commit, by
     which that commit would bring the branches that it is judged by. No commit can hold a `.git`.
     """
-    above = gather.git_entries(folder)
+    above = disk.git_entries(folder)
     if not above:
         found = pygit2.discover_repository(str(folder))
         return None if found is None else pygit2.Repository(found)

@@ -18,7 +18,7 @@ from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet, Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
-from reconciler.source import gather
+from reconciler.source import disk
 from tests.support import modes, programs
 from tests.support.applying import Fleet as Files
 from tests.support.bound_units import ByHand, new_unit
@@ -59,7 +59,7 @@ async def scene(request, namespace, on_plane, in_app, tmp_path):
     path.mkdir()
     files = Files(path, name, request.param, unit.group, claims="", konnector=KONNECTOR)
     files.write()
-    fleet, problems = load(gather.read_folder(path, check_owner=False))
+    fleet, problems = load(disk.read_folder(path, check_owner=False))
     assert fleet is not None, problems
     plane, app = on_plane.live, in_app.live
     async with AsyncExitStack() as stack:

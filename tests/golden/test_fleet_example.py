@@ -10,14 +10,14 @@ from reconciler.core.errors import Severity
 from reconciler.fleet.compile import desired
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
-from reconciler.source import gather
+from reconciler.source import disk
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
 
 
 @pytest.fixture(scope="module")
 def tree():
-    return gather.read_folder(EXAMPLE)
+    return disk.read_folder(EXAMPLE)
 
 
 @pytest.fixture(scope="module")

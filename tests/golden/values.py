@@ -120,7 +120,7 @@ def against(said="main"):
     secrets = (FieldChange("/claims/secrets", "names [a]", said),)
     name = (FieldChange("/name", "a", "b"),)
     edits = (
-        Edit(Effect.DELETE, "Binding", "orders-db", Origin("b.yaml", 3, 1), "pgs.g.io", clusters),
+        Edit(Effect.DELETE, "Binding", "orders-db", Origin("b.yaml", 3, 1), "pgs.gi.o", clusters),
         Edit(Effect.WIDEN, "Binding", said, Origin("c.yaml", 1, 1), "g", ("shop-1",), secrets),
         Edit(Effect.RIGHTS, "Fleet", "", Origin("fleet.yaml", 1), fields=name),
         Edit(Effect.ADD, "Cluster", "shop-6", Origin(f"clusters/{said}.yaml", 3, 1)),

@@ -15,7 +15,7 @@ from klutchctl.entry import ExitCode
 from reconciler.core.manifest import Manifest, get_list, get_maps, get_text, name_of
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.fleet.values import Mode
-from reconciler.source import gather
+from reconciler.source import disk
 from tests.support.apply_runs import staged
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
@@ -49,7 +49,7 @@ def manifests(namespace: str) -> dict[str, Manifest]:
 
 def test_the_volume_holds_the_files_of_the_fleet_where_they_belong():
     files = generated()
-    assert {*files.values()} == {*gather.read_folder(EXAMPLE).files}
+    assert {*files.values()} == {*disk.read_folder(EXAMPLE).files}
     volumes = get_maps(manifests("x")["Job"], "spec", "template", "spec", "volumes")
     (items,) = [get_maps(one, "configMap", "items") for one in volumes if one["name"] == "fleet"]
     assert {get_text(one, "key"): get_text(one, "path") for one in items} == files

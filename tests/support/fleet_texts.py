@@ -55,7 +55,7 @@ CLUSTER: Final = document(
 TEMPLATE: Final = document(
     "Template",
     "pg",
-    "{resources: [{group: g.io, resource: pgs}], claims: [{resource: secrets, version: v1,"
+    "{resources: [{group: gi.o, resource: pgs}], claims: [{resource: secrets, version: v1,"
     " owner: Provider, names: [a, b]}]}",
 )
 BINDING: Final = document("Binding", "db", "{template: pg, clusters: {matchLabels: {env: prod}}}")

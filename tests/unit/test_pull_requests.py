@@ -202,7 +202,7 @@ def test_a_plan_tells_what_the_pull_request_changes(checkout, capsys, snapshot):
         "  ! rights   -      Fleet              fleet.yaml:3",
         '               /prune/mode: "auto" -> "off"',
         "  ! rights   team   Policy             policies/p.yaml:3",
-        "  ~ change   new    pgs.g.io in shop   bindings/new.yaml:3",
+        "  ~ change   new    pgs.gi.o in shop   bindings/new.yaml:3",
         '               /binding: "db" -> "new"',
     ]
     main.run(["plan", "repo", "--base", "main", *snapshot, "-o", "json"])
@@ -255,7 +255,7 @@ async def test_a_pull_request_leads_us_to_no_other_cluster(checkout, capsys, ser
     checkout.commit()
     checkout.write(changes)
     checkout.write({"kubeconfig": KUBECONFIG % (known.port, bank.port)})
-    plan = ["--kubeconfig", "repo/kubeconfig", "--timeout", "2", "plan", "repo"]
+    plan = ["--kubeconfig", "repo/kubeconfig", "--timeout", "5", "plan", "repo"]
     assert await asyncio.to_thread(main.run, [*plan, "--base", "main"]) == 1
     assert known.accepted > 0
     assert bank.accepted == 0

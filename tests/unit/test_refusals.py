@@ -9,7 +9,7 @@ from klutchctl import main
 from reconciler.core.live import Live, dump_live
 from tests.support.fleet_texts import GOOD
 
-# The fleet that stands in this folder has one cluster, shop, with one binding, db of pgs.g.io.
+# The fleet that stands in this folder has one cluster, shop, with one binding, db of pgs.gi.o.
 ROWS = {
     "no command": "",
     "an unknown option": "sandbox up --fast",
@@ -42,11 +42,11 @@ ROWS = {
     "no address": "apply --watch --listen :9090",
     "no such port": "apply --watch --listen localhost:65536",
     "no target": "why shop",
-    "release of what is named": "release shop/pgs.g.io",
-    "release of what is named, in a folder": "release shop/pgs.g.io .",
+    "release of what is named": "release shop/pgs.gi.o",
+    "release of what is named, in a folder": "release shop/pgs.gi.o .",
     "release in a folder that is nowhere": "release shop/x nowhere",
     "release in two folders": "release shop/x . --fleet .",
-    "release of a path alone": "release ./shop/pgs.g.io",
+    "release of a path alone": "release ./shop/pgs.gi.o",
     "release of nothing": "release",
     "import into no include": "import",
     "import out of the repository": "import --out ..",
@@ -67,7 +67,7 @@ ROWS = {
     "a plan that is no text": "show latin",
     "a snapshot that is nowhere": "plan --snapshot nowhere.json",
     "a snapshot that is no text": "plan --snapshot latin",
-    "so for why": "why shop/pgs.g.io --snapshot nowhere.json",
+    "so for why": "why shop/pgs.gi.o --snapshot nowhere.json",
     "a status that is nowhere": "status --from nowhere.json",
     "a status that is a device": "status --from /dev/zero",
     "a status that is no text": "status --from latin",

@@ -145,6 +145,7 @@ ELSEWHERE = {
     "not-a-file",
     "not-a-folder",
     "policy-default",
+    "unread-file",
     "too-many-files",
     "tree-too-large",
     "unreadable-file",

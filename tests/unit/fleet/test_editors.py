@@ -12,13 +12,13 @@ import yaml
 
 from klutchctl import scaffold
 from reconciler.fleet import models
-from reconciler.source import gather
+from reconciler.source import disk
 from tests.support.bad_fleets import FORMS
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schemas" / "fleet.schema.json"
-EXAMPLE = gather.read_folder(ROOT / "fleet-example", check_owner=False).files
+EXAMPLE = disk.read_folder(ROOT / "fleet-example", check_owner=False).files
 
 
 def test_the_file_is_what_the_models_make():

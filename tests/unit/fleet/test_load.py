@@ -7,7 +7,7 @@ from reconciler.fleet.load import load
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, PruneMode, Rbac, UnitKey
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, TEMPLATE, document, tree
 
-SHOP = UnitKey("shop", "g.io", "pgs")
+SHOP = UnitKey("shop", "gi.o", "pgs")
 
 
 def loaded(changes=None):
@@ -262,14 +262,14 @@ def test_dependencies_are_units_of_the_same_cluster():
         "bindings/net.yaml": document(
             "Binding",
             "net",
-            "{resources: [{group: g.io, resource: bs}, {group: g.io, resource: as}],"
+            "{resources: [{group: gi.o, resource: bs}, {group: gi.o, resource: as}],"
             " clusters: {names: [shop, x]}}",
         ),
         **db("dependsOn: [net]"),
     }
     assert loaded(changes).units[SHOP].depends_on == (
-        UnitKey("shop", "g.io", "as"),
-        UnitKey("shop", "g.io", "bs"),
+        UnitKey("shop", "gi.o", "as"),
+        UnitKey("shop", "gi.o", "bs"),
     )
 
 

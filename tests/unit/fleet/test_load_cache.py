@@ -37,7 +37,7 @@ VARIED = {
     "bindings/other.yaml": document(
         "Binding",
         "other",
-        "{resources: [{group: g.io, resource: others}], clusters: {names: [shop]}}",
+        "{resources: [{group: gi.o, resource: others}], clusters: {names: [shop]}}",
     ),
 }
 
@@ -117,7 +117,7 @@ def test_only_a_file_that_changed_is_read_again():
 def test_units_of_a_binding_that_nothing_changes_are_the_same():
     cache = LoadCache()
     other = GOOD["bindings/db.yaml"].replace("db", "other").replace("template: pg", "RESOURCES")
-    other = other.replace("RESOURCES", "resources: [{group: g.io, resource: others}]")
+    other = other.replace("RESOURCES", "resources: [{group: gi.o, resource: others}]")
     before, after = (
         load(tree({"bindings/other.yaml": text}), cache)[0]
         for text in (other, other.replace("env: prod}}}", "env: prod}}, deletionPolicy: Block}"))

@@ -53,7 +53,7 @@ SAID = {
     "state": "Accepted",
 }
 NOBODY = (plane(), cluster())
-ONE = Import("g.io", "pgs", ("shop",), (SAID,), {})
+ONE = Import("gi.o", "pgs", ("shop",), (SAID,), {})
 NARROW = {**SAID, "names": ["a"]}
 
 
@@ -251,7 +251,7 @@ def without_state(claim):
 
 
 def test_a_new_template_has_what_is_accepted_anywhere_as_its_most():
-    narrow = Import("g.io", "pgs", ("away",), (NARROW,), {})
+    narrow = Import("gi.o", "pgs", ("away",), (NARROW,), {})
     template, all_of_it, less = said_of(repository(), ONE, narrow)
     claims = [without_state(NARROW), without_state(SAID)]
     assert template[:2] == ("Template", "pgs")
@@ -286,7 +286,7 @@ def test_names_that_are_taken_are_not_taken_again():
     }
     names = [name for _, name, _ in said_of(repository(taken), ONE)]
     assert names == ["pgs", "pgs-2"]
-    first, *_ = said_of(repository(), Import("g.io", long, ("shop",), (), {}))
+    first, *_ = said_of(repository(), Import("gi.o", long, ("shop",), (), {}))
     assert first[1] == "x" * 40
 
 

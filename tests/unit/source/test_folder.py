@@ -12,7 +12,7 @@ from pygit2.enums import FileMode
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
-from reconciler.source import gather, git
+from reconciler.source import disk, gather, git
 from tests.support.checkouts import PERSON, commit_work_tree, write_files
 from tests.support.fleet_texts import FLEET, GOOD, document
 
@@ -29,13 +29,13 @@ def root(tmp_path):
 def refused(root):
     """Return the codes of the problems with which a folder is not read at all."""
     with pytest.raises(InvalidRepository) as caught:
-        gather.read_folder(root)
+        disk.read_folder(root)
     return [problem.code for problem in caught.value.problems]
 
 
 def problems_of(root):
     """Return path and code of the problems of a folder that is read."""
-    fleet, problems = load(gather.read_folder(root))
+    fleet, problems = load(disk.read_folder(root))
     assert fleet is None
     assert CANARY not in str(problems)
     return [(problem.origin.path, problem.code) for problem in problems]
@@ -43,7 +43,7 @@ def problems_of(root):
 
 def test_only_what_belongs_to_the_fleet_is_read(root):
     write_files(root, {"notes.md": "x", "deep/er/x.yaml": "x", ".git-ish/x.yaml": "x"})
-    tree = gather.read_folder(root)
+    tree = disk.read_folder(root)
     assert tree.files == {path: text.encode() for path, text in GOOD.items()}
     assert (tree.entry, tree.revision, tree.unread, tree.folder) == ("fleet.yaml", "", {}, "")
     fleet, problems = load(tree)
@@ -53,19 +53,19 @@ def test_only_what_belongs_to_the_fleet_is_read(root):
 
 def test_the_first_file_may_be_named(root):
     (root / "fleet.yaml").rename(root / "acme.yaml")
-    assert gather.read_folder(root / "acme.yaml").entry == "acme.yaml"
+    assert disk.read_folder(root / "acme.yaml").entry == "acme.yaml"
     assert refused(root) == ["no-entry-file"]
 
 
 def test_two_first_files(root):
     write_files(root, {"klutch-fleet.yaml": FLEET})
     assert refused(root) == ["two-entry-files"]
-    assert gather.read_folder(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
+    assert disk.read_folder(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match="nowhere: cannot be read: No such file"):
-        gather.read_folder(tmp_path / "nowhere")
+        disk.read_folder(tmp_path / "nowhere")
 
 
 def link(path, root):
@@ -128,7 +128,7 @@ def test_what_stands_where_the_first_file_should_be(root, make, code):
 def test_a_folder_that_is_a_link_is_not_entered_and_not_taken_for_empty(root):
     (root / "bindings").rename(root.parent / "elsewhere")
     (root / "bindings").symlink_to(root.parent / "elsewhere")
-    tree = gather.read_folder(root)
+    tree = disk.read_folder(root)
     assert "bindings/db.yaml" not in tree.files
     assert problems_of(root) == [("bindings/", "not-a-folder")]
     assert "include narrower folders" in tree.unread["bindings/"].hint
@@ -152,7 +152,7 @@ def test_a_link_that_files_may_be_behind(root, target, want):
     if target == "also":
         (root / "also").symlink_to("docs")
     commit_work_tree(pygit2.init_repository(root))
-    for tree in (gather.read_folder(root), git.read_at(root, "HEAD")):
+    for tree in (disk.read_folder(root), git.read_at(root, "HEAD")):
         _, problems = load(tree)
         assert [(one.origin.path, one.code) for one in problems] == want
 
@@ -160,7 +160,7 @@ def test_a_link_that_files_may_be_behind(root, target, want):
 def test_a_link_that_no_include_goes_into(root):
     write_files(root, {"bindings/README.md": "x"})
     (root / "bindings" / "docs").symlink_to(root.parent)
-    fleet, problems = load(gather.read_folder(root))
+    fleet, problems = load(disk.read_folder(root))
     assert (fleet is not None, problems) == (True, ())
 
 
@@ -194,7 +194,7 @@ def filled(folder):
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_submodule_is_refused_whether_or_not_it_is_there(root, change, whole):
     change(with_submodule(root))
-    for tree in (gather.read_folder(root, whole=whole), git.read_at(root, "HEAD")):
+    for tree in (disk.read_folder(root, whole=whole), git.read_at(root, "HEAD")):
         fleet, problems = load(tree)
         assert fleet is None
         assert [(one.origin.path, one.code) for one in problems] == [("bindings/", "not-a-folder")]
@@ -203,11 +203,11 @@ def test_a_submodule_is_refused_whether_or_not_it_is_there(root, change, whole):
 def test_files_in_place_of_a_submodule_may_be_looked_at_before_they_are_committed(root):
     folder = with_submodule(root)
     folder.rmdir()
-    assert gather.read_folder(root).unread == {}
-    assert [*gather.read_folder(root, whole=True).unread] == ["bindings/"]
+    assert disk.read_folder(root).unread == {}
+    assert [*disk.read_folder(root, whole=True).unread] == ["bindings/"]
     write_files(folder, {"db.yaml": GOOD["bindings/db.yaml"]})
     for whole in (False, True):
-        fleet, problems = load(gather.read_folder(root, whole=whole))
+        fleet, problems = load(disk.read_folder(root, whole=whole))
         assert (fleet is not None, problems) == (True, ())
 
 
@@ -219,7 +219,7 @@ def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
     outside = root.parent / "outside"
     write_files(outside, {"x.pem": CANARY})
     (root / "ca").symlink_to(outside)
-    _, problems = load(gather.read_folder(root))
+    _, problems = load(disk.read_folder(root))
     assert [(str(one.origin), one.code) for one in problems] == [
         ("ca/", "not-a-folder"),
         ("clusters/shop.yaml:4:61", "not-a-file"),
@@ -242,7 +242,7 @@ def test_what_may_not_be_read_is_reported(root, monkeypatch, path):
 def test_a_name_that_no_terminal_should_see(root):
     write_files(root, {"bindings/\x1b[31m.yaml": "x"})
     (root / os.fsdecode(b"bindings/\xff.yaml")).write_text("x")
-    _, problems = load(gather.read_folder(root))
+    _, problems = load(disk.read_folder(root))
     assert [one.code for one in problems] == ["bad-path", "bad-path"]
     assert all(one.origin.path.isprintable() and str(one).encode() for one in problems)
 
@@ -258,7 +258,7 @@ def test_limits_end_the_reading(root, monkeypatch):
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
     write_files(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
     monkeypatch.setattr(gather, "MAX_FILES", 20)
-    assert len(gather.read_folder(root).files) == len(GOOD)
+    assert len(disk.read_folder(root).files) == len(GOOD)
 
 
 @pytest.fixture
@@ -267,11 +267,11 @@ def repository(root):
 
 
 def test_the_revision_is_the_commit_at_head(root, repository):
-    assert gather.read_folder(root).revision == ""
+    assert disk.read_folder(root).revision == ""
     head = commit_work_tree(repository)
-    assert gather.read_folder(root).revision == head
+    assert disk.read_folder(root).revision == head
     write_files(root, {"README.md": "not a file of the fleet"})
-    assert gather.read_folder(root).revision == head
+    assert disk.read_folder(root).revision == head
 
 
 CHANGES = {
@@ -289,13 +289,13 @@ CHANGES = {
 def test_a_fleet_that_is_not_as_committed_is_dirty(root, repository, change):
     head = commit_work_tree(repository)
     change(root)
-    assert gather.read_folder(root).revision == f"{head}+dirty"
+    assert disk.read_folder(root).revision == f"{head}+dirty"
 
 
 def test_a_fleet_below_the_top_of_its_repository(tmp_path, root):
     repository = pygit2.init_repository(tmp_path)
     head = commit_work_tree(repository)
-    tree = gather.read_folder(root)
+    tree = disk.read_folder(root)
     assert (tree.folder, tree.revision) == ("repo/", head)
 
 
@@ -308,9 +308,9 @@ def test_a_checkout_of_another_user(root, repository, monkeypatch):
     for name in (path, root):
         os.chown(name, 12345, 12345)
     with pytest.raises(ConfigError, match="belongs to another user") as caught:
-        gather.read_folder(root)
+        disk.read_folder(root)
     assert "--git-owner-check=off" in caught.value.hint
-    assert gather.read_folder(root, check_owner=False).revision == head
+    assert disk.read_folder(root, check_owner=False).revision == head
 
 
 def test_a_sparse_checkout_does_not_pass_for_files_taken_away(root, repository):
@@ -318,13 +318,13 @@ def test_a_sparse_checkout_does_not_pass_for_files_taken_away(root, repository):
     kept = ("/*", "!bindings/db.yaml")
     subprocess.run(["git", "-C", root, "sparse-checkout", "set", "--no-cone", *kept], check=True)
     assert not (root / "bindings/db.yaml").exists()
-    found = gather.read_folder(root)
+    found = disk.read_folder(root)
     assert [(path, one.code) for path, one in found.unread.items()] == [
         ("bindings/db.yaml", "missing-file")
     ]
     assert "sparse-checkout disable" in found.unread["bindings/db.yaml"].hint
     subprocess.run(["git", "-C", root, "rm", "-q", "--sparse", "bindings/db.yaml"], check=True)
-    assert gather.read_folder(root).unread.keys() == {"bindings/db.yaml"}  # until it is committed
+    assert disk.read_folder(root).unread.keys() == {"bindings/db.yaml"}  # until it is committed
 
 
 def test_a_link_that_a_checkout_without_links_holds_as_text(root, repository):
@@ -333,6 +333,6 @@ def test_a_link_that_a_checkout_without_links_holds_as_text(root, repository):
     commit_work_tree(repository)
     (root / "more").unlink()
     write_files(root, {"more": "docs"})
-    assert [*gather.read_folder(root).unread] == ["more/"]
+    assert [*disk.read_folder(root).unread] == ["more/"]
     write_files(root, {"more": "a file of one's own"})
-    assert gather.read_folder(root).unread == {}
+    assert disk.read_folder(root).unread == {}

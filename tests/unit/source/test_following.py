@@ -12,7 +12,7 @@ import pygit2
 import pytest
 
 from reconciler.core.errors import ConfigError, InvalidRepository
-from reconciler.source import gather
+from reconciler.source import disk
 from reconciler.source.following import Folder, GitRef, GitUrl, git_url
 from tests.support.checkouts import commit_work_tree, write_files
 from tests.support.fleet_texts import GOOD
@@ -128,7 +128,7 @@ def test_a_whole_work_tree(root, change):
     (root / "README.md").write_text("x")
     commit(root)
     change(root)
-    assert gather.read_folder(root, whole=True) == gather.read_folder(root)
+    assert disk.read_folder(root, whole=True) == disk.read_folder(root)
 
 
 def cut_short(root):
@@ -155,17 +155,17 @@ def test_a_checkout_that_is_not_whole(root, spoil, says):
     commit(root)
     spoil(root)
     with pytest.raises(ConfigError, match=says):
-        gather.read_folder(root, whole=True)
+        disk.read_folder(root, whole=True)
 
 
 def test_a_fleet_in_a_folder_of_a_work_tree(root):
     commit(root.parent)
-    assert gather.read_folder(root, whole=True).folder == "repo/"
+    assert disk.read_folder(root, whole=True).folder == "repo/"
     (root / FILE).unlink()
     with pytest.raises(ConfigError, match=f"lacks {FILE}"):
-        gather.read_folder(root, whole=True)
+        disk.read_folder(root, whole=True)
     shutil.copytree(root, root.parent / "new")
-    assert gather.read_folder(root.parent / "new", whole=True).folder == "new/"
+    assert disk.read_folder(root.parent / "new", whole=True).folder == "new/"
 
 
 async def test_a_ref_is_reported_once_for_each_commit(root):

@@ -10,7 +10,7 @@ from pygit2.enums import FileMode
 from reconciler.core.errors import ConfigError, HostError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
-from reconciler.source import gather, git
+from reconciler.source import disk, git
 from tests.support import checkouts
 from tests.support.fleet_texts import GOOD
 
@@ -136,11 +136,11 @@ def test_a_commit_does_not_bring_the_base_that_it_is_judged_by(tmp_path):
     assert git.commit_at(fleet, "origin/main") == str(base) != theirs
     assert git.read_at(fleet, "origin/main").folder == "fleet/"
     assert git.commit_at(fleet, "HEAD") == str(work.head.target)
-    found = gather.read_folder(fleet)
+    found = disk.read_folder(fleet)
     assert (found.folder, found.revision) == ("fleet/", str(work.head.target))
     (fleet / "bindings/db.yaml").unlink()
     with pytest.raises(ConfigError, match="lacks bindings/db"):
-        gather.read_folder(fleet, whole=True)
+        disk.read_folder(fleet, whole=True)
 
 
 @pytest.mark.parametrize("broken", ["a folder", "a file that leads nowhere"])
@@ -153,7 +153,7 @@ def test_a_git_folder_that_is_none_does_not_let_a_planted_one_in(tmp_path, broke
         (tmp_path / "work/.git").write_text("gitdir: /nowhere\n")
     with pytest.raises(ConfigError, match="no Git repository"):
         git.read_at(tmp_path / "work/fleet", "origin/main")
-    found = gather.read_folder(tmp_path / "work/fleet")
+    found = disk.read_folder(tmp_path / "work/fleet")
     assert (found.folder, found.revision) == ("", "")
 
 
@@ -171,7 +171,7 @@ def test_a_work_tree_of_another_repository_and_one_beside_a_bare_one(tmp_path):
     )
     (tmp_path / "all/.git").write_text("gitdir: ./bare\n")
     repository.add_worktree("one", str(tmp_path / "all/one"))
-    found = gather.read_folder(tmp_path / "all/one/deep")
+    found = disk.read_folder(tmp_path / "all/one/deep")
     assert (found.folder, found.revision) == ("deep/", head)
     assert (tmp_path / "all/one/.git").is_file()
     assert git.commit_at(tmp_path / "all/one/deep", "one") == head
@@ -193,10 +193,10 @@ def test_files_of_a_newer_format_are_read_and_its_commits_are_not(tmp_path, exte
     repository.config["core.repositoryformatversion"] = 1
     for name, value in extensions.items():
         repository.config[f"extensions.{name}"] = value
-    found = gather.read_folder(tmp_path)
+    found = disk.read_folder(tmp_path)
     assert (found.files, found.folder, found.revision) == (FILES, "", "")
     for read in (
-        lambda: gather.read_folder(tmp_path, whole=True),
+        lambda: disk.read_folder(tmp_path, whole=True),
         lambda: git.read_at(tmp_path, "main"),
     ):
         with pytest.raises(ConfigError, match="leave --ref and --base out"):

@@ -9,7 +9,7 @@ import pytest
 from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError
-from reconciler.source import gather, git
+from reconciler.source import disk, git
 from tests.support.checkouts import commit_files, commit_work_tree, write_files
 from tests.support.fleet_texts import GOOD
 
@@ -139,7 +139,7 @@ def test_a_link_that_no_commit_brought(work, place, target, path):
     top = work.parent
     (top / "other").symlink_to(work)
     (top / place).symlink_to(target)
-    found = gather.read_folder(top / path)
+    found = disk.read_folder(top / path)
     assert (found.folder, found.unread) == ("a/fleet/", {})
     assert git.read_at(top / path, BASE).folder == "a/fleet/"
     assert git.read_at(top / path / ".." / "fleet", BASE).folder == "a/fleet/"
@@ -148,7 +148,7 @@ def test_a_link_that_no_commit_brought(work, place, target, path):
 def test_a_link_in_a_circle(work):
     (work / "a/loop").symlink_to("loop")
     with pytest.raises(ConfigError, match="Too many levels"):
-        gather.read_folder(work / "a/loop/x")
+        disk.read_folder(work / "a/loop/x")
 
 
 def test_a_clone_and_a_work_tree_that_no_commit_brought(work):
@@ -156,4 +156,4 @@ def test_a_clone_and_a_work_tree_that_no_commit_brought(work):
     head = commit_files(theirs, FILES)
     assert git.read_at(work / "clone", "main").revision == head
     pygit2.Repository(work).add_worktree("one", str(work / "one"))
-    assert gather.read_folder(work / "one/a/fleet").folder == "a/fleet/"
+    assert disk.read_folder(work / "one/a/fleet").folder == "a/fleet/"

@@ -261,14 +261,14 @@ def test_a_unit_of_the_files_names_the_lines_that_make_it_and_its_policy():
 def test_units_are_explained_by_the_newest_files():
     newest: list[Any] = []
     explain = Explaining(lambda: newest[-1] if newest else None)
-    key = UnitKey("shop", "g.io", "pgs")
+    key = UnitKey("shop", "gi.o", "pgs")
     assert explain(key) is None
     for spaces in ("", "# a line above\n"):
         newest.append(fleet_texts.tree({"bindings/db.yaml": spaces + fleet_texts.BINDING}))
         found = explain(key)
         assert found is not None
         assert found.origin.line == 3 + bool(spaces)
-    assert explain(UnitKey("shop", "g.io", "others")) is None
+    assert explain(UnitKey("shop", "gi.o", "others")) is None
 
 
 def test_the_page_of_the_plan():
