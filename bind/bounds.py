@@ -81,6 +81,7 @@ _IDENTITY: Final = (
 )
 _LABELS: Final = (keys.APP_CLUSTER_BINDING_NAME, keys.APP_CLUSTER_BINDING_NAMESPACE)
 _OF_BINDINGS: Final = (keys.DELETION_POLICY, keys.DRAINING)
+_OF_MAPPINGS: Final = (keys.APP_NAMESPACE_UID,)
 
 
 def is_space(namespace: Manifest, binding: Manifest) -> bool:
@@ -225,7 +226,7 @@ def trimmed_request(live: Manifest) -> Manifest:
 def trimmed_service_namespace(live: Manifest) -> Manifest:
     """Return what is read of an APIServiceNamespace."""
     named = manifest.get_text(live, "status", "namespace")
-    return _kept(live, status={"namespace": named} if named else {})
+    return _kept(live, notes=_OF_MAPPINGS, status={"namespace": named} if named else {})
 
 
 def trimmed_cluster_binding(live: Manifest) -> Manifest:

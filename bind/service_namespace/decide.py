@@ -48,6 +48,7 @@ from reconciler.core.decision import (
     writes,
     writes_each,
 )
+from reconciler.core.identity import Life
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
 from reconciler.core.times import created, format_time, moment
@@ -124,7 +125,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
         return revoked
     if live is None:
         return _made(seen, scope, now)
-    if steps := (*_stamped(seen, live), *_rights(seen, scope)):
+    if steps := _held(seen, live) or (*_stamped(seen, live), *_rights(seen, scope)):
         return writes(*steps)
     fields: dict[str, JSON] = {"namespace": chosen(seen)}
     return Decision(tasks=_bounds(seen, bounds), fields=fields, again=seen.counted.again)
@@ -142,6 +143,24 @@ def revocations(seen: Seen) -> Iterator[Step]:
             yield deletion(seen.cluster, ROLE_BINDING, one)
 
 
+def _held(seen: Seen, live: Manifest) -> tuple[Step, ...]:
+    """Return what has a new mapping name the app namespace whose data are there already.
+
+    The konnector holds what names another app namespace than there is, until a person gives it
+    away; then the mapping, which is served by now, decides.
+    """
+    mapping, former = seen.mapping or {}, manifest.annotations_of(live).get(keys.APP_NAMESPACE_UID)
+    if (
+        not former
+        or named(seen)
+        or identity.of_mark(former, mapping, keys.APP_NAMESPACE_UID) is Life.SAME
+    ):
+        return ()
+    notes: dict[str, JSON] = {keys.APP_NAMESPACE_UID: former, keys.UIDS_SINCE: None}
+    metadata: dict[str, JSON] = {"annotations": notes}
+    return (modification(seen.cluster, API_SERVICE_NAMESPACE, mapping, metadata=metadata),)
+
+
 def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
     """Return what marks a Namespace that another backend made, or that a person gave away."""
     wanted, held = _uids(seen), manifest.annotations_of(live)
@@ -154,7 +173,12 @@ def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
 
 
 def _uids(seen: Seen) -> dict[str, str]:
-    uids = {keys.SPACE_UID: manifest.uid_of(seen.space or {}), keys.ACCOUNT_UID: seen.account}
+    notes = manifest.annotations_of(seen.mapping or {})
+    uids = {
+        keys.SPACE_UID: manifest.uid_of(seen.space or {}),
+        keys.ACCOUNT_UID: seen.account,
+        keys.APP_NAMESPACE_UID: notes.get(keys.APP_NAMESPACE_UID, ""),
+    }
     return {key: uid for key, uid in uids.items() if uid}
 
 

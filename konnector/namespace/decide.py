@@ -192,7 +192,7 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
 
 
 def _of_another(seen: Seen, mapping: Manifest) -> Decision:
-    """Keep the mapping of a former app namespace for as long as anything is behind it."""
+    """Give the mapping of a former app namespace to this one, unless anything is behind it."""
     removal = seen.removal
     if removal is None or not removal.gone:
         return NOTHING  # the view is behind
@@ -201,9 +201,9 @@ def _of_another(seen: Seen, mapping: Manifest) -> Decision:
         message = mass_loss_decide.another_namespace(others, seen.space)
         note = Note(conditions.ANOTHER_NAMESPACE.reason, message, "Warning", action="Hold")
         return Decision(notes=(note,), again=_HELD)
-    if is_unmarked(mapping):
-        return _recorded(seen, mapping)
-    return writes(deletion(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping))
+    if not is_unmarked(mapping) and not get_text(mapping, "status", "namespace"):
+        return NOTHING  # nobody knows yet what is behind it
+    return _recorded(seen, mapping)
 
 
 def _is_ending(namespace: Manifest) -> bool:

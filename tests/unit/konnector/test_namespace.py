@@ -13,7 +13,7 @@ from konnector.namespace.decide import Removal, Seen, decide, leaving
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
-from reconciler.core.manifest import annotations_of, get_map
+from reconciler.core.manifest import annotations_of, get_map, put
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.core.times import format_time
 from reconciler.kube.store import Store
@@ -125,7 +125,11 @@ SAID = {
     "or released": ({**ANOTHER, "removal": gone(released=True)}, []),
     "or is not synced": ({**ANOTHER, "removal": gone(unsynced=True)}, []),
     "whatever is synced there": ({**ANOTHER, "vouched": True}, []),
-    "and goes with nothing behind it": ({**ANOTHER, "removal": gone()}, [("delete",)]),
+    "nor before it has a service namespace": ({**ANOTHER, "removal": gone()}, []),
+    "it is given with nothing behind it": (
+        {**ANOTHER, "mapping": put(ANOTHER["mapping"], "x", "status", "namespace"),
+         "removal": gone()}, [("uid", "uid-of-dev")],
+    ),
     "not because a view says so, either": (
         {**ANOTHER, "removal": Removal(gone=False, released=False)}, [],
     ),
