@@ -172,10 +172,23 @@ def _annotations(seen: Seen) -> dict[str, JSON]:
     """
     wanted = exports_of.notes_of(seen.crd or {}, seen.opened)
     if seen.template is not None:
-        notes = manifest.annotations_of(seen.template)
-        wanted |= {key: notes.get(key) for key in _OF_TEMPLATE}
+        taken = _of_template(seen.crd or {}, seen.template)
+        wanted |= {key: taken.get(key) for key in _OF_TEMPLATE}
     held = manifest.annotations_of(seen.export)
     return {key: value for key, value in wanted.items() if value != held.get(key)}
+
+
+def _of_template(crd: Manifest, template: Manifest) -> dict[str, str]:
+    """Return the annotations that an export takes of its template.
+
+    With kinds of a broker goes the wish to try again what it refused: its developers have it.
+    """
+    notes = manifest.annotations_of(template)
+    taken = {key: notes[key] for key in _OF_TEMPLATE if key in notes}
+    if keys.OSB_BROKER in manifest.labels_of(crd):
+        carried = filter(None, (taken.get(keys.CARRIES), keys.OSB_RETRY))
+        taken[keys.CARRIES] = ",".join(carried)
+    return taken
 
 
 def _alike(claims: Iterable[Manifest]) -> frozenset[bytes]:
@@ -355,8 +368,7 @@ def _new_export(
         return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
     made = exports_of.new_export(space, spec, claims, terms=terms, crd=crd, opened=opened)
-    notes = manifest.annotations_of(template)
-    taken = {key: notes[key] for key in _OF_TEMPLATE if key in notes}
+    taken = _of_template(crd, template)
     taken |= manifest.annotations_of(made)
     return Create(api.API_SERVICE_EXPORT, manifest.put(made, taken, "metadata", "annotations"))
 

@@ -141,7 +141,7 @@ def _workers(
     of_brokers: Controller[str] = make("brokers", brokers.reconcile)
     claims.subscribe(of_claims)
     calls.subscribe(of_claims)
-    kinds.subscribe(of_kinds, of_claims)
+    kinds.subscribe(of_kinds, of_claims, of_brokers)
     brokers.subscribe(of_brokers)
     served: list[Worker] = [informers.claims, brokers, calls, of_brokers, of_kinds, of_claims]
     if composed is None:

@@ -40,6 +40,9 @@ _STAYS: Final = (
 )
 # What only describes. Other keys may be orders to a program of the other side.
 _TRAVELS: Final = ("app.kubernetes.io/", "servicebinding.io/")
+# Of ours, what a developer asks of a service, where its export names it; of so many characters.
+_WISHES: Final = frozenset({keys.OSB_RETRY})
+_LONGEST_WISH: Final = 63
 _NAMED: Final = 100  # keys that an annotation may name
 NO_MORE: Final[frozenset[str]] = frozenset()
 _BOUND: Final = {keys.BOUND: keys.BOUND_VALUE}
@@ -154,7 +157,7 @@ def travels(key: str, more: Set[str] = NO_MORE) -> bool:
     `more` is what `carried` returned.
     """
     if key.startswith(_STAYS):
-        return False
+        return key in _WISHES and key in more
     return key.startswith(_TRAVELS) or any(_names(one, key) for one in more)
 
 
@@ -176,7 +179,11 @@ def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str
 def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the annotations that go to the other side."""
     notes = manifest.annotations_of(live)
-    return {key: value for key, value in notes.items() if travels(key, more)}
+    return {
+        key: value
+        for key, value in notes.items()
+        if travels(key, more) and (key not in _WISHES or len(value) <= _LONGEST_WISH)
+    }
 
 
 def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str]) -> dict[str, JSON]:

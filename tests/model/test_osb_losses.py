@@ -8,7 +8,7 @@ import pytest
 
 from bind.osb.settings import Settings
 from reconciler.api.osb import BROKER_RECORD, SERVICE_BROKER
-from reconciler.core import keys
+from reconciler.core import conditions, keys
 from reconciler.core.manifest import get_map, get_text, name_of
 from reconciler.core.refs import CRD, Ref
 from tests.support import osb_faults, removal
@@ -159,3 +159,23 @@ async def test_claims_are_held_while_crds_cannot_be_seen(osb: OsbScene) -> None:
         await asyncio.sleep(LONG)
         assert osb.broker.count(*DELETIONS) == 0
         assert await says(osb, INSTANCE, "DeletesAllowed") == "False/MassDeletion"
+
+
+async def test_kinds_are_said_to_be_served_as_soon_as_they_are(osb: OsbScene) -> None:
+    """Their CRDs are there before their ServiceBroker is."""
+    place = Ref(osb.plane.name, SERVICE_BROKER, osb.home, osb.name)
+    await removal.remove(osb.plane.cluster, place)
+    faults = Faults()
+    faults.add(on("list", kind=INSTANCE), unreachable())
+
+    async def is_served() -> bool:
+        said = conditions.said(await osb.plane.cluster.get(place), "KindsServed")
+        return said is not None and said.status == "True"
+
+    async with osb.program(faults=faults) as term:
+        await osb.install()
+        await asyncio.sleep(30)
+        assert not await is_served()
+        faults.clear()
+        await eventually(is_served, within=60)
+        await at_rest(term)

@@ -16,10 +16,11 @@ class Kinds:
         self._informers = informers
         self._followed: dict[str, GeneratedKind] = {}
         self._claims: Queue[InstanceKey] | None = None
+        self._brokers: Queue[str] | None = None
 
-    def subscribe(self, queue: Queue[str], claims: Queue[InstanceKey]) -> None:
-        """Have the CRDs enqueued that change, and the instances of kinds that are followed."""
-        self._claims = claims
+    def subscribe(self, queue: Queue[str], claims: Queue[InstanceKey], brokers: Queue[str]) -> None:
+        """Have the CRDs enqueued that change, and of kinds that are followed claims and broker."""
+        self._claims, self._brokers = claims, brokers
         self._informers.crds.subscribe_keys(lambda key: queue.enqueue(key.name))
 
     async def reconcile(self, name: str) -> timedelta | None:
@@ -48,6 +49,8 @@ class Kinds:
             self._look_at(kind)
             for each in self._informers.kinds(kind.broker):
                 self._look_at(each)
+            if self._brokers is not None:
+                self._brokers.enqueue(kind.broker)  # it says whether its kinds are served
 
         store = self._informers.follow(kind, synced).view.store
         group = kind.kind.group

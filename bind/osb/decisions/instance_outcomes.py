@@ -180,7 +180,8 @@ def refused(view: InstanceView, current: Record, problem: str, cause: Cause) -> 
 def busy(view: InstanceView, current: Record, problem: str, now: datetime) -> Next:
     """Wait for another operation on the instance; nothing was done, so nothing is undone."""
     decision = instance_status.waiting(view, current, problem)
-    wait = min(timing(view).poll, pacing.BUSY)
+    is_going = current.state == record.LEAVING
+    wait = pacing.BUSY if is_going else min(timing(view).poll, pacing.BUSY)
     return paused(view, current, replace(decision, again=wait), now + wait)
 
 

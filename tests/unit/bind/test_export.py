@@ -229,6 +229,13 @@ def test_the_template_lets_parts_of_services_be_adopted():
     assert patch_of(look(seen(live)))["metadata"]["annotations"] == {PARTS: None}
 
 
+def test_wishes_to_a_broker_go_up_with_its_kinds():
+    of_broker = put(crd(), "acme", "metadata", "labels", "klutchctl.dev/osb-broker")
+    source = put(template(), "team", "metadata", "annotations", CARRIES)
+    body = patch_of(look(seen(export(), crd=of_broker, template=source)))
+    assert body["metadata"]["annotations"] == {CARRIES: "team,klutchctl.dev/osb-retry"}
+
+
 @pytest.mark.parametrize(("held", "offered", "want"), NAMED.values(), ids=NAMED.keys())
 def test_what_goes_up_is_named_by_the_template(held, offered, want):
     live, source = (

@@ -65,6 +65,14 @@ def test_all_else_travels_where_it_is_named(key):
     assert not copies.travels(key, {key[:-1], f"{key}x*"})
 
 
+def test_a_wish_to_a_broker_travels_where_it_is_named_and_short():
+    retry = "klutchctl.dev/osb-retry"
+    for named, text, goes in ((retry, "1", True), (retry, "x" * 64, False), ("*", "1", False)):
+        live = {"metadata": {"annotations": {retry: text, "klutchctl.dev/orphaned": "1"}}}
+        found = copies.travelling_annotations(live, frozenset({named}))
+        assert found == ({retry: text} if goes else {})
+
+
 NAMES_NOTHING: list[Any] = [
     None,
     {},
