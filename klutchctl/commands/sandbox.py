@@ -39,6 +39,13 @@ _Name: TypeAlias = Annotated[
 ]
 
 
+class Crossplane(StrEnum):
+    """The lines of releases that the sandbox runs."""
+
+    FIRST = "1.20"
+    SECOND = "2.4"
+
+
 class Format(StrEnum):
     """How `status` answers."""
 
@@ -70,6 +77,14 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             show_default=False,
             help="Also run the services of --fleet, or of the fleet here; else of the example;"
             " or no more. Without: none at first, then those there are.",
+        ),
+    ] = None,
+    crossplane: Annotated[
+        Crossplane | None,
+        typer.Option(
+            show_default=False,
+            help="The Crossplane of --services. From 1.20 to 2.4 is an upgrade, without a way back."
+            " Without: 2.4 at first, then as it is.",
         ),
     ] = None,
     programs: Annotated[
@@ -147,6 +162,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         fleet=fleet,
         images=images,
         downloads=binaries.OFFICIAL if download else None,
+        crossplane=crossplane,
     )
     # What is missing here is told before minutes go into a build.
     kits = addons.find(request)

@@ -17,8 +17,9 @@ _SERVICES_MODULES: Final = Path(__file__).parent / "crossplane"
 NODES_MODULE: Final = Path(__file__).parent / "nodes" / "programs"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 # By the lines of releases: the folder of our Go module, and the module that it builds.
-_CROSSPLANES: Final = {
+CROSSPLANES: Final = {
     "1.20": ("v1", "github.com/crossplane/crossplane"),
+    "2.4": ("v2", "github.com/crossplane/crossplane/v2"),
 }
 _PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
 
@@ -30,6 +31,9 @@ class Space:
     result: int
     build_cache: int
     module_cache: int
+
+
+_SPACE: Final = Space(result=512, build_cache=2560, module_cache=1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,10 @@ class Recipe:
     go: tuple[int, int]
     arguments: tuple[str, ...]
     packages: Mapping[str, str]
-    crds: tuple[tuple[str, str], ...]
-    patches: tuple[Patch, ...]
-    space: Space
     id: str
+    crds: tuple[tuple[str, str], ...] = ()
+    patches: tuple[Patch, ...] = ()
+    space: Space = _SPACE
 
 
 # These versions have no flags for it: they would listen on all interfaces, the provider also on
@@ -128,9 +132,6 @@ def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str
         go=_toolchain(requirements),
         arguments=arguments,
         packages={name: f"./{name}" for name in names},
-        crds=(),
-        patches=(),
-        space=Space(result=512, build_cache=2560, module_cache=1024),
         id=f"{kubernetes}-{_digest(module, arguments)}",
     )
     return Release(kubernetes=kubernetes, etcd=etcd, recipe=recipe)
@@ -138,7 +139,7 @@ def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str
 
 def of_crossplane(line: str) -> Recipe:
     """Return how Crossplane is built, of a line of releases such as 1.20."""
-    folder, module = _CROSSPLANES[line]
+    folder, module = CROSSPLANES[line]
     patches = tuple(Patch(module, *one) for one in _CROSSPLANE_ON_LOOPBACK)
     package, crds = f"{module}/cmd/crossplane", (module, "cluster/crds")
     return _of_services(folder, Component.CROSSPLANE, package, crds, patches)
@@ -178,7 +179,6 @@ def _of_services(
         packages={str(component): package},
         crds=(crds,),
         patches=patches,
-        space=Space(result=512, build_cache=2560, module_cache=1024),
         id=f"{version}-{_digest(module, (*arguments, *map(str, patches)))}",
     )
 

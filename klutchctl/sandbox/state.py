@@ -200,6 +200,7 @@ class Services:
     components: tuple[Component, ...]
     programs: tuple[str, ...]
     ports: Mapping[str, _Port]
+    crossplane: str = "1.20"  # that of sandboxes before there was a choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ async def _look(
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
         if target.side is Side.CONTROL_PLANE and crossplane.is_there(there):
-            findings += await _crossplane(cluster)
+            findings += await crossplane_of(cluster)
     if task is Task.APPLY:
         findings += await _policies(cluster, policies.expected(target.side, target.scope, user))
     return Examination(
@@ -218,7 +218,7 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     return (diagnosis.policies(missing),) if expected else ()
 
 
-async def _crossplane(cluster: Cluster) -> Sequence[Finding]:
+async def crossplane_of(cluster: Cluster) -> Sequence[Finding]:
     """Return what to say of compositions, and of revisions that composite resources use."""
     try:
         compositions, revisions, definitions = [

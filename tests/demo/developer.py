@@ -21,6 +21,7 @@ INSTANCE: Final = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
 BINDING: Final = Kind(GROUP, "v1", "ServiceBinding", "servicebindings")
 BACKUP: Final = Kind(GROUP, "v1", "Backup", "backups")
 RESTORE: Final = Kind(GROUP, "v1", "Restore", "restores")
+DATABASE: Final = Kind(GROUP, "v1", "PostgresqlDatabase", "postgresqldatabases")
 # Those of the operator itself.
 _OWN: Final = "servicebindings.anynines.com"
 OPERATORS_INSTANCE: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
@@ -50,6 +51,11 @@ class Developer:
         await self._have_a_namespace()
         await self._claim(OPERATORS_INSTANCE, self._database, {"connections": 5})
         await self._claim(OPERATORS_BINDING, self._database, {"instanceRef": self._database})
+
+    async def claim_a_composite_resource(self) -> None:
+        """Ask for a database and credentials in one, by a kind that Crossplane 2.x composes."""
+        await self._have_a_namespace()
+        await self._claim(DATABASE, self._database, {"sessions": 5})
 
     async def claim_a_database_of_the_broker(self) -> None:
         """Ask for the same by what a service broker offers."""

@@ -15,6 +15,8 @@ NAME: Final = "demo"
 FLEET: Final = "fleet-example"
 DIRECT: Final = f"{FLEET}/services/direct"  # what binds the operator's own kinds, too
 BROKER: Final = f"{FLEET}/services/osb"  # what a service broker offers, and what binds that
+# What binds more: kinds of the operator, a composite resource of Crossplane 2.x, kinds of a broker.
+OVERLAYS: Final = (DIRECT, f"{FLEET}/services/namespaced", f"{BROKER}/overlay")
 SHOP: Final = "shop-eu-1"
 OTHER: Final = "shop-eu-2"
 PIPELINE: Final = "ci-eu-1"  # in no file of the fleet

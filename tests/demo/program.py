@@ -35,7 +35,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.demo import broker_services, developer, front_door
 from tests.demo.developer import Developer
-from tests.demo.place import BROKER, DIRECT, FLEET, NAME, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import BROKER, FLEET, NAME, OTHER, OVERLAYS, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
 from tests.support.eventually import eventually
 
@@ -119,6 +119,19 @@ async def use_the_operator(place: Place, story: Story) -> None:
             await developer.ask(await one.credentials(), "SELECT 'no detour'")
 
 
+async def use_a_composite_resource(place: Place, story: Story) -> None:
+    """Do without claims of Crossplane, in one app cluster."""
+    async with place.app_cluster(OTHER) as cluster:
+        one = Developer(cluster, "ledger")
+        with story.step("A developer writes a composite resource: its Secret comes by a label"):
+            await one.claim_a_composite_resource()
+            await one.is_ready(developer.DATABASE)
+            credentials = await one.credentials()
+            await developer.ask(credentials, "CREATE TABLE ledger AS SELECT 'an entry' AS item")
+            if await developer.ask(credentials, "SELECT item FROM ledger") != ["an entry"]:
+                fail("the row did not come back")
+
+
 def raise_budget(fleet: Path) -> None:
     """Let more units leave at once."""
     file = fleet / "fleet.yaml"
@@ -130,12 +143,13 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
     """Put files into a copy of the fleet, and take one out of it."""
     fleet = place.changed_fleet
     shutil.copytree(FLEET, fleet)
-    with story.step("Bind the operator's own kinds as well, and those of a broker: six files more"):
-        for overlay in (DIRECT, f"{BROKER}/overlay"):
+    with story.step("Bind the operator's own kinds, those of a broker, and one of Crossplane 2.x"):
+        for overlay in OVERLAYS:
             shutil.copytree(overlay, fleet, dirs_exist_ok=True)
         shutil.copytree(f"{BROKER}/fleet", fleet / "templates", dirs_exist_ok=True)
         await klutchctl("apply", str(fleet), *approved)
     await use_the_operator(place, story)
+    await use_a_composite_resource(place, story)
     await broker_services.use_the_broker(place, story)
     with story.step("Take a Binding out of the files: more units would leave than may at once"):
         (fleet / "bindings" / "team-a" / "backups.yaml").unlink()

@@ -9,8 +9,9 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,24 @@ from typing import Any
 
 import psycopg
 import pytest
+import yaml
 
+from klutchctl.entry import ExitCode
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.state import layout_of
 from klutchctl.settings import Settings
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
-from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_int,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from reconciler.core.refs import COMPOSITION, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
@@ -39,6 +51,7 @@ pytestmark = pytest.mark.timeout(900)
 SEEDS = range(int(os.environ.get("SEEDS", "3")))
 NAME = "road"
 MANAGED = Kind("servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings")
+OBJECT = Kind("kubernetes.crossplane.io", "v1alpha2", "Object", "objects", namespaced=False)
 ROTATE = "postgresql.anynines.com/rotate"
 KILLED = (
     "klutch-bind:cp-eu",
@@ -77,6 +90,14 @@ class Road:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
 
+    async def objects(self) -> dict[tuple[str, str], str]:
+        """Return the uids of composed objects, and of those of the operator."""
+        found = {}
+        for kind in (developer.OPERATORS_INSTANCE, MANAGED, OBJECT):
+            for one in (await self.plane.list(kind)).items:
+                found[f"{kind}", f"{namespace_of(one)}/{name_of(one)}"] = uid_of(one)
+        return found
+
     async def databases(self) -> int:
         """Return how many databases there are for instances."""
         address = self.place.layout.postgresql_address.read_text().strip()
@@ -97,7 +118,7 @@ async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
         patch.setenv("XDG_STATE_HOME", str(home))
         place = Place(layout_of(NAME, state_home=home))
         try:
-            beside = ("--services", "--programs")
+            beside = ("--services", "--crossplane=1.20", "--programs")
             await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, *beside)
             async with (
                 place.plane() as plane,
@@ -127,22 +148,6 @@ async def delete(cluster: KubeCluster, kind: Kind, name: str) -> None:
 
 async def gone(cluster: KubeCluster, kind: Kind, name: str) -> bool:
     return await cluster.get(Ref(cluster.name, kind, TEAM, name)) is None
-
-
-async def test_equal_names_in_two_app_clusters_are_two_databases(road: Road) -> None:
-    first, mine = await provided(road.shop, "orders")
-    _, theirs = await provided(road.other, "orders")
-    assert mine["database"] != theirs["database"]
-    assert mine["password"] != theirs["password"]
-    await developer.ask(mine, "CREATE TABLE t (n int)", "INSERT INTO t VALUES (1)")
-    with pytest.raises(psycopg.errors.UndefinedTable):
-        await developer.ask(theirs, "SELECT n FROM t")
-    with pytest.raises(psycopg.OperationalError):  # each has its own door alone
-        await developer.ask({**mine, "database": theirs["database"]}, "SELECT 1")
-    await first.back_up("saved")
-    await developer.ask(mine, "DROP TABLE t")
-    await first.restore("back", "saved")
-    assert await developer.ask(mine, "SELECT n FROM t") == ["1"]
 
 
 async def test_credentials_that_are_rotated_on_the_control_plane_arrive(road: Road) -> None:
@@ -215,6 +220,89 @@ async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road) -> None:
             await one.has_ended_well()
         kept = sum(one.kept for one in stories)
         await eventually(lambda: has(road, before + kept), within=LONG)  # noqa: B023
+
+
+@pytest.mark.soak
+async def test_from_mode_resources_to_crossplane_2_databases_stay_with_all_that_is_written(
+    road: Road,
+) -> None:
+    """As INSTALL.md has it. The last of all: there is no way back."""
+    up = ("sandbox", "up", "--name", NAME)
+    looks = ("doctor", FLEET, *road.place.reach)
+    sides = ((SHOP, road.shop), (OTHER, road.other))
+    before = {side: (await provided(cluster, "moving"))[1] for side, cluster in sides}
+    await developer.ask(before[SHOP], "CREATE TABLE t (n serial)")
+    await by_resources(road)
+    objects = await road.objects()
+    async with writing(before[SHOP]) as rows:
+        await klutchctl(*looks, wanted=ExitCode.HELD_BACK)
+        await klutchctl(*up, "--crossplane=2.4", wanted=ExitCode.FAILED)
+        await klutchctl(*up, "--crossplane=1.20")  # converts: it applies the example
+        await composed(road, "medium", 40)
+        await klutchctl(*looks)
+        await klutchctl(*up, "--crossplane=2.4")
+        await composed(road, "big", 80)
+        await klutchctl(*looks)
+        await klutchctl(*up, "--crossplane=1.20", wanted=ExitCode.FAILED)
+        await klutchctl(*up, "--crossplane=2.4")
+        await provided(road.shop, "later")
+    assert objects.items() <= (await road.objects()).items()
+    for side, cluster in sides:
+        one = Developer(cluster, "moving")
+        await one.is_ready(INSTANCE)
+        assert dict(await one.credentials()) == before[side]
+    assert await developer.ask(before[SHOP], "SELECT count(*) FROM t") == [str(rows.total())]
+
+
+def without_pipelines() -> Iterator[Manifest]:
+    """Yield the compositions of the example as they were once."""
+    for path in Path(FLEET, "services", "crossplane").glob("*s.yaml"):
+        for document in yaml.safe_load_all(path.read_text("utf-8")):
+            if document["kind"] == "Composition":
+                [step] = document["spec"].pop("pipeline")
+                document["spec"] |= {"mode": "Resources", "resources": step["input"]["resources"]}
+                yield document
+
+
+async def by_resources(road: Road) -> None:
+    """Compose as the example did once, and wait until that has happened."""
+    for one in without_pipelines():
+        await road.plane.apply(one, COMPOSITION, manager="klutchctl", force=True)
+    await composed(road, "small", 20)
+
+
+async def composed(road: Road, size: str, connections: int) -> None:
+    """Ask for a plan on both sides, and wait until the operator's objects have it."""
+    plan: Manifest = {"spec": {"plan": f"postgresql-single-{size}"}}
+    for cluster in (road.shop, road.other):
+        ref = Ref(cluster.name, INSTANCE, TEAM, "moving")
+        await cluster.merge_patch(ref, plan, manager="developer")
+
+    async def arrived() -> bool:
+        found = (await road.plane.list(developer.OPERATORS_INSTANCE)).items
+        moving = [get_int(one, "spec", "connections") for one in found if name_of(one) == "moving"]
+        return moving == [connections, connections]
+
+    await eventually(arrived, within=LONG)
+
+
+@asynccontextmanager
+async def writing(credentials: dict[str, str]) -> AsyncIterator[Counter[str]]:
+    """Insert rows for the length of the block, and count them."""
+    rows, ends = Counter[str](), asyncio.Event()
+
+    async def insert() -> None:
+        uri = credentials["uri"]
+        async with await psycopg.AsyncConnection.connect(uri, autocommit=True) as way:
+            while not ends.is_set():
+                await way.execute("INSERT INTO t DEFAULT VALUES")
+                rows["written"] += 1
+                await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(insert())
+    yield rows
+    ends.set()
+    await task
 
 
 class Deaths:

@@ -131,7 +131,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
     found = furnished(home, programs)
     settings = Settings(os.environ)
     try:
-        for recipe in (recipes.of_crossplane("1.20"), recipes.of_provider()):
+        for recipe in (recipes.of_crossplane(max(recipes.CROSSPLANES)), recipes.of_provider()):
             workshop = binaries.workshop(
                 recipe, "services", cache_home=settings.cache_home, environ=os.environ
             )

@@ -63,7 +63,7 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     assert len(crds) == 10
     assert {f"reconciler/schemas/crds/{name}" for name in crds} <= set(wheel)
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
-    assert "klutchctl/sandbox/crossplane/v1/go.sum" in wheel
+    assert "klutchctl/sandbox/crossplane/v2/go.sum" in wheel
     assert "klutchctl/sandbox/launcher.py" in wheel
     assert "klutchctl/sandbox/addons/realm.json" in wheel
     assert "klutchctl/sandbox/addons/function.yaml" in wheel

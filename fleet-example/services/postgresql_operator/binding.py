@@ -26,6 +26,7 @@ from postgresql_operator.wire import (
     BINDING,
     CREDENTIALS,
     ROTATE,
+    SERVICE,
     database_of,
     login_of,
     phase_of,
@@ -43,6 +44,7 @@ from reconciler.core.manifest import (
     get_maps,
     get_text,
     is_deleting,
+    labels_of,
     name_of,
     namespace_of,
     resource_version_of,
@@ -165,10 +167,11 @@ def _metadata(binding: Manifest) -> Mapping[str, JSON]:
         "uid": uid_of(binding),
     }
     asked = annotations_of(binding).get(ROTATE)
+    service = {key: text for key, text in labels_of(binding).items() if key == SERVICE}
     return {
         "name": secret_of(binding),
         "namespace": namespace_of(binding),
-        "labels": {CREDENTIALS: "true"},
+        "labels": {CREDENTIALS: "true", **service},
         "ownerReferences": [owner],
         **({} if asked is None else {"annotations": {ROTATE: asked}}),
     }

@@ -30,6 +30,7 @@ CLAIM: Final = Kind("anynines.com", "v1", "PostgresqlInstance", "postgresqlinsta
 MANAGER: Final = "postgresql-operator"
 FINALIZER: Final = "postgresql.anynines.com/operator"
 ROTATE: Final = "postgresql.anynines.com/rotate"
+SERVICE: Final = "anynines.com/service"  # a label of a binding that its Secret has too
 CREDENTIALS: Final = "postgresql.anynines.com/credentials"  # a label, on our Secrets only
 
 

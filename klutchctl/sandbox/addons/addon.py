@@ -33,6 +33,7 @@ class Request:
     fleet: Path | None = None
     images: Path | None = None
     downloads: Origins | None = None
+    crossplane: str | None = None
 
     def workshop(self, recipe: Recipe, folder: str) -> Workshop:
         """Return where a recipe is made, and kept in a folder of our cache."""

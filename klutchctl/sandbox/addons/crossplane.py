@@ -14,9 +14,14 @@ from klutchctl.sandbox.go_build import CRDS
 from klutchctl.sandbox.nodes.addresses import LOOPBACK
 from klutchctl.sandbox.servers import HttpProbe, Launch, PortProbe, Probe
 from klutchctl.sandbox.state import Component, Layout, Services
+from reconciler.blueprints.objects import build
+from reconciler.core import refs
+from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_map, get_text, put, ref_of
-from reconciler.core.refs import NAMESPACE as NAMESPACES
 from reconciler.core.refs import Kind
+from reconciler.doctor import crossplane as diagnosed
+from reconciler.doctor import examine
+from reconciler.doctor.diagnosis import Level
 from reconciler.kube.client import KubeCluster
 
 NAMESPACE: Final = "crossplane-system"
@@ -31,11 +36,6 @@ PURPOSES: Final = {
     Component.CROSSPLANE: (_METRICS, _HEALTH),
     Component.FUNCTION: (_FUNCTION,),
     Component.PROVIDER_KUBERNETES: (_PROVIDER, _WEBHOOK),
-}
-_NAMESPACE: Final[Manifest] = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": NAMESPACE},
 }
 _MANAGER: Final = "klutchctl"
 _FUNCTION_FILE: Final = Path(__file__).parent / "function.yaml"
@@ -105,10 +105,16 @@ def _provider(ports: Mapping[str, int]) -> tuple[str, ...]:
     )
 
 
+def knows(line: str, manifest: Manifest) -> bool:
+    """Tell whether a line of releases serves an object: 1.20 has no v2 of its definitions."""
+    return line != "1.20" or get_text(manifest, "apiVersion") != f"{refs.COMPOSITION.group}/v2"
+
+
 async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path]) -> None:
     """Apply what Crossplane and the provider cannot run without."""
     services = run.state.services
     assert services is not None
+    await _check_upgrade(cluster, services, run.layout)
     authority = (tls_folder(run.layout) / "ca.crt").read_bytes()
     webhook: Manifest = {
         "url": webhook_address(services),
@@ -116,10 +122,30 @@ async def install(run: Run, cluster: KubeCluster, built: Mapping[Component, Path
     }
     definitions = [_converted(crd, webhook) for folder in built.values() for crd in _crds(folder)]
     with run.progress.step("installing the CRDs of Crossplane and its provider"):
-        await cluster.apply(_NAMESPACE, NAMESPACES, manager=_MANAGER, force=True)
+        home = build(refs.NAMESPACE, NAMESPACE)
+        await cluster.apply(home, refs.NAMESPACE, manager=_MANAGER, force=True)
         await manifests.install_all(cluster, definitions)
         if {Component.CROSSPLANE, Component.FUNCTION} <= {*services.components}:
             await _introduce(cluster, services.ports[_FUNCTION])
+
+
+async def _check_upgrade(cluster: KubeCluster, services: Services, layout: Layout) -> None:
+    """Raise HostError for what would delete databases: a way back, and compositions of 1.20."""
+    versions = await cluster.versions(refs.COMPOSITION.group)
+    if not versions or Component.CROSSPLANE not in services.components:
+        return
+    first = layout.command("up --crossplane 1.20")
+    if services.crossplane == "1.20":
+        if diagnosed.is_second(versions):
+            raise HostError(
+                "this control plane has Crossplane 2.x, and there is no way back to 1.20",
+                hint=f"{layout.command('up --crossplane 2.4')} goes on with 2.x",
+            )
+        return
+    found, *_ = await examine.crossplane_of(cluster)
+    if found.level is Level.PROBLEM:
+        hint = f"{found.remedy}. {first} runs 1.20 on, and applies the files of the services"
+        raise HostError(found.message, hint=hint)
 
 
 async def _introduce(cluster: KubeCluster, port: int) -> None:

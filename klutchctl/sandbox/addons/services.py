@@ -46,6 +46,7 @@ class ServicesKit:
     suite: Suite
     built: Mapping[Component, Path]  # the folder that the recipe of each made
     postgresql: PostgresqlPlace | None
+    crossplane: str = max(recipes.CROSSPLANES)
 
 
 def find(request: Request) -> ServicesKit:
@@ -65,7 +66,8 @@ def find(request: Request) -> ServicesKit:
             f"{Component.FUNCTION} needs crossplane-function-sdk-python, which is not installed",
             hint="`pip install '.[sandbox]'` in a checkout of klutchctl brings it",
         )
-    return ServicesKit(found, {}, place)
+    remembered = known.crossplane if known else max(recipes.CROSSPLANES)
+    return ServicesKit(found, {}, place, request.crossplane or remembered)
 
 
 def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesKit:
@@ -75,7 +77,7 @@ def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesK
             request.workshop(recipe, "services"), recipe, progress=progress
         )
         for component, recipe in (
-            (Component.CROSSPLANE, recipes.of_crossplane("1.20")),
+            (Component.CROSSPLANE, recipes.of_crossplane(kit.crossplane)),
             (Component.PROVIDER_KUBERNETES, recipes.of_provider()),
         )
         if component in kit.suite.components
@@ -92,6 +94,7 @@ def extend(state: State, kit: ServicesKit, new_ports: NewPorts) -> State:
         components=kit.suite.components,
         programs=tuple(program.name for program in kit.suite.programs),
         ports=assigned(known, purposes, new_ports),
+        crossplane=kit.crossplane,
     )
     return replace(state, services=wanted)
 
@@ -245,7 +248,10 @@ async def _apply(run: Run, kit: ServicesKit) -> None:
     async with _plane(run) as cluster:
         if any(_is_of_brokers(one.manifest) for one in kit.suite.manifests):
             await manifests.install_all(cluster, crds.load(*crds.BROKERS))
-        await manifests.apply(cluster, kit.suite.manifests)
+        known = [
+            one for one in kit.suite.manifests if crossplane.knows(kit.crossplane, one.manifest)
+        ]
+        await manifests.apply(cluster, known)
 
 
 def _plane(run: Run) -> KubeCluster:

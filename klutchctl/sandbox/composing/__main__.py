@@ -37,11 +37,11 @@ class PatchAndTransform(services.FunctionRunnerServiceServicer):
             response.warning(answer, warning)
         resource.update(answer.desired.composite, dict(composed.composite))
         answer.desired.composite.connection_details.update(composed.details)
-        for name, one in composed.resources.items():
+        for name, (manifest, ready) in composed.resources.items():
             made = answer.desired.resources[name]
             made.Clear()
-            resource.update(made, dict(one.resource))
-            made.ready = wire.READY_TRUE if one.ready else wire.READY_UNSPECIFIED
+            resource.update(made, dict(manifest))
+            made.ready = wire.READY_TRUE if ready else wire.READY_UNSPECIFIED
         return answer
 
 

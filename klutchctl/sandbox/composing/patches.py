@@ -42,20 +42,12 @@ class Observed:
     details: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """A resource to compose. `ready` is the answer of its readiness checks."""
-
-    resource: Manifest
-    ready: bool = False
-
-
 @dataclass(slots=True)
 class Composed:
-    """The answer: changes of the composite resource, and the desired resources by their names."""
+    """The answer. `resources` are by their names, each with the answer of its readiness checks."""
 
     composite: Manifest
-    resources: dict[str, Desired] = field(default_factory=dict)
+    resources: dict[str, tuple[Manifest, bool]] = field(default_factory=dict)
     details: dict[str, bytes] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -111,7 +103,7 @@ def _compose(
             composed.composite = write(composed.composite, to, value)
         else:
             resource = write(resource, to, value)
-    composed.resources[name] = Desired(resource, ready)
+    composed.resources[name] = resource, ready
 
 
 def read(source: Manifest, path: str) -> JSON:

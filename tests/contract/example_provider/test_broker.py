@@ -107,24 +107,6 @@ def test_a_binding_is_a_login_until_it_is_unbound(server, platform, instance):
     assert platform.unbind(instance, "worker").status == 200
 
 
-def test_both_logins_of_a_rotation_are_valid_until_the_old_one_is_unbound(
-    server, platform, instance
-):
-    old = platform.bind(instance, "old", parameters={SESSIONS: 2}).body["credentials"]
-    answer = platform.bind(instance, "new", predecessor_binding_id="old")
-    new = answer.body["credentials"]
-    assert answer.status == 201
-    assert platform.bind(instance, "new", predecessor_binding_id="old").body == answer.body
-    assert platform.fetch(instance, "new").body["parameters"] == {SESSIONS: 2}
-    for login in (old, new):
-        assert sql(server, login, "SELECT 1") == [(1,)]
-    assert platform.bind(instance, "other", predecessor_binding_id="nothing").status == 400
-    assert platform.unbind(instance, "old").status == 200
-    assert is_refused(server, old)
-    assert sql(server, new, "SELECT 1") == [(1,)]
-    assert platform.unbind(instance, "new").status == 200
-
-
 def test_a_login_gets_into_no_other_database(server, platform, instance):
     other = fresh()
     assert platform.provision(other).status == 201

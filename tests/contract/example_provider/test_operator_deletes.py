@@ -4,33 +4,9 @@ import os
 import signal
 
 import psycopg
-import pytest
 
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL
 from tests.support import operated
-from tests.support.eventually import eventually
-
-
-async def test_a_bound_database_stays_until_it_is_released(place, shop, server):
-    async with operated.operating(place):
-        told = await operated.bound(shop)
-        operated.written(shop, told)
-        await shop.delete(POSTGRESQL, "orders")
-        await shop.said(POSTGRESQL, "orders", operated.has_reason("StillBound"))
-        await eventually(lambda: operated.was_told(shop, "StillBound", "orders"))
-        assert operated.rows(shop, told) == [operated.GUARDED]
-        await shop.make(BINDING, "late", instanceRef="orders")
-        await shop.said(BINDING, "late", operated.has_reason("InstanceDeleting"))
-        with psycopg.connect(told["uri"]) as session:
-            await shop.delete(BINDING, "orders")
-            await shop.gone(BINDING, "orders")
-            with pytest.raises(psycopg.OperationalError):
-                session.execute("SELECT 1")
-        await shop.gone(POSTGRESQL, "orders")
-        assert told["database"] not in server.databases()
-        await shop.said(BINDING, "late", operated.has_reason("InstanceNotReady"))
-        await shop.delete(BINDING, "late")
-        await shop.gone(BINDING, "late")
 
 
 async def test_a_policy_may_let_it_go_at_once(place, shop, server):

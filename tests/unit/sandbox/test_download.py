@@ -86,14 +86,6 @@ def nodes(workshop, origins):
     return binaries.provide_whole(release, workshop.place, downloads=origins, progress=progress)
 
 
-def test_what_nodes_run_is_fetched_too(workshop, origins):
-    folder = nodes(workshop, origins)
-    assert {file.name for file in folder.iterdir()} == {*OF_NODES, "contents.json"}
-    for program in OF_NODES:
-        assert (folder / program).read_text() == f"this is {program}"
-        assert (folder / program).stat().st_mode & 0o111
-
-
 def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origins, capsys):
     for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))

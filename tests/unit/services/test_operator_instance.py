@@ -144,11 +144,6 @@ def test_a_claim_that_stays_hears_nothing_of_it():
     assert passed_on(None) is None
 
 
-def test_an_event_names_the_database_that_stays():
-    (note,) = decide(seen(leaving("Retain")), now=NOW).decision.notes
-    assert DATABASE in note.message
-
-
 def test_it_is_reported_once_that_it_is_ready():
     assert [note.reason for note in decide(seen(new()), now=NOW).decision.notes] == ["Provisioned"]
     assert decide(seen(instance(), exists=True), now=NOW).decision.notes == ()
