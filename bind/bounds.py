@@ -18,8 +18,9 @@ from typing import Final
 
 from reconciler import api
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, manifest, names
+from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.decision import Create, Step, modification
+from reconciler.core.documents import takes
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import canonical_quantity
 from reconciler.core.refs import CONFIG_MAP, LEASE, NAMESPACE, RESOURCE_QUOTA, SECRET
@@ -68,6 +69,8 @@ _SETTLED: Final = timedelta(minutes=2)  # since its CRD was made
 MOST_RESOURCES: Final = 100
 _LONGEST_NAME: Final = 254  # one more than any resource has
 _LONGEST_NOTE: Final = 1024
+_LARGEST_STATUS: Final = 64 * 1024  # octets of memory
+_LONGEST_TEXT: Final = 512
 _FEW: Final = 8  # finalizers of others, which are only counted and shown
 
 _IDENTITY: Final = (
@@ -220,7 +223,7 @@ def trimmed_request(live: Manifest) -> Manifest:
         {part: manifest.get_text(one, part)[:_LONGEST_NAME] for part in ("group", "resource")}
         for one in asked
     ]
-    return _kept(live, spec={"resources": resources}, status=manifest.get_map(live, "status"))
+    return _kept(live, spec={"resources": resources}, status=_status(live))
 
 
 def trimmed_service_namespace(live: Manifest) -> Manifest:
@@ -235,7 +238,31 @@ def trimmed_cluster_binding(live: Manifest) -> Manifest:
     read = {
         part: spec[part] for part in ("kubeconfigSecretRef", "providerPrettyName") if part in spec
     }
-    return _kept(live, spec=read, status=manifest.get_map(live, "status"))
+    return _kept(live, spec=read, status=_status(live))
+
+
+def trimmed_export(live: Manifest) -> Manifest:
+    """Return what is read of an APIServiceExport, of which a konnector writes the status."""
+    kept = manifest.drop(live, "metadata", "managedFields")
+    return {**kept, "status": _status(live)} if "status" in live else kept
+
+
+def _status(live: Manifest) -> Manifest:
+    """Return the status; of one that is longer than any of ours, what has names that we know.
+
+    A writer of conditions writes all that it knows: then what nobody reads is gone for good.
+    """
+    status = manifest.get_map(live, "status")
+    if takes(status) <= _LARGEST_STATUS:
+        return status
+    known: dict[str, JSON] = {
+        one.type: {part: manifest.get_text(raw, part)[:_LONGEST_TEXT] for part in raw}
+        for raw in manifest.get_maps(status, "conditions")
+        for one in conditions.parse([raw])
+        if one.type in conditions.TYPES
+    }
+    rest = {part: value for part, value in status.items() if takes(value) <= 4 * _LONGEST_TEXT}
+    return {**rest, "conditions": list(known.values())}
 
 
 def trimmed_binding(live: Manifest) -> Manifest:

@@ -15,6 +15,7 @@ from reconciler.blueprints import rbac
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
+from reconciler.kube.budgets import OF_CLAIMS, USUAL, Budget
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies, Informer, ReadYourWrites
 from reconciler.kube.store import Index, Store, Trim, without_managed_fields
@@ -65,7 +66,9 @@ class Informers:
             api.CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
         self.exports = self._view(
-            api.API_SERVICE_EXPORT, {SPACE: _space, NAME: _name, GRANTED: granted}
+            api.API_SERVICE_EXPORT,
+            {SPACE: _space, NAME: _name, GRANTED: granted},
+            trim=bounds.trimmed_export,
         )
         self.requests = self._view(
             api.API_SERVICE_EXPORT_REQUEST,
@@ -105,12 +108,14 @@ class Informers:
             api.APP_CLUSTER_BINDING,
             {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
             served=served,
+            budget=OF_CLAIMS,
         )
         self.bindings = self._view(
             api.API_SERVICE_BINDING,
             {SPACE: _space, OWNER: _owner},
             trim=bounds.trimmed_binding,
             served=served,
+            budget=OF_CLAIMS,
         )
         self.secrets = self._view(
             refs.SECRET,
@@ -213,6 +218,7 @@ class Informers:
         metadata_only: bool = False,
         trim: Trim = without_managed_fields,
         served: bool = True,
+        budget: Budget = USUAL,
     ) -> Store:
         """Return what such an Informer keeps; empty for ever if not `served`."""
         informer = Informer(
@@ -224,6 +230,7 @@ class Informers:
             metadata_only=metadata_only,
             indexes=indexes,
             trim=trim,
+            budget=budget,
         )
         if served:
             self._recents[informer.store] = ReadYourWrites(informer)

@@ -22,9 +22,10 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write
 from reconciler.core.decision import Decision, Note
-from reconciler.core.errors import ClusterError, Forbidden, Rejected
+from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
 from reconciler.core.manifest import Manifest, name_of, namespace_of, ref_of
 from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Trim
@@ -115,6 +116,7 @@ class ServiceInformers(InformerSet[str]):
             indexes=self._spec.indexes,
             trim=self._spec.trim,
             deleted=partial(self._spec.on_deleted, app),
+            budget=OF_CLAIMS,
         )
         informer.store.subscribe(NAME, lambda name: self._changed(app, informer, name))
         self._followed[app] = service
@@ -165,6 +167,7 @@ class PairedSync(TaskSupervisor):
             indexes=here.indexes,
             trim=here.trim,
             deleted=lambda live: here.on_deleted(namespace_of(live), live),
+            budget=OF_CLAIMS,
         )
         self._here = InformerSet[str](link.agent.metrics)
         self.here = self._here.add("here", self.view, on_synced=self.enqueue_everything)
@@ -183,15 +186,28 @@ class PairedSync(TaskSupervisor):
 
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Sync one name in one app namespace, unless nothing may go down, up or away there."""
-        if self.link.guards.stranger() or self.link.homes.is_held(place.namespace):
-            self.drop_event(place)
-            return HELD
-        if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
-            return SOON  # a view is behind: it may be another one
         try:
+            if self.link.guards.stranger() or self.link.homes.is_held(place.namespace):
+                self.drop_event(place)
+                return HELD
+            if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
+                return SOON  # a view is behind: it may be another one
             return await self.sync(place)
         except _Early as early:
             return early.wait
+        except Oversized as error:
+            return self._left_as_it_is(place, error)
+
+    def _left_as_it_is(self, place: ObjectKey, error: Oversized) -> timedelta:
+        """Report that one of a pair is too large to be read, so that neither may be written."""
+        self.drop_event(place)
+        claims = self.view.store
+        about = claims.stub(*place) or claims.get(*place)
+        side = error.cluster.replace("-", " ")
+        why = f"Not synced: in the {side}, {error.ref.object} is too large"
+        self.record(about, Note("TooLarge", why, "Warning"))
+        self.say(place, str(error))
+        return HELD
 
     @abstractmethod
     async def sync(self, place: ObjectKey) -> timedelta | None:
@@ -210,7 +226,10 @@ class PairedSync(TaskSupervisor):
 
     @abstractmethod
     def vouches(self, app_namespace: str) -> bool:
-        """Tell whether an object in an app namespace has its counterpart behind the mapping."""
+        """Tell whether an object in an app namespace has its counterpart behind the mapping.
+
+        Raises Oversized.
+        """
 
     @property
     def missing(self) -> Sequence[str]:

@@ -13,6 +13,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, manifest, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.budgets import OF_CLAIMS, USUAL
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Store, Trim, without_managed_fields
@@ -126,7 +127,7 @@ class Informers:
     def follow(self, kind: GeneratedKind, on_synced: Callable[[], None]) -> ReadYourWrites:
         """Follow the claims of a kind from now on."""
         index: Mapping[str, Index] = {INSTANCE: _instance} if kind.is_binding else {}
-        informer = Informer(self.cluster, kind.kind, indexes=index)
+        informer = Informer(self.cluster, kind.kind, indexes=index, budget=OF_CLAIMS)
         return self.claims.add(kind.kind, informer, on_synced=on_synced)
 
     def _view(
@@ -147,6 +148,7 @@ class Informers:
             metadata_only=metadata_only,
             indexes=indexes,
             trim=trim,
+            budget=OF_CLAIMS if kind.group == keys.KLUTCH_GROUP else USUAL,
         )
         self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store

@@ -80,7 +80,7 @@ class Claims(PairedSync):
         return bool(self.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
-        """Tell whether a claim in an app namespace lost its copy, or is about to."""
+        """Tell whether a claim in an app namespace lost its copy, or will. Raises Oversized."""
         there, claims = self.there(app_namespace), self.view.store.names(app_namespace)
         return there is not None and any(
             self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims

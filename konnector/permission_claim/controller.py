@@ -23,7 +23,7 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write, secret_down
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
-from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Rejected
+from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Oversized, Rejected
 from reconciler.core.manifest import Manifest, name_of, resource_version_of
 from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites, pause
@@ -92,7 +92,10 @@ class PermissionClaims(PairedSync):
         there = self.there(app_namespace)
         if there is None:
             return None
-        return [one for one in there.view.store.all() if owner_of(one)]
+        try:
+            return [one for one in there.view.store.all() if owner_of(one)]
+        except Oversized:
+            return None
 
     async def sync(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""

@@ -12,6 +12,7 @@ from konnector.permission_claim.rules import Rule, rules_of
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing import TraceId, trips
 from reconciler.core import manifest
+from reconciler.core.errors import Oversized
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 
@@ -99,7 +100,10 @@ class Syncs(TaskSupervisor):
         if export is None:
             return self._link.agent.crds.get("", binding) is not None
         running = self._instances.get(binding)
-        lost = running is not None and running.lacks_copies(app_namespace)
+        try:
+            lost = running is not None and running.lacks_copies(app_namespace)
+        except Oversized:
+            lost = True  # nobody knows: what is beside it stays
         return lost or manifest.is_deleting(export)
 
     @property
@@ -140,7 +144,10 @@ class Syncs(TaskSupervisor):
     def vouches(self, app_namespace: str) -> bool:
         """Tell whether an app namespace has an object whose counterpart is behind its mapping."""
         every = (*self._instances.values(), *self._running())
-        return any(one.vouches(app_namespace) for one in every)
+        try:
+            return any(one.vouches(app_namespace) for one in every)
+        except Oversized:
+            return False
 
     def are_stamped(self, app_namespace: str) -> bool:
         """Tell whether each copy behind a mapping is known to have its claim's uid."""

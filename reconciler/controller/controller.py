@@ -20,8 +20,8 @@ from reconciler.controller.fence import Stopped
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
 from reconciler.controller.tasks import Clock
-from reconciler.core.decision import Decision
-from reconciler.core.errors import ClusterError, KlutchError, Retry
+from reconciler.core.decision import Decision, Note
+from reconciler.core.errors import ClusterError, KlutchError, Oversized, Retry
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Connectivity
 from reconciler.kube.informer import ReadYourWrites
@@ -38,6 +38,7 @@ V = TypeVar("V")
 Reconcile: TypeAlias = Callable[[K], Awaitable[timedelta | None]]
 
 WORKERS: Final = 4
+_TOO_LARGE: Final = Note("TooLarge", "Not served: this is too large to be read", "Warning")
 _AT_ONCE: Final = 3  # conflicts in a row that cost no pause
 _HOPELESS: Final = LONGEST_PAUSE  # until the input changes, which is told by an event
 _FRAMES: Final = 12  # of a traceback: more tell no more
@@ -233,7 +234,12 @@ class ObjectReconciler(ABC, Generic[K, V]):
 
     async def reconcile(self, key: K) -> timedelta | None:
         """Look, decide, and carry that out. Raises KlutchErrors and Stopped."""
-        looked = await self.look(key)
+        try:
+            looked = await self.look(key)
+        except Oversized as error:
+            if error.stub is not None:
+                self.executor.recorder.record(error.ref, error.stub, _TOO_LARGE)
+            raise
         if looked is None:
             return None
         about, view = looked

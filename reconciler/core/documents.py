@@ -4,12 +4,14 @@ Of a key that stands twice the last value counts, as for nearly every reader of 
 know what a document is about.
 """
 
+import sys
 from typing import Any, Final
 
 import orjson
 
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import JSON, Manifest
 
+TOO_LARGE: Final = "(larger than is read)"
 MAX_DEPTH: Final = 64  # objects and arrays in each other, as in files
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # some write one; RFC 8259 8.1 lets readers ignore it
 # Octets that CPython allots at most, with the text or number that stands there.
@@ -50,6 +52,30 @@ def weight(text: bytes, *, most: int) -> int:
     if octets <= most:
         octets += (_ITEM + _WIDE_ITEM * wide) * text.count(b",") + _ENTRY * text.count(b":")
     return octets
+
+
+def cut(value: Manifest, *, most: int) -> Manifest:
+    """Return an object with `TOO_LARGE` in the place of each part that may take more memory.
+
+    Parts are the values in `metadata`, `spec`, `status` and the like.
+    """
+    return {
+        key: {part: TOO_LARGE if takes(inner) > most else inner for part, inner in held.items()}
+        if isinstance(held, dict)
+        else held
+        if takes(held) <= most
+        else TOO_LARGE
+        for key, held in value.items()
+    }
+
+
+def takes(value: JSON) -> int:
+    """Return about how much memory a value takes, at most."""
+    try:
+        text = orjson.dumps(value)
+    except TypeError:  # too deep to be written
+        return sys.maxsize
+    return weight(text, most=sys.maxsize)
 
 
 def is_within(value: Manifest, depth: int) -> bool:

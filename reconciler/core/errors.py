@@ -8,6 +8,7 @@ KlutchError                    a sentence: what, where, what to do next
 ├─ HostError          NEVER    the machine lacks something (a port, disk space, a toolchain)
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
+   │  └─ Oversized             it answered more than is read of it
    ├─ Unauthorized    LATER    401, also with renewed credentials
    ├─ Forbidden       LATER    403; the right may be granted later
    ├─ NotServed       LATER    the kind is not in the cluster's API (its CRD is absent)
@@ -27,6 +28,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar, Final
 
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 
 _MOST_APART: Final = 3  # problems that differ only in their place
@@ -115,6 +117,23 @@ class Unreachable(ClusterError):
     """No usable answer: network, time-out, 429, 5xx, a cut or garbled body."""
 
     retry = Retry.LATER
+
+
+class Oversized(Unreachable):
+    """The cluster answered, with more than is read of it. `ref` names the object, if it is one.
+
+    Nothing is known of what such an object asks for: it is neither absent nor empty. `stub` is what
+    is known of it (`core.manifest.stub_of`).
+    """
+
+    stub: Manifest | None = None
+
+
+def oversized(ref: Ref, verb: str, stub: Manifest) -> Oversized:
+    """Return the error for an object that is too large to be read."""
+    error = Oversized("the object is too large to be read: make it smaller", ref=ref, verb=verb)
+    error.stub = stub
+    return error
 
 
 class Unauthorized(ClusterError):

@@ -154,6 +154,22 @@ def identity_of(manifest: Manifest) -> tuple[str, str]:
     return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
 
 
+_STUB: Final = "PartialObjectMetadata"
+OF_STUBS: Final = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+
+
+def stub_of(manifest: Manifest) -> dict[str, JSON]:
+    """Return which object it is, and no more, of one that is too large to be read."""
+    held = get_map(manifest, "metadata")
+    metadata: dict[str, JSON] = {part: held[part] for part in OF_STUBS if part in held}
+    return {"apiVersion": "meta.k8s.io/v1", "kind": _STUB, "metadata": metadata}
+
+
+def is_stub(manifest: Manifest) -> bool:
+    """Tell whether only metadata were read, as an API server marks it: no spec is no empty spec."""
+    return manifest.get("kind") == _STUB
+
+
 def uid_of(manifest: Manifest) -> str:
     """Return metadata.uid, "" where the object does not come from a server."""
     return get_text(manifest, "metadata", "uid")

@@ -5,17 +5,20 @@ choose what is in their objects.
 """
 
 import asyncio
+import contextvars
 import re
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 import orjson
 
 from reconciler.core.documents import weight
 from reconciler.core.errors import Unreachable
-from reconciler.core.manifest import JSON, get, get_int
+from reconciler.core.manifest import JSON, OF_STUBS, Manifest, get, get_int, stub_of
 from reconciler.kube.answers import failure
 from reconciler.kube.cluster import WatchEvent
 from reconciler.kube.limits import Limits, Look, current_look, size
@@ -148,9 +151,16 @@ async def events_of(
 
 
 async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
-    """Return the event on one line, or raise what it reports, or Excess."""
+    """Return the event on one line, or raise what it reports, or Excess.
+
+    An object that takes more memory than it may is a stub (`core.manifest.stub_of`).
+    """
     try:
-        event = await value_of(line, limits)
+        try:
+            event = await value_of(line, limits)
+        except Excess as excess:
+            found = await outline_of(line)
+            event = {"type": found.get(("type",)), "object": stub_at(found, "object", excess)}
     except orjson.JSONDecodeError:
         raise Unreachable(_NO_EVENT, ref=request.ref, verb=request.verb) from None
     kind, content = get(event, "type"), get(event, "object")
@@ -171,7 +181,13 @@ async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
 _DEEPEST: Final = 300
 # A text without its end goes to the end of all. Brackets come in runs, as there may be millions.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\Z)|[{\[]++|[}\]]++', re.DOTALL)
+_TOO_MUCH: Final = "answered more values than are read at once"
 _QUICK: Final = 256 * 2**10  # octets that take a millisecond or two
+
+
+T = TypeVar("T")
+# Several values that are made at once would take the memory of all of them.
+_DECODER: Final = ThreadPoolExecutor(1, "decoder")
 
 
 async def value_of(text: bytes, limits: Limits) -> JSON:
@@ -183,8 +199,13 @@ async def value_of(text: bytes, limits: Limits) -> JSON:
             return value
         except orjson.JSONDecodeError:
             pass  # perhaps it is only too deep, which takes long
-        return await asyncio.to_thread(loads, text)
-    return await asyncio.to_thread(_admitted, text, limits)
+        return await _beside(partial(loads, text))
+    return await _beside(partial(_admitted, text, limits))
+
+
+async def _beside(work: Callable[[], T]) -> T:
+    context, loop = contextvars.copy_context(), asyncio.get_running_loop()
+    return await loop.run_in_executor(_DECODER, context.run, work)
 
 
 def _admitted(text: bytes, limits: Limits) -> JSON:
@@ -199,6 +220,61 @@ def _admit(text: bytes, limits: Limits) -> None:
     look = current_look()
     if look is not None:
         look.hold(memory)
+
+
+Outline: TypeAlias = Mapping[tuple[str, ...], str]
+_OUTLINED: Final = {
+    b'"%s"' % key.encode(): key
+    for key in ("type", "object", "items", "kind", "apiVersion", "metadata", "continue", *OF_STUBS)
+}
+_LONGEST: Final = 1024  # octets, of a name, version or continue token
+_LEVELS: Final = 4
+
+
+async def outline_of(text: bytes) -> Outline:
+    """Return the few texts that tell which object an event or a list of one is about.
+
+    They are known by the keys that lead there; the items of a list have none. In contrast to the
+    value, that takes hardly more memory than the text. Nothing is known of two objects.
+    """
+    return await _beside(partial(_outline, text))
+
+
+def stub_at(found: Outline, key: str, excess: Exception) -> Manifest:
+    """Return a stub (`core.manifest.stub_of`) of the object at a key, or raise `excess`."""
+    metadata: dict[str, JSON] = {
+        part: found[key, "metadata", part] for part in OF_STUBS if (key, "metadata", part) in found
+    }
+    if "name" not in metadata:
+        raise excess
+    return stub_of({"metadata": metadata})
+
+
+def _outline(text: bytes) -> Outline:
+    found: dict[tuple[str, ...], str] = {}
+    path: list[str | None] = []
+    depth = before = 0
+    key: str | None = ""
+    # Of the empty ones there are as many as fit.
+    text = text.replace(b"{}", b"0").replace(b"[]", b"0")
+    for token in _TOKEN.finditer(text):
+        start, end = token.span()
+        first, count = text[start], end - start
+        if first in b"{[":
+            path += [key, *[""] * min(count - 1, _LEVELS)][: _LEVELS + 1 - depth]
+            depth, key = depth + count, ""
+        elif first in b"}]":
+            depth, key = depth - count, ""
+            del path[max(depth, 0) :]
+        elif text[before:start].strip() != b":":
+            key = _OUTLINED.get(text[start : start + min(count, _LONGEST)])
+        elif key and count <= _LONGEST and depth <= _LEVELS and None not in path:
+            place = (*filter(None, path), key)
+            if place in found:
+                return {}
+            found[place] = orjson.loads(token[0])
+        before = end
+    return found
 
 
 def loads(text: bytes) -> JSON:

@@ -15,18 +15,20 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.core.documents import weight
 from reconciler.core.errors import (
     ClusterError,
     HostError,
     KlutchError,
     NotServed,
+    Oversized,
     Unauthorized,
     Unreachable,
 )
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind, Ref
 from reconciler.kube import answers, limits, requests
-from reconciler.kube.answer_stream import events_of, value_of
+from reconciler.kube.answer_stream import Outline, events_of, outline_of, stub_at, value_of
 from reconciler.kube.answers import failure, garbled, parse_status
 from reconciler.kube.cluster import EVERYTHING, Cluster, Connectivity, Listing, WatchEvent
 from reconciler.kube.connection import Connection
@@ -75,34 +77,41 @@ class KubeCluster(Cluster):
         return self._caller.answer(request)
 
     async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
-        """Yield a collection page by page, in pages of about the same size in memory."""
+        """Yield a collection page by page, in pages of about the same size in memory.
+
+        An object that alone is larger than an answer may be is there as a stub.
+        """
         count = size = 0
-        at_most = query.limit
+        at_most, growth = query.limit, limits.MORE
         query = replace(query, limit=limits.first_page(at_most))
         while True:
-            request = requests.list_page(ref, query)
+            request, body = requests.list_page(ref, query), b""
             try:
                 body = await self._caller.call(request)
                 answer = await self._caller.decode(body, request)
-            except Oversized:
-                # Objects of the size that etcd takes make a page that is larger than an answer.
-                if query.limit <= limits.FEWEST_A_PAGE:
+            except Oversized as error:
+                if query.limit > 1:
+                    query, growth = replace(query, limit=1), limits.FEW_MORE
+                    continue
+                if not query.limit or not body:
                     raise
-                query = replace(query, limit=limits.FEWEST_A_PAGE)
-                continue
+                answer = _page_of(await outline_of(body), error)
             items = answers.items(answer, request)
             if len(items) > self._limits.max_items:
                 message = f"answered more than {self._limits.max_items} objects to one call"
                 raise Oversized(message, ref=ref, verb=request.verb)
             count, size = count + len(items), size + len(body)
             token = get_text(answer, "metadata", "continue")
-            yield Listing(items, get_text(answer, "metadata", "resourceVersion"))
+            memory = weight(body, most=self._limits.max_memory)
+            yield Listing(items, get_text(answer, "metadata", "resourceVersion"), memory)
             if not token:
                 return
             if size > self._limits.max_list or not items:
                 message = f"the list does not end (after {count} objects, {size} bytes)"
                 raise Unreachable(message, ref=ref, verb=request.verb)
-            limit = limits.next_page(at_most, items=len(items), octets=len(body))
+            limit = limits.next_page(
+                at_most, items=len(items), memory=memory, page=self._limits.page, growth=growth
+            )
             query = replace(query, token=token, limit=limit)
             del body, answer, items  # nobody needs a page while the next is read
 
@@ -124,8 +133,15 @@ class KubeCluster(Cluster):
             yield events
 
 
-class Oversized(Unreachable):
-    """The cluster answered, with more than is read of it."""
+def _page_of(found: Outline, excess: Oversized) -> dict[str, JSON]:
+    """Return a page with a stub of the one object on it. Raises `excess`."""
+    version, token = (found.get(("metadata", part)) for part in ("resourceVersion", "continue"))
+    return {
+        "apiVersion": found.get(("apiVersion",)),
+        "kind": found.get(("kind",)),
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": [stub_at(found, "items", excess)],
+    }
 
 
 class Caller:

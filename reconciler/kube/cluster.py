@@ -12,19 +12,26 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, TypeAlias
 
-from reconciler.core.errors import Expired, Missing
-from reconciler.core.manifest import Manifest, get_int, get_text
+from reconciler.core.documents import cut, takes
+from reconciler.core.errors import Expired, Missing, oversized
+from reconciler.core.keys import KLUTCH_GROUP
+from reconciler.core.manifest import Manifest, get_int, get_text, is_stub, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import answers, requests
+from reconciler.kube.budgets import MEMORY
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation, Request
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A complete, consistent list. `resource_version` is where a watch may start."""
+    """A consistent list, or a page of one. `resource_version` is where a watch may start.
+
+    `memory` is about what its objects take, in octets, where that is known.
+    """
 
     items: Sequence[Manifest]
     resource_version: str
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,9 @@ class WatchEvent(NamedTuple):
 
 Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
 EVERYTHING: Final = ListQuery()
+_LARGEST: Final = MEMORY // 8  # of an object in a list of what tenants write
+_SMALL: Final = 128 * 1024  # which is never cut
+_SMALL_PART: Final = 4 * 1024
 # Shorter gaps are what pauses begin with. It is also how often a cluster that answers some calls
 # and not others can make everybody try again.
 _OUTAGE: Final = 5.0  # seconds
@@ -103,7 +113,7 @@ class Port(ABC):
 
         The list is complete after the last page, and the resource_version is that of all pages.
         Raises Expired where they outlive the server's history. `query.limit` is the most that a
-        page holds; 0 = one page.
+        page holds; 0 = one page. Objects that are too large to be read are stubs.
         """
 
     @abstractmethod
@@ -156,6 +166,8 @@ class Reader(Port):
     ) -> Listing:
         """Return all objects, from as many pages as needed: complete, or an error.
 
+        Of Klutch's kinds, which tenants write, large parts are cut (`core.documents.cut`) beyond a
+        share of the memory. Raises Oversized for an object that is too large to be read.
         `page_size` is the most that a page holds; 0 = one page.
         """
         ref = Ref(self.name, kind, namespace, "")
@@ -170,9 +182,19 @@ class Reader(Port):
 
     async def _whole(self, ref: Ref, query: ListQuery) -> Listing:
         items: list[Manifest] = []
-        version = ""
+        version, left = "", MEMORY // 2
         async for page in self.pages(ref, query):
-            items += page.items
+            if not query.metadata_only:
+                for item in filter(is_stub, page.items):
+                    raise oversized(ref_of(ref.cluster, ref.kind, item), "list", item)
+            most = max(_SMALL, min(left, _LARGEST))
+            if ref.kind.group != KLUTCH_GROUP:
+                most = page.memory
+            items += (
+                cut(item, most=_SMALL_PART) if page.memory > most and takes(item) > most else item
+                for item in page.items
+            )
+            left -= page.memory
             version = page.resource_version
         return Listing(items, version)
 

@@ -1,6 +1,7 @@
-"""What the system gives to this process: a home directory, and how many files it may open."""
+"""What the system gives to this process: a home directory, files, and memory."""
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Final
 
@@ -34,3 +35,26 @@ def allow_open_files(enough: int) -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+_NO_MORE_THAN: Final = 2 * 2**30  # octets, where nothing but the machine bounds a process
+_LIMITS: Final = ("memory.max", "memory/memory.limit_in_bytes")  # cgroups(7), version 2 and 1
+
+
+def memory_limit(root: Path = Path("/")) -> int:
+    """Return how many octets this process may have.
+
+    That is the limit of its container's cgroup, or of `ulimit -m`; else a quarter of the machine's
+    memory, and 2 GiB at most.
+    """
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = [machine]
+    with contextlib.suppress(ImportError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_RSS)
+        found += [] if soft == resource.RLIM_INFINITY else [soft]
+    for name in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # absent, or "max"
+            found.append(int((root / "sys/fs/cgroup" / name).read_text()))
+    return min(found) if min(found) < machine else min(machine // 4, _NO_MORE_THAN)

@@ -36,6 +36,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.budgets import USUAL, Budget
 from reconciler.kube.cluster import Port, Reader, WatchEvent
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
@@ -61,7 +62,7 @@ class Informer:
     PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
     watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
     each object that a watch saw deleted, and not for one that a list lacks, nor for one that a
-    selection lost.
+    selection lost. `budget` is what the view may keep.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -77,8 +78,11 @@ class Informer:
         trim: Trim = without_managed_fields,
         silence: float = _SILENCE,
         deleted: Callable[[Manifest], None] = lambda _: None,
+        budget: Budget = USUAL,
     ) -> None:
-        self.store = Store(kind, indexes, trim=trim)
+        self.store = Store(
+            kind, indexes, trim=trim, cluster=cluster.name, partial=metadata_only, budget=budget
+        )
         self.ref = Ref(cluster.name, kind, namespace, "")
         self._cluster = cluster
         self._query = ListQuery(
@@ -210,16 +214,16 @@ class Informer:
         version = ""
         async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
-                packed |= self._packed(page.items)
+                self._pack(page.items, packed)
                 version = page.resource_version
                 del page
         self.store.take_over(packed)
         self._version = version
         self._synced.set()
 
-    def _packed(self, manifests: Sequence[Manifest]) -> Packed:
+    def _pack(self, manifests: Sequence[Manifest], packed: Packed) -> None:
         try:
-            return self.store.pack(manifests)
+            self.store.pack(manifests, packed)
         except ValueError as error:
             raise Unreachable(f"the list holds {error}", ref=self.ref, verb="list") from None
 

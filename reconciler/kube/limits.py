@@ -3,8 +3,8 @@
 The owner of an app cluster chooses what it answers, and its reader serves others too.
 
 A page of a list is held whole, and whether it has Secrets of 1 MiB or small claims shows only once
-it is there. A continue token is a key and a version (k8s.io/apiserver, pkg/storage), so the pages
-of one list may differ in size.
+it is there: a list begins with one object. A continue token is a key and a version
+(k8s.io/apiserver, pkg/storage), so the pages of one list may differ in size, and in what they show.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reconciler.kube.budgets import MEMORY
 from reconciler.kube.transport_errors import Excess
 
 _MIB: Final = 2**20
@@ -26,7 +27,7 @@ class Limits:
     for a free slot, for the rate or for a credential plug-in does not count. `read_timeout`
     bounds the silence inside an answer. `max_body` bounds one answer without its compression,
     `max_items` the objects in it, `max_memory` what is made of it, and `max_list` all pages of a
-    list together.
+    list together. What is made of one page of a list should take `page`.
     """
 
     concurrency: int = 32
@@ -35,15 +36,22 @@ class Limits:
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
     deadline: float = 60.0
-    max_body: int = 256 * _MIB
+    max_body: int = min(256 * _MIB, MEMORY)
     max_items: int = 1_000_000
-    max_memory: int = 4096 * _MIB
-    max_list: int = 1024 * _MIB
+    max_memory: int = MEMORY
+    max_list: int = 8192 * _MIB
+
+    @property
+    def page(self) -> int:
+        """What one page of a list may take, as a rule."""
+        return self.max_memory // 8
 
 
 def of_app_cluster(limits: Limits) -> Limits:
     """Return these limits with the bounds for answers of a cluster that may lie."""
-    return replace(limits, max_body=16 * _MIB, max_items=50_000, max_memory=160 * _MIB)
+    memory = min(limits.max_memory, 160 * _MIB)
+    body = min(limits.max_body, 16 * _MIB)
+    return replace(limits, max_body=body, max_items=50_000, max_memory=memory, max_list=1024 * _MIB)
 
 
 class Look:
@@ -92,18 +100,21 @@ def size(octets: int) -> str:
     return f"{octets // _MIB} MiB" if octets >= _MIB else f"{octets} bytes"
 
 
-FEWEST_A_PAGE: Final = 5  # objects whose page is small enough, however large they are
-_FIRST_PAGE: Final = 25
-_PAGE: Final = 8 * 2**20  # octets
+# How many times as many as before: how large the next are is not known.
+MORE: Final = 25
+FEW_MORE: Final = 2  # once some were too large
 
 
 def first_page(at_most: int) -> int:
     """Return for how many objects to ask at first; 0 for no limit stays so."""
-    return min(at_most, _FIRST_PAGE)
+    return min(at_most, 1)
 
 
-def next_page(at_most: int, *, items: int, octets: int) -> int:
-    """Return for how many objects to ask after a page of so many objects and octets."""
+def next_page(at_most: int, *, items: int, memory: int, page: int, growth: int) -> int:
+    """Return for how many objects to ask after so many, that took this memory, in octets.
+
+    `page` is what a page should take, and `growth` how many times as many are dared.
+    """
     if not at_most:
         return 0
-    return max(1, min(at_most, items * _PAGE // max(octets, 1)))
+    return max(1, min(at_most, items * page // max(memory, 1), items * growth))

@@ -6,7 +6,7 @@ Everything is synchronous, so that a reader never meets half of a change. Refuse
 objects come from and what their fields mean; indexes are functions of the object.
 """
 
-import json
+import marshal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -14,8 +14,10 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from reconciler.core.manifest import Manifest, get_text, uid_of
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.errors import oversized
+from reconciler.core.manifest import Manifest, get_text, is_stub, stub_of, uid_of
+from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.budgets import USUAL, Budget
 
 Value: TypeAlias = Any  # hashable: a name, or an ObjectKey
 Index: TypeAlias = Callable[[Manifest], Iterable[Value]]
@@ -26,16 +28,23 @@ Trim: TypeAlias = Callable[[Manifest], Manifest]
 
 _Values: TypeAlias = tuple[tuple[Value, ...], ...]  # of each index in turn
 _Change: TypeAlias = tuple[_Values, _Values]  # before and after
-_Content: TypeAlias = bytes | Manifest
-# Content, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection
-# does not look at it again.
-_Entry: TypeAlias = tuple[_Content, str, _Values]
+# JSON, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection does
+# not look at it again.
+_Entry: TypeAlias = tuple[bytes, str, _Values]
 # Who has a value of an index: most values are of one object, and a dict for one costs much.
 _Holders: TypeAlias = ObjectKey | dict[ObjectKey, None]
 # Objects as a store keeps them, which takes a tenth of their memory; only a store reads it.
 Packed: TypeAlias = dict[ObjectKey, _Entry]
 _NOBODY: Final[_Holders] = {}
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
+
+
+class _Deep(bytes):
+    """An object that is too deep for JSON, as `marshal` writes it."""
+
+
+class _Stub(bytes):
+    """What is kept of an object that is too large: nothing but which one it is."""
 
 
 def without_managed_fields(manifest: Manifest) -> Manifest:
@@ -54,6 +63,10 @@ class Store:
     `indexes` gives the values under which `by` finds an object; an index may give none, and
     must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove` and
     `replace` are for the informer, which keeps it.
+
+    Of an object that is a stub, or beyond the `budget`, only its key and its metadata's values in
+    indexes are known: it is there, and whatever returns objects raises Oversized for it. A view of
+    metadata (`partial`) has none.
     """
 
     def __init__(
@@ -62,9 +75,15 @@ class Store:
         indexes: Mapping[str, Index] = NO_INDEXES,
         *,
         trim: Trim = without_managed_fields,
+        cluster: str = "",
+        partial: bool = False,
+        budget: Budget = USUAL,
     ) -> None:
         self.kind = kind
         self.trim = trim
+        self._cluster, self._partial, self._budget = cluster, partial, budget
+        self.octets = 0  # of what is held
+        budget.views.add(self)
         self._functions = tuple(indexes.values())
         self._positions = {name: position for position, name in enumerate(indexes)}
         self._found: tuple[dict[Value, _Holders], ...] = tuple({} for _ in indexes)
@@ -80,19 +99,14 @@ class Store:
         return sum(map(len, self._spaces.values()))
 
     def get(self, namespace: str, name: str) -> Manifest | None:
-        """Return the object, or None where it is absent."""
+        """Return the object, or None where it is absent. Raises Oversized."""
         entry = self._entry(namespace, name)
-        return None if entry is None else _decoded(entry[0])
+        return None if entry is None else self._whole(ObjectKey(namespace, name), entry)
 
-    def raw(self, namespace: str, name: str) -> bytes | None:
-        """Return the JSON of the object, or None where it is absent."""
+    def stub(self, namespace: str, name: str) -> Manifest | None:
+        """Return which object is too large to be read; None for any other."""
         entry = self._entry(namespace, name)
-        if entry is None:
-            return None
-        content, _, _ = entry
-        if isinstance(content, bytes):
-            return content
-        return json.dumps(content, separators=(",", ":")).encode()
+        return _decoded(entry[0]) if entry is not None and type(entry[0]) is _Stub else None
 
     def keys(self) -> list[ObjectKey]:
         """Return which objects there are, in order."""
@@ -112,18 +126,21 @@ class Store:
         return list(self._spaces.get(namespace, ()))
 
     def all(self) -> Iterator[Manifest]:
-        """Yield all objects in the order of their keys, as they are when it is their turn."""
+        """Yield all objects in the order of their keys, as they are when it is their turn.
+
+        Raises Oversized, as `inside` and `by` do.
+        """
         return filter(None, (self.get(*key) for key in self.keys()))
 
     def inside(self, namespace: str) -> list[Manifest]:
         """Return the objects of a namespace, in the order of their names."""
         entries = self._spaces.get(namespace, {})
-        return [_decoded(entries[name][0]) for name in sorted(entries)]
+        return [self._whole(ObjectKey(namespace, name), entries[name]) for name in sorted(entries)]
 
     def by(self, index: str, value: Value) -> list[Manifest]:
         """Return the objects that have this value in this index, in the order of their keys."""
         keys = self.keys_by(index, value)
-        return [_decoded(self._spaces[key.namespace][key.name][0]) for key in keys]
+        return [self._whole(key, self._spaces[key.namespace][key.name]) for key in keys]
 
     def keys_by(self, index: str, value: Value) -> list[ObjectKey]:
         """Return the keys of the objects that have this value in this index, in order."""
@@ -165,7 +182,9 @@ class Store:
     def put(self, manifest: Manifest) -> None:
         """Take in one object as the server has it. Raises ValueError where it has no name."""
         key = _key(manifest)
-        self._notify(key, self._exchange(key, self._made(manifest)))
+        old = self._entry(*key)
+        beside = self.octets - _size(old)
+        self._notify(key, self._exchange(key, self._made(manifest, beside)))
 
     def remove(self, manifest: Manifest) -> None:
         """Take out one object; only its name counts. Raises ValueError where it has none."""
@@ -177,14 +196,20 @@ class Store:
 
         Raises ValueError where one has no name, and then changes nothing.
         """
-        self.take_over(self.pack(manifests))
+        packed: Packed = {}
+        self.pack(manifests, packed)
+        self.take_over(packed)
 
-    def pack(self, manifests: Iterable[Manifest]) -> Packed:
-        """Return objects as this store would keep them: a list is long, and comes in pages.
+    def pack(self, manifests: Iterable[Manifest], packed: Packed) -> None:
+        """Add objects as this store would keep them: a list is long, and comes in pages.
 
         Raises ValueError where one has no name.
         """
-        return {_key(manifest): self._made(manifest) for manifest in manifests}
+        beside = sum(map(_size, packed.values()))
+        for manifest in manifests:
+            key = _key(manifest)
+            packed[key] = self._made(manifest, beside)
+            beside += _size(packed[key])
 
     def take_over(self, packed: Packed) -> None:
         """Do as `replace`."""
@@ -197,7 +222,13 @@ class Store:
         entries = self._spaces.get(namespace)
         return None if entries is None else entries.get(name)
 
-    def _made(self, manifest: Manifest) -> _Entry:
+    def _whole(self, key: ObjectKey, entry: _Entry) -> Manifest:
+        if type(entry[0]) is _Stub:
+            ref = Ref(self._cluster, self.kind, *key)
+            raise oversized(ref, "get", _decoded(entry[0]))
+        return _decoded(entry[0])
+
+    def _made(self, manifest: Manifest, beside: int) -> _Entry:
         kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
         by_index = []
@@ -205,7 +236,12 @@ class Store:
         for function in self._functions:
             values = tuple(shared.setdefault(value, value) for value in function(kept))
             by_index.append(values if len(values) < 2 else tuple(dict.fromkeys(values)))
-        return _encoded(kept), version, tuple(by_index)
+        content = _encoded(kept)
+        if not self._partial and (
+            is_stub(manifest) or not self._budget.admits(self, content, beside)
+        ):
+            content = _Stub(orjson.dumps(stub_of(kept)))
+        return content, version, tuple(by_index)
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
         """Put one entry in the place of another, in the indexes too; return what that changes."""
@@ -224,6 +260,7 @@ class Store:
                 del self._spaces[namespace]
         else:
             return None
+        self.octets += _size(new) - _size(old)
         before = self._absent if old is None else old[2]
         after = self._absent if new is None else new[2]
         if before != after:
@@ -283,18 +320,24 @@ def _key(manifest: Manifest) -> ObjectKey:
     raise ValueError("an object without a name")
 
 
-def _encoded(manifest: Manifest) -> bytes | Manifest:
+def _encoded(manifest: Manifest) -> bytes:
     try:
         text = orjson.dumps(manifest)
     except TypeError:
         # It reads four times the depth that it writes. Nobody's object may end the cache.
-        return manifest
+        return _Deep(marshal.dumps(manifest))  # type: ignore[arg-type]
     # It leaves several times their length allocated behind its results; a copy is exact.
     return bytes(memoryview(text))
 
 
-def _decoded(content: _Content) -> Manifest:
-    decoded: Manifest = orjson.loads(content) if isinstance(content, bytes) else content
+def _size(entry: _Entry | None) -> int:
+    return 0 if entry is None else len(entry[0])
+
+
+def _decoded(content: bytes) -> Manifest:
+    # orjson takes no _Stub. What is _Deep was made here.
+    deep = type(content) is _Deep
+    decoded: Manifest = marshal.loads(content) if deep else orjson.loads(bytes(content))
     return decoded
 
 
@@ -305,8 +348,8 @@ def _is_known(old: _Entry, new: _Entry) -> bool:
     pruned. Lists and watches order fields differently, so texts that differ prove nothing.
     """
     (known, version, _), (content, _, _) = old, new
-    if not version:
+    if not version or type(known) is not type(content):
         return False
-    if isinstance(known, bytes) and isinstance(content, bytes):
-        return known == content or _decoded(known) == _decoded(content)
-    return uid_of(_decoded(known)) == uid_of(_decoded(content))  # too deep to be compared
+    if type(known) is _Deep:
+        return uid_of(_decoded(known)) == uid_of(_decoded(content))  # too deep to be compared
+    return known == content or _decoded(known) == _decoded(content)

@@ -1340,6 +1340,58 @@ RIGHTS: Final = (
         ("tests/contract/trust/test_s03_bound_rights.py",),
     ),
 )
+_OVERSIZED: Final = "tests/model/test_oversized.py"
+_CACHE: Final = "tests/unit/kube/cache/test_oversized.py"
+LIMITS: Final = (
+    _guard(
+        "decoded-whole",
+        "reconciler/kube",
+        r"memory > limits\.max_memory",
+        "bytes that are worth more memory than a process may have are decoded",
+        "tests/unit/kube/http/test_answer_stream.py",
+        _OVERSIZED,
+    ),
+    Mutation(
+        "wide-page-for-ever",
+        "reconciler/kube",
+        r"answer = _page_of\(.*\)",
+        "raise",
+        "one wide object hides all others of its kind",
+        (_OVERSIZED,),
+    ),
+    _guard(
+        "held-whole",
+        "reconciler/kube",
+        r"not self\._partial and \(\s+is_stub\(manifest\) or [^\n]+\s+\)",
+        "views hold what developers write, however large it is",
+        _CACHE,
+        _OVERSIZED,
+    ),
+    Mutation(
+        "budgets-apart",
+        "reconciler/kube",
+        r"others = sum\([^\n]+\)",
+        "others = 0",
+        "as many views as somebody can make are full each",
+        (_CACHE,),
+    ),
+    Mutation(
+        "listed-whole",
+        "reconciler/kube",
+        r"if page\.memory > most and takes",
+        "if False and takes",
+        "a plan holds what all tenants write",
+        ("tests/unit/kube/test_lists.py",),
+    ),
+    Mutation(
+        "status-whole",
+        "bind",
+        r"if takes\(status\) <= _LARGEST_STATUS:",
+        "if True:",
+        "the backend holds and shows any number of conditions of a tenant",
+        (f"{_BIND}/test_bounds.py",),
+    ),
+)
 ALL: Final = (
     *RIGHTS,
     *BROKERS,
@@ -1362,4 +1414,5 @@ ALL: Final = (
     *WATCH,
     *SIGNATURES,
     *WEBHOOKS,
+    *LIMITS,
 )

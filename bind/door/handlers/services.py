@@ -104,7 +104,7 @@ class Services:
         self._count(self.binds, identity)
 
     def count_look(self, identity: Identity) -> None:
-        """Count one look at the catalogue. Raises Refused where there were too many."""
+        """Count one look at a page that costs something. Raises Refused after too many."""
         self._count(self.looks, identity)
 
     def _count(self, buckets: Buckets, identity: Identity) -> None:

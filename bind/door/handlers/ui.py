@@ -160,6 +160,7 @@ class Ui:
     async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[choices.BoundCluster]]:
         """Return whether a person may see all bindings, and those that it sees."""
         identity = visitor.visit.identity
+        self._services.count_look(identity)
         everybody = await self._services.authorizer.may_see_all(identity)
         spaces = self._services.spaces
         return everybody, spaces.all() if everybody else spaces.existing(identity)

@@ -204,3 +204,35 @@ def test_of_the_others_hardly_anything():
     ):
         kept: Any = trim({**WHOLE, "spec": {"serviceProviderSpec": HUGE}, "data": {"a": HUGE}})
         assert len(str(kept)) < 1000
+
+
+NOISE = [{"type": f"T{n}", "status": "True", "message": "m" * 40} for n in range(17_000)]
+READY_ROW = {"type": "Ready", "status": "False", "message": "x" * 2_000}
+FLOODS: dict[str, Any] = {
+    "conditions": {"conditions": [*NOISE, READY_ROW]},
+    "one condition again and again": {"conditions": [READY_ROW] * 600},
+    "another field": {
+        "conditions": [READY_ROW],
+        "acceptedNames": {f"k{n}": {} for n in range(9999)},
+    },
+    "one long message": {"conditions": [{**READY_ROW, "message": "x" * 90_000}]},
+}
+OURS: dict[str, Any] = {
+    "a request": bounds.trimmed_request,
+    "a ClusterBinding": bounds.trimmed_cluster_binding,
+    "an export": bounds.trimmed_export,
+}
+
+
+@pytest.mark.parametrize("trim", OURS.values(), ids=OURS)
+@pytest.mark.parametrize("status", FLOODS.values(), ids=FLOODS)
+def test_a_status_is_bounded_whatever_a_tenant_writes(trim: Any, status: Any) -> None:
+    live = {"metadata": {"name": "x"}, "status": {**status, "phase": "Failed"}}
+    cut = trim(live)["status"]
+    assert cut == {"phase": "Failed", "conditions": [{**READY_ROW, "message": "x" * 512}]}
+
+
+@pytest.mark.parametrize("trim", OURS.values(), ids=OURS)
+def test_a_status_of_usual_length_stays_as_it_is(trim: Any) -> None:
+    status = {"conditions": [*NOISE[:100], READY_ROW], "heartbeatInterval": "10s"}
+    assert trim({"metadata": {"name": "x"}, "status": status})["status"] == status

@@ -96,3 +96,30 @@ def test_how_many_files_may_be_open(given, expected):
         [sys.executable, "-c", f"{limit}; {ASK}"], check=True, capture_output=True, text=True
     )
     assert tuple(map(int, answer.stdout.split())) == expected
+
+
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+UNLIMITED = min(MACHINE // 4, 2 * 2**30)
+OURS = 512 * 2**20
+V1, V2 = "memory/memory.limit_in_bytes", "memory.max"
+CGROUPS = {
+    "version 2": ({V2: OURS}, OURS),
+    "version 1": ({V1: OURS}, OURS),
+    "version 1, no limit": ({V1: 2**63 - 4096}, UNLIMITED),
+    "no limit": ({V2: "max"}, UNLIMITED),
+    "not Linux": ({}, UNLIMITED),
+}
+
+
+@pytest.mark.parametrize(("files", "want"), CGROUPS.values(), ids=CGROUPS)
+def test_how_much_memory_a_process_may_have(tmp_path, files, want):
+    for name, content in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{content}\n")
+    assert host.memory_limit(tmp_path) == want
+
+
+def test_a_limit_of_the_shell_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (OURS, resource.RLIM_INFINITY))
+    assert host.memory_limit(tmp_path) == OURS

@@ -176,7 +176,7 @@ def test_what_is_found(watched):
 
 def test_what_is_not_found(watched):
     store = watched.store
-    assert store.get("ns", "d") is store.get("far", "a") is store.raw("far", "a") is None
+    assert store.get("ns", "d") is store.get("far", "a") is None
     assert store.inside("far") == store.by("team", "green") == []
     with pytest.raises(KeyError):
         store.by("no such index", "red")
@@ -207,7 +207,6 @@ def test_managed_fields_are_dropped_and_the_given_object_is_left_alone(watched):
     watched.store.put(given_one)
     assert given_one["metadata"]["managedFields"] == FIELDS
     assert watched.store.get("ns", "d") == made("d", "red")
-    assert watched.store.raw("ns", "d") == orjson.dumps(made("d", "red"))
 
 
 def test_what_is_read_is_not_what_is_kept(watched):
@@ -238,7 +237,7 @@ def test_an_object_without_a_name_changes_nothing(watched, manifest):
 
 
 def test_objects_deeper_than_orjson_writes_are_kept():
-    deep = orjson.loads('{"a":' * 1000 + "1" + "}" * 1000)
+    deep = orjson.loads('{"a":' * 300 + "1" + "}" * 300)
     store = Store(CONFIG_MAP)
     store.put(made("a", data=deep))
     assert store.get("ns", "a") == made("a", data=deep)

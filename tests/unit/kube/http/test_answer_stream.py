@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from reconciler.core.errors import Expired, Unreachable
-from reconciler.core.manifest import Manifest, get
+from reconciler.core.manifest import Manifest, get, stub_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
 from reconciler.kube.answer_stream import Body, events_of
@@ -132,6 +132,47 @@ async def test_an_event_of_any_depth_ends_nothing():
     first, second, third = await read(line("ADDED", A), part, line("MODIFIED", B), limit=50_000)
     assert [first, third] == [EVENTS[0], EVENTS[1]]
     assert get(second.object, "metadata") == {"name": "d"}
+
+
+WIDE = b"[" + b",".join([b"{}"] * 5_000) + b"]"
+META = (
+    b'{"name":"w","uid":"u","resourceVersion":"7","labels":{"metadata":"object"},'
+    b'"managedFields":%s}'
+)
+WIDE_EVENTS = {
+    "as servers write": b'{"type":"MODIFIED","object":{"kind":"X","metadata":%s,"spec":{"p":%s}}}',
+    "metadata named before": b'{"type":"MODIFIED","object":{"a":"metadata","b":{"metadata":'
+    b'{"name":1}},"metadata" : %s,"spec":%s}}',
+    "metadata behind": b'{"type":"MODIFIED","object":{"x":[["metadata"],[{"metadata":{"name":"y"}}'
+    b']],"metadata":%s,"z":%s}}',
+}
+NARROW = Limits(max_body=10**6, max_memory=100_000)
+
+
+@pytest.mark.parametrize("text", WIDE_EVENTS.values(), ids=WIDE_EVENTS)
+@pytest.mark.parametrize("fields", [b"[]", WIDE, WIDE.replace(b"{}", b'{"a":1}')])
+async def test_of_an_event_that_is_too_wide_the_name_is_read_and_the_others_go_on(text, fields):
+    parts = chunks(line("ADDED", A), text % (META % fields, WIDE) + b"\n", line("MODIFIED", B))
+    first, second, third = [event async for event in events_of(parts, REQUEST, NARROW)]
+    assert [first, third] == EVENTS[:2]
+    metadata = {"name": "w", "uid": "u", "resourceVersion": "7"}
+    assert second == WatchEvent("MODIFIED", stub_of({"metadata": metadata}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type":"ADDED","object":{"metadata":{"name":["w"]},"spec":%s}}' % WIDE,
+        b'{"type":"ADDED","object":{"spec":{"metadata":{"name":"w"},"b":%s}}}' % WIDE,
+        b'{"type":"ADDED","object":{"metadata":{"name":"w","name":"v"},"b":%s}}' % WIDE,
+        b'{"type":"ADDED","object":"metadata","x":{"name":%s}}' % WIDE,
+        b"[" + WIDE + b"]",
+    ],
+)
+async def test_an_event_about_nobody_knows_what_ends_the_watch(text):
+    with pytest.raises(Unreachable, match="more values than are read"):
+        async for _ in events_of(chunks(text + b"\n"), REQUEST, NARROW):
+            pass
 
 
 BROKEN = {
