@@ -31,6 +31,7 @@ HOME: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
 SOURCE: Final = "the place of the kubeconfig Secret"
 OWNER: Final = "the place of an AppClusterBinding"
+DEFINITION: Final = "the CompositeResourceDefinition of a CRD"
 SUBJECT: Final = "the owner of a space that somebody who signed in made"
 
 
@@ -41,10 +42,10 @@ class Informers:
     what app clusters write, what is read (`bounds`).
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
     and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
-    Only a front door (`door`) finds spaces by their owners.
+    Only a front door (`door`) finds spaces by their owners, and `composes` where Crossplane is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is known to the program
         self,
         cluster: Cluster,
         *,
@@ -53,15 +54,16 @@ class Informers:
         quotas: bool = True,
         template_namespace: str = "",
         door: bool = False,
+        composes: bool = False,
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._recents: dict[Store, ReadYourWrites] = {}
-        self._serve_spaces(template_namespace, door=door)
+        self._serve_spaces(template_namespace, door=door, composes=composes)
         self._serve_rights(quotas=quotas)
         self._serve_app_cluster_bindings()
 
-    def _serve_spaces(self, template_namespace: str, *, door: bool) -> None:
+    def _serve_spaces(self, template_namespace: str, *, door: bool, composes: bool) -> None:
         self.cluster_bindings = self._view(
             api.CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
@@ -85,7 +87,11 @@ class Informers:
             {SPACE: _space, TARGET: _targets},
             trim=bounds.trimmed_service_namespace,
         )
-        self.crds = self._view(refs.CRD, {NAME: _name}, metadata_only=True)
+        of_crd = {NAME: _name, DEFINITION: _definitions}
+        self.crds = self._view(refs.CRD, of_crd, metadata_only=True)
+        self.definitions = self._view(
+            refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, served=composes
+        )
         self._crds = Bodies(self.cluster, self.crds)
         of_namespaces = {NAME: _name, HOME: _home, SPACE: _home_space}
         self.namespaces = self._view(
@@ -190,6 +196,11 @@ class Informers:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
         return await self._crds.get("", name)
 
+    def definition(self, crd: Manifest | None) -> Manifest | None:
+        """Return the metadata of what Crossplane makes a CRD from; None where there is nothing."""
+        found = (self.definitions.get("", name) for name in _definitions(crd or {}))
+        return next(filter(None, found), None)
+
     async def left_in(self, space: Manifest) -> str:
         """Return a sentence about what an earlier space of that name left, or "".
 
@@ -239,6 +250,12 @@ class Informers:
 
 def _name(live: Manifest) -> Iterable[str]:
     return [manifest.name_of(live)]
+
+
+def _definitions(crd: Manifest) -> Iterable[str]:
+    owners = manifest.get_maps(crd, "metadata", "ownerReferences")
+    kind = refs.COMPOSITE_DEFINITION.kind
+    return [manifest.get_text(one, "name") for one in owners if one.get("kind") == kind]
 
 
 def _space(live: Manifest) -> Iterable[str]:

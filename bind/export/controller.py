@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from bind.export import decide
 from bind.export.decide import RequestView
-from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
+from bind.informers import DEFINITION, NAME, RESOURCE, SPACE, WANTED, Informers, index_key
 from reconciler.api import by_resource
 from reconciler.blueprints.export import Isolation, Terms
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
@@ -33,15 +33,23 @@ class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
         informers.crds.subscribe(NAME, by_name)
         informers.templates.subscribe(RESOURCE, by_name)
 
+        def defined(definition: str) -> None:
+            for crd in informers.crds.keys_by(DEFINITION, definition):
+                by_name(crd.name)
+
+        informers.definitions.subscribe(NAME, defined)
+
     async def look(self, key: ObjectKey) -> tuple[Observed, decide.Seen] | None:
         """Return one export and all that concerns it. Raises ClusterErrors."""
         informers, live = self._informers, self._exports.get(*key)
         if live is None:
             return None
+        crd = await informers.crd(key.name)
         seen = decide.Seen(
             informers.cluster.name,
             live,
-            crd=await informers.crd(key.name),
+            crd=crd,
+            definition=informers.definition(crd),
             template=informers.template(key.name),
             unsure=informers.trouble(informers.crds, informers.templates),
         )

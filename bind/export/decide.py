@@ -25,7 +25,7 @@ from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import machinery
 from reconciler.blueprints.export import Isolation, Terms, Unexportable
-from reconciler.core import conditions, keys, manifest
+from reconciler.core import conditions, keys, manifest, refs
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import (
     NOTHING,
@@ -61,6 +61,8 @@ _OF_TEMPLATE: Final = (
 class Seen:
     """One APIServiceExport, the CRD of its name, and the template that counts for it.
 
+    `definition` is the metadata of what Crossplane makes the CRD from.
+
     Each is whole, None where it is not there (`api.by_resource` picks among
     templates). `unsure` says why the view of CRDs or templates may be old, "" where it is not:
     then nothing follows from what is missing. `cluster` names the control plane in a Ref.
@@ -71,6 +73,20 @@ class Seen:
     crd: Manifest | None = field(default=None, repr=False)
     template: Manifest | None = field(default=None, repr=False)
     unsure: str = ""
+    definition: Manifest | None = field(default=None, repr=False)
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why the kind is going, or is gone; None while it stays, as far as anybody knows."""
+        name = manifest.name_of(self.export)
+        if self.crd is None:
+            return f"{refs.CRD.kind} {name} is gone"
+        if manifest.is_deleting(self.crd):
+            return f"{refs.CRD.kind} {name} is being deleted"
+        if self.definition is None or not manifest.is_deleting(self.definition):
+            return None
+        kind = refs.COMPOSITE_DEFINITION.kind
+        return f"{kind} {manifest.name_of(self.definition)} is being deleted"
 
     @property
     def opened(self) -> machinery.Opening:
@@ -125,7 +141,8 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     )
     synced = conditions.false(cause, message)
     said_now = (synced, *_offered(seen))
-    return Decision(conditions=said_now, again=grace - waited, sums_up=False)
+    tasks, _ = _written(seen, {}, "")
+    return Decision(tasks, said_now, again=grace - waited, sums_up=False)
 
 
 def _target(seen: Seen, crd: Manifest) -> Manifest | Condition:
@@ -170,7 +187,9 @@ def _annotations(seen: Seen) -> dict[str, JSON]:
 
     They are of no matter to a backend: konnectors read them.
     """
-    wanted = exports_of.notes_of(seen.crd or {}, seen.opened)
+    wanted: dict[str, str | None] = {keys.WITHDRAWN: seen.withdrawn}
+    if seen.crd is not None:
+        wanted |= exports_of.notes_of(seen.crd, seen.opened)
     if seen.template is not None:
         taken = _of_template(seen.crd or {}, seen.template)
         wanted |= {key: taken.get(key) for key in _OF_TEMPLATE}

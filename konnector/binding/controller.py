@@ -11,8 +11,7 @@ from konnector.binding import crd, decide, drain, release
 from konnector.binding.decide import Seen
 from konnector.binding.release import key_of
 from konnector.claim import copies
-from konnector.claim.controller import Say
-from konnector.claim.copies import Pair
+from konnector.claim.copies import Pair, Say
 from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge
@@ -319,6 +318,7 @@ class Bindings:
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
                 drains=manifest.is_deleting(live),
+                withdrawn=manifest.annotations_of(seen.export or {}).get(keys.WITHDRAWN, ""),
             )
             rules = permission_claim_rules.rules_of(live, seen.export).rules
             wanted = Wanted(key_of(live), pair, rules, say)

@@ -1,12 +1,12 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from konnector.claim import copies, decide, orphans
-from konnector.claim.copies import Pair
+from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
 from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
@@ -28,18 +28,6 @@ _BOUND: Final = "bound"
 _LIVING: Final = "living"
 _UID: Final = "uid"
 _UNSTAMPED: Final = "unstamped"
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """What a binding says of its instances.
-
-    `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
-    deleted with all instances, which somebody else deletes.
-    """
-
-    recreates: bool = False
-    drains: bool = False
 
 
 class Claims(PairedSync):
@@ -175,6 +163,7 @@ class Claims(PairedSync):
             self.link.guards.terms(self.kind.resource),
             self.link.now(),
             creates_held=self._creates_held(place, claim, copy),
+            withdrawn=bool(self._say_of_binding.withdrawn),
             settled=self._settled(place, claim, copy),
             taken=taken,
             homeless=claim is None and self._is_homeless(place),
@@ -185,11 +174,17 @@ class Claims(PairedSync):
 
     def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
         """Return why a copy that a claim lost is not made again, or ""."""
-        if claim is None or copy is not None or is_deleting(claim) or not self._had_copy(claim):
+        if claim is None or copy is not None or is_deleting(claim):
             return ""
-        guards, resource = self.link.guards, self.kind.resource
-        asked = self._say_of_binding.recreates or guards.recreates(resource)
-        return "" if asked else mass_loss_decide.lost(resource, self.pair.space)
+        guards, resource, said = self.link.guards, self.kind.resource, self._say_of_binding
+        if said.withdrawn:
+            return mass_loss_decide.withdrawn(resource, said.withdrawn)
+        if not self._had_copy(claim):
+            return ""
+        if not (said.recreates or guards.recreates(resource)):
+            return mass_loss_decide.lost(resource, self.pair.space)
+        waits = self.guard.lost_for(place) < mass_loss_decide.SURE_AFTER
+        return mass_loss_decide.NOT_YET if waits else ""
 
     def _stamped(self, app_namespace: str, copy: Manifest | None) -> bool:
         """Tell whether a copy without its claim's uid is that of another life."""
@@ -279,6 +274,8 @@ class Claims(PairedSync):
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when to look again at what is held up by what no event tells the end of."""
         homeless = seen.homeless and seen.copy is not None and not copies.is_managed(seen.copy)
+        if seen.creates_held == mass_loss_decide.NOT_YET:
+            return mass_loss_decide.SURE_AFTER
         if seen.deletes_held or seen.creates_held or seen.taken or homeless:
             return HELD
         if seen.claim is None and seen.copy is not None:

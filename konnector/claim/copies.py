@@ -135,6 +135,19 @@ class Pair:
         return None if name is None else ObjectKey("", name)
 
 
+@dataclass(frozen=True, slots=True)
+class Say:
+    """What is said of the instances of a binding, by it and by its export.
+
+    `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
+    deleted with all instances, which somebody else deletes. `withdrawn`: why the kind is going.
+    """
+
+    recreates: bool = False
+    drains: bool = False
+    withdrawn: str = ""
+
+
 def content(live: Manifest) -> dict[str, JSON]:
     """Return what an object holds beside identity, metadata and status: `spec`, `data`, `type`."""
     return {key: value for key, value in live.items() if key not in _NOT_CONTENT}

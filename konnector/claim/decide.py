@@ -51,7 +51,7 @@ class Seen:
     this space has its name. `homeless`: the app namespace is not there, or on its way out.
     `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`: when this one may
     get it without another reason to write, None: it has it. `copied`: the claim's marks are those
-    of another claim, which lives.
+    of another claim, which lives. `withdrawn`: the kind is going, so that no copy is made at all.
     """
 
     place: ObjectKey
@@ -70,6 +70,7 @@ class Seen:
     stamped: bool = False
     stamps_in: timedelta | None = None
     copied: bool = False
+    withdrawn: bool = False
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -196,7 +197,8 @@ def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
         return replace(_decision(status.resumed(pair, claim)), notes=(_taken(seen),))
-    if copies.is_managed(claim) and not seen.copied and seen.creates_held:
+    is_lost = copies.is_managed(claim) and not seen.copied
+    if seen.creates_held and (is_lost or seen.withdrawn):
         note = Note("RecreationHeld", seen.creates_held, "Warning")
         return replace(_decision(status.resumed(pair, claim)), notes=(note,))
     made = _copy_of(pair, seen.copy_place, _stamped(stated(pair, claim), claim))

@@ -29,6 +29,11 @@ FEW: Final = 5  # so many deletions at once are never too many
 AT_ONCE: Final = timedelta(minutes=1)
 _NAMED: Final = 10  # app namespaces in one command
 ALL: Final = "all"  # as a `confirm-recreate`
+SURE_AFTER: Final = timedelta(seconds=10)  # a backend has noted by then that the kind is going
+NOT_YET: Final = (
+    "The copy of this claim is gone from the control plane. It is made again, as a new, empty"
+    f" service, in {SURE_AFTER.seconds} seconds, unless its kind is being withdrawn"
+)
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
 _DELETE: Final = "Delete"
@@ -235,6 +240,14 @@ def lost(resource: str, space: str) -> str:
         "The copy of this claim is gone from the control plane, and is not made again, because it"
         " would be a new, empty service. If that is meant, allow it for an hour, on the control"
         f" plane: {_command(space, keys.CONFIRM_RECREATE, resource)}"
+    )
+
+
+def withdrawn(resource: str, why: str) -> str:
+    """Return the sentence about a claim that gets no copy, because its kind is going."""
+    return (
+        f"No copy of {resource} is made while the control plane withdraws the kind: {why}. The"
+        " claim waits until the kind is there again"
     )
 
 

@@ -218,7 +218,7 @@ class KindGuard:
     def __init__(self, guardian: Guardian, resource: str) -> None:
         self._guardian, self.resource = guardian, resource
         self.orphans: set[ObjectKey] = set()
-        self.lost: set[ObjectKey] = set()
+        self.lost: dict[ObjectKey, datetime] = {}  # since when it is known
         self._parts: set[ObjectKey] = set()
         self._deletions: dict[ObjectKey, str] = {}
 
@@ -227,6 +227,11 @@ class KindGuard:
         """Return all of it."""
         why = next(iter(self._deletions.values()), "")
         return Held(self.resource, self.orphans, self.lost, why, self._parts)
+
+    def lost_for(self, place: ObjectKey) -> timedelta:
+        """Return for how long it is known that a copy is lost."""
+        now = self._guardian.now()
+        return now - self.lost.get(place, now)
 
     @property
     def sentence(self) -> str:
@@ -259,15 +264,23 @@ class KindGuard:
         if changed and not orphan and place.namespace:
             self._guardian.emptied(place.namespace)
         is_part = part and not orphan
-        others = [_set(self.lost, place, is_in=lost), _set(self._parts, place, is_in=is_part)]
+        others = [self._lose(place, lost), _set(self._parts, place, is_in=is_part)]
         if any(others) or changed or bool(before) != bool(deletion):
             self._guardian.changed()
         return changed
 
     def forget(self) -> None:
         """Forget all of it: nothing is synced any more."""
-        for place in self.orphans | self.lost | self._parts | self._deletions.keys():
+        for place in self.orphans | self.lost.keys() | self._parts | self._deletions.keys():
             self.note(place)
+
+    def _lose(self, place: ObjectKey, is_lost: bool) -> bool:
+        changes = (place in self.lost) != is_lost
+        if is_lost:
+            self.lost.setdefault(place, self._guardian.now())
+        else:
+            self.lost.pop(place, None)
+        return changes
 
 
 def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:

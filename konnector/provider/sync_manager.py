@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from konnector.claim.controller import Claims, Say
-from konnector.claim.copies import Pair
+from konnector.claim.controller import Claims
+from konnector.claim.copies import Pair, Say
 from konnector.context import SyncContext
 from konnector.permission_claim.controller import ClaimedResource, PermissionClaims
 from konnector.permission_claim.rules import Rule, rules_of

@@ -92,6 +92,7 @@ ADOPT_CONTROLLED: Final = f"{OWN_PREFIX}adopt-controlled"
 COMPOSITIONS: Final = f"{OWN_PREFIX}compositions"
 OPEN_MACHINERY: Final = f"{OWN_PREFIX}open-machinery"
 LEFT_OUT: Final = f"{OWN_PREFIX}left-out"
+WITHDRAWN: Final = f"{OWN_PREFIX}withdrawn"  # on an export: why its kind is going
 RELEASED_KINDS: Final = f"{OWN_PREFIX}released-kinds"  # resources, on an APIServiceNamespace
 EVER_EXPORTED: Final = f"{OWN_PREFIX}ever-exported"  # resources, on ClusterRole klutch-binder
 MADE_AT: Final = f"{OWN_PREFIX}made-at"  # RFC 3339 time, on a service namespace that we made

@@ -6,7 +6,7 @@ What is only absent deletes nothing, a lost copy is not made again, until a pers
 import asyncio
 from typing import Any, Final
 
-from reconciler.api import API_SERVICE_BINDING, API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
@@ -92,21 +92,6 @@ async def mapping_is_marked(scene: Scene) -> bool:
 
 async def unmapped(scene: Scene) -> bool:
     return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
-
-
-async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:
-    many = losses.Many(scene, 3)
-    async with scene.backend():
-        async with konnector(scene.app.connection):
-            await bound(scene)
-            await many.make("orders")
-        for name in many.names:
-            await many.lose_copy(name)
-        async with konnector(scene.app.connection):
-            await until(lambda: losses.says(scene, *HELD))
-            ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-            await losses.note(scene.app, ref, keys.RECREATE, keys.RECREATE_ALWAYS)
-            await until(lambda: many.are_there("orders"))
 
 
 async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:

@@ -1,11 +1,17 @@
 """Kinds as Crossplane defines them, and what somebody may try with their machinery."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.core.manifest import Manifest, get_text, ref_of
-from tests.support.bound_scenes import Scene
+from reconciler.blueprints.objects import build
+from reconciler.core.errors import AlreadyExists
+from reconciler.core.manifest import Manifest, get_text, put, ref_of, uid_of
+from reconciler.core.refs import COMPOSITE_DEFINITION, CRD, Ref
+from tests.support.bound_scenes import Scene, new, served, until
 from tests.support.konnector_scenes import redefine
+from tests.support.removal import remove_for_good
 
 _TEXT: Final = {"type": "string"}
 _NAMED: Final[dict[str, Any]] = {
@@ -86,6 +92,32 @@ def _version(*, second: bool) -> dict[str, Any]:
 async def compose(scene: Scene, *, second: bool = False) -> None:
     """Have the kind be one of Crossplane's, of 2.x or of 1.20."""
     await redefine(scene.plane, scene, lambda one: one.update(_version(second=second)))
+
+
+@contextlib.asynccontextmanager
+async def defined(scene: Scene) -> AsyncIterator[Ref]:
+    """Let Crossplane's definition of the kind be there, held by a finalizer; yield it."""
+    plane, kind = scene.plane.cluster, COMPOSITE_DEFINITION
+    names = {"plural": kind.plural, "kind": kind.kind}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    one: Manifest = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec: Manifest = {"group": kind.group, "scope": "Cluster", "names": names, "versions": [one]}
+    with contextlib.suppress(AlreadyExists):
+        await plane.create(build(CRD, kind.resource, spec=spec), CRD, manager="crossplane")
+    await until(lambda: served(scene.plane, kind))
+    made = build(kind, scene.offer.name)
+    held = put(made, ["x.example/hold"], "metadata", "finalizers")
+    live = await new(scene.plane, held, kind, manager="crossplane")
+    owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": scene.offer.name}
+    owners: Manifest = {"ownerReferences": [{**owner, "uid": uid_of(live), "controller": True}]}
+    crd = Ref(plane.name, CRD, "", scene.offer.name)
+    await plane.merge_patch(crd, {"metadata": owners}, manager="crossplane")
+    ref = Ref(plane.name, kind, "", scene.offer.name)
+    try:
+        yield ref
+    finally:
+        await plane.merge_patch(crd, {"metadata": {"ownerReferences": None}}, manager="crossplane")
+        await remove_for_good(scene.plane, ref)
 
 
 async def note_template(scene: Scene, notes: Manifest) -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from bind.export.decide import Seen, decide
 from reconciler.blueprints.export import Terms, Unexportable, exported, source_hash
+from reconciler.blueprints.objects import build
 from reconciler.core import conditions, keys
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.manifest import annotations_of, put
+from reconciler.core.refs import COMPOSITE_DEFINITION
 from tests.support.space_objects import (
     CONFIG_MAPS,
     CONTROL_PLANE,
@@ -255,6 +257,30 @@ def test_what_goes_up_is_named_by_the_template(held, offered, want):
     )
 
 
+DEFINITION = build(COMPOSITE_DEFINITION, "xdatabases.shop.example")
+# The CRD, and what Crossplane makes it from; what is going.
+GOING = {
+    "the CRD is gone": (None, None, "CustomResourceDefinition"),
+    "the CRD goes": (deleting(crd()), DEFINITION, "CustomResourceDefinition"),
+    "Crossplane withdraws it": (crd(), deleting(DEFINITION), "CompositeResourceDefinition x"),
+    "it stays": (crd(), DEFINITION, None),
+}
+
+
+@pytest.mark.parametrize(("defined", "definition", "word"), GOING.values(), ids=GOING)
+def test_an_export_says_that_its_kind_is_going(defined, definition, word):
+    facts = {"crd": defined, "definition": definition}
+    noted = put(export(), "earlier", "metadata", "annotations", keys.WITHDRAWN)
+    said = patch_of(look(seen(noted, **facts)))["metadata"]["annotations"]
+    if word is None:
+        assert said == {keys.WITHDRAWN: None}
+        return
+    assert said[keys.WITHDRAWN].startswith(word)
+    assert said.keys() == {keys.WITHDRAWN}
+    again = put(export(), said[keys.WITHDRAWN], "metadata", "annotations", keys.WITHDRAWN)
+    assert look(seen(again, **facts)).tasks == ()
+
+
 def test_crd_and_claims_are_one_write():
     facts = seen(crd=crd(versions=[V1, V2]), template=template(claims=[SECRETS]))
     assert set(patch_of(look(facts))["spec"]) == {"versions", "permissionClaims"}
@@ -294,7 +320,8 @@ AWAY = {
 @pytest.mark.parametrize(("facts", "again"), AWAY.values(), ids=AWAY.keys())
 def test_a_crd_that_is_away_deletes_nothing_yet(facts, again):
     decision = look(facts)
-    assert (decision.tasks, decision.again) == ((), again)
+    assert not [step for step in decision.steps if isinstance(step, Delete)]
+    assert decision.again == again
     assert reasons_of(decision) == {"ProviderInSync": ("False", "CustomResourceDefinitionNotFound")}
 
 
