@@ -302,7 +302,8 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
         return NOTHING
     age = max(now - (created(request) or now), timedelta())
     if (manifest.get_text(request, "status", "phase") or _PENDING) != _PENDING:
-        return _answered(seen, age)
+        ended = deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, request)
+        return Decision(again=LIFETIME - age) if age < LIFETIME else writes(ended)
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
         message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"
@@ -318,12 +319,6 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
     done = (conditions.true(conditions.EXPORTS_READY),)
     fields: dict[str, JSON] = {"phase": "Succeeded"}
     return Decision(conditions=done, fields=fields, again=_until(LIFETIME, age))
-
-
-def _answered(seen: RequestView, age: timedelta) -> Decision:
-    if age < LIFETIME:
-        return Decision(again=LIFETIME - age)
-    return writes(deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, seen.request))
 
 
 def _unanswered(
@@ -358,7 +353,9 @@ def _export(seen: RequestView, name: str, terms: Terms) -> Create | Condition | 
         return conditions.false(conditions.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:
-        return conditions.false(conditions.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
+        offered = ", ".join(sorted(set(seen.offered))) or "nothing"
+        message = f"No APIServiceExportTemplate offers {name}; offered: {offered}"
+        return conditions.false(conditions.TEMPLATE_NOT_FOUND, message)
     return _new_export(seen, crd, template, terms)
 
 
@@ -387,14 +384,8 @@ def _new_export(
         return conditions.false(conditions.CRD_INVALID, spec.why)
     space, claims = manifest.namespace_of(seen.request), api.permission_claims_of(template)
     made = exports_of.new_export(space, spec, claims, terms=terms, crd=crd, opened=opened)
-    taken = _of_template(crd, template)
-    taken |= manifest.annotations_of(made)
+    taken = {**_of_template(crd, template), **manifest.annotations_of(made)}
     return Create(api.API_SERVICE_EXPORT, manifest.put(made, taken, "metadata", "annotations"))
-
-
-def _not_offered(name: str, offered: Sequence[str]) -> str:
-    what = ", ".join(sorted(set(offered))) or "nothing"
-    return f"No APIServiceExportTemplate offers {name}; offered: {what}"
 
 
 def _refusal(seen: RequestView) -> Condition | None:

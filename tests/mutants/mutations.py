@@ -77,7 +77,7 @@ CLAIMS: Final = (
     _guard(
         "recreation",
         "konnector",
-        r"copies\.is_managed\(claim\) and not seen\.copied and seen\.creates_held",
+        r"seen\.creates_held and \(is_lost or seen\.withdrawn\)",
         "a lost service is replaced by an empty one",
         "tests/contract/trust/test_s06_lost_kinds.py",
     ),
@@ -99,8 +99,8 @@ CLAIMS: Final = (
     Mutation(
         "status-up",
         "konnector",
-        r"claim, copy\.get\(\"status\"\)",
-        'claim, claim.get("status")',
+        r"_observed\(claim, copy, is_up\) if",
+        "_observed(claim, claim, is_up) if",
         "the status is not the copy's",
         (f"{_MODEL}instances.py",),
     ),
@@ -612,7 +612,7 @@ BACKEND: Final = (
     _guard(
         "half-made-service-namespace",
         "bind",
-        r"steps := \(\*_stamped\(seen, live\), \*_rights\(seen, scope\)\)",
+        r"steps := _held\(seen, live\) or \(\*_stamped\(seen, live\), \*_rights\(seen, scope\)\)",
         "a backend that dies after a service namespace leaves it without its rights",
         "tests/model/test_backend_crashes.py",
     ),

@@ -31,8 +31,14 @@ async def its_kind(scene: Scene) -> None:
 
 
 async def its_namespace(scene: Scene) -> None:
-    await remove(scene.plane, NAMESPACE, "", scene.service_namespace)
-    await until(lambda: gone(read(scene.plane, NAMESPACE, "", scene.service_namespace)))
+    plane, name = scene.plane, scene.service_namespace
+    was = uid_of(await read(plane, NAMESPACE, "", name))
+    await remove(plane, NAMESPACE, "", name)
+
+    async def is_another() -> bool:
+        return uid_of(await read(plane, NAMESPACE, "", name) or {}) not in ("", was)
+
+    await until(is_another)
 
 
 async def itself(scene: Scene) -> None:
