@@ -128,15 +128,6 @@ async def test_what_ignores_the_request_is_killed(layouts, etcd):
     assert processes.observe(ours) == ()
 
 
-async def test_the_log_of_the_run_before_is_kept(layouts, etcd):
-    ours, _ = layouts
-    server = stand_in(ours, "a", SLEEPS)
-    server.log.write_text("why it crashed")
-    processes.start(server, etcd)
-    await says_up(server)
-    assert server.log.with_suffix(".log.previous").read_text() == "why it crashed"
-
-
 def test_a_pid_that_is_somebody_elses_by_now_is_left_alone():
     ourselves = Observed(os.getpid(), (), started=1.0)
     processes.stop([ourselves], grace=0)  # else this test would end here
@@ -216,13 +207,6 @@ async def test_what_a_process_started_is_its_own_until_it_is_left_alone(layouts)
     assert ([one.pid for one in decision.stop], decision.start) == ([child], (server,))
     processes.stop(processes.observe(ours), grace=60)
     assert processes.observe(ours) == ()
-
-
-async def test_a_program_that_is_not_there_says_so_in_its_log(layouts):
-    ours, _ = layouts
-    absent = marked(ours, "a", SLEEPS)
-    processes.start(absent, Path("/absent/program"))
-    await eventually(lambda: "error: /absent/program does not start" in absent.log.read_text())
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
