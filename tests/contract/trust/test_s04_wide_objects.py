@@ -132,6 +132,7 @@ def plan(live: LiveCluster, folder: Path) -> tuple[int, int]:
     return process.returncode, used.ru_maxrss // 1024
 
 
+@pytest.mark.soak  # API servers take seconds for each of these, also afterwards
 @pytest.mark.usefixtures("memory")
 async def test_of_a_developer(scene: Scene, tmp_path: Path) -> None:
     konnector = (sys.executable, "-m", "konnector")
@@ -154,7 +155,7 @@ async def test_of_a_developer(scene: Scene, tmp_path: Path) -> None:
         assert most(second) < 256  # half of what is shipped: on a quiet machine more come at once
 
 
-@pytest.mark.soak  # API servers take seconds for each of these, also afterwards
+@pytest.mark.soak
 @pytest.mark.usefixtures("memory")
 async def test_of_a_tenant(control_plane: LiveCluster, namespace: str, tmp_path: Path) -> None:
     cluster, stored = control_plane.cluster, Stored(control_plane)
