@@ -43,8 +43,8 @@ class Limits:
 
     @property
     def page(self) -> int:
-        """What one page of a list may take, as a rule."""
-        return self.max_memory // 8
+        """What one page of a list may take, as a rule: more is slow to give back."""
+        return min(self.max_memory // 8, 8 * _MIB)
 
 
 def of_app_cluster(limits: Limits) -> Limits:
