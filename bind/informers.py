@@ -42,10 +42,10 @@ class Informers:
     what app clusters write, what is read (`bounds`).
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
     and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
-    Only a front door (`door`) finds spaces by their owners, and `composes` where Crossplane is.
+    Only a front door (`door`) finds spaces by their owners.
     """
 
-    def __init__(  # noqa: PLR0913 - each is known to the program
+    def __init__(
         self,
         cluster: Cluster,
         *,
@@ -54,16 +54,15 @@ class Informers:
         quotas: bool = True,
         template_namespace: str = "",
         door: bool = False,
-        composes: bool = False,
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._recents: dict[Store, ReadYourWrites] = {}
-        self._serve_spaces(template_namespace, door=door, composes=composes)
+        self._serve_spaces(template_namespace, door=door)
         self._serve_rights(quotas=quotas)
         self._serve_app_cluster_bindings()
 
-    def _serve_spaces(self, template_namespace: str, *, door: bool, composes: bool) -> None:
+    def _serve_spaces(self, template_namespace: str, *, door: bool) -> None:
         self.cluster_bindings = self._view(
             api.CLUSTER_BINDING, {SPACE: _space}, trim=bounds.trimmed_cluster_binding
         )
@@ -90,7 +89,7 @@ class Informers:
         of_crd = {NAME: _name, DEFINITION: _definitions}
         self.crds = self._view(refs.CRD, of_crd, metadata_only=True)
         self.definitions = self._view(
-            refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, served=composes
+            refs.COMPOSITE_DEFINITION, {NAME: _name}, metadata_only=True, optional=True
         )
         self._crds = Bodies(self.cluster, self.crds)
         of_namespaces = {NAME: _name, HOME: _home, SPACE: _home_space}
@@ -230,6 +229,7 @@ class Informers:
         trim: Trim = without_managed_fields,
         served: bool = True,
         budget: Budget = USUAL,
+        optional: bool = False,
     ) -> Store:
         """Return what such an Informer keeps; empty for ever if not `served`."""
         informer = Informer(
@@ -242,6 +242,7 @@ class Informers:
             indexes=indexes,
             trim=trim,
             budget=budget,
+            optional=optional,
         )
         if served:
             self._recents[informer.store] = ReadYourWrites(informer)

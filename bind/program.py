@@ -28,8 +28,8 @@ from reconciler.controller.metrics import StateCounts
 from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, names
-from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.refs import COMPOSITE_DEFINITION, DEPLOYMENT, ObjectKey
+from reconciler.core.errors import NotServed
+from reconciler.core.refs import DEPLOYMENT, ObjectKey
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
@@ -65,12 +65,6 @@ _WIDE: Final = (
 )
 
 
-_BLIND: Final = (
-    "Definitions of Crossplane may not be read, so that lost copies may be made anew while their "
-    "kind is being withdrawn; apply bind/deploy of this version again"
-)
-
-
 async def serves_deployments(cluster: Cluster) -> bool:
     """Tell whether the control plane has apps/v1; workspaces of kcp have not.
 
@@ -79,21 +73,6 @@ async def serves_deployments(cluster: Cluster) -> bool:
     try:
         await cluster.first_page(DEPLOYMENT, limit=1, metadata_only=True)
     except NotServed:
-        return False
-    return True
-
-
-async def composes(cluster: Cluster) -> bool:
-    """Tell whether the control plane has Crossplane, and lets its definitions be read.
-
-    Raises ClusterErrors.
-    """
-    try:
-        await cluster.first_page(COMPOSITE_DEFINITION, limit=1, metadata_only=True)
-    except NotServed:
-        return False
-    except Forbidden as error:
-        log.warning(_BLIND, extra={"error": str(error)})
         return False
     return True
 
@@ -130,7 +109,6 @@ async def serve(
                 cluster,
                 leases=leases,
                 deployments_served=served,
-                composes=await composes(cluster),
                 lease_namespace=home_namespace,
                 clock=SystemClock(),
                 again=leases.again,
@@ -175,7 +153,6 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     *,
     leases: Cluster,
     deployments_served: bool,
-    composes: bool = False,
     lease_namespace: str,
     clock: Clock,
     again: Again | None = None,
@@ -200,7 +177,6 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         quotas=settings.bounds.has_quotas,
         template_namespace=settings.template_namespace,
         door=door is not None,
-        composes=composes,
     )
     if door is not None:
         door.look(informers)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconciler.core.errors import ClusterError, Expired, Unreachable
+from reconciler.core.errors import ClusterError, Expired, Forbidden, NotServed, Unreachable
 from reconciler.core.manifest import (
     Manifest,
     finalizers_of,
@@ -62,7 +62,8 @@ class Informer:
     PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
     watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
     each object that a watch saw deleted, and not for one that a list lacks, nor for one that a
-    selection lost. `budget` is what the view may keep.
+    selection lost. `budget` is what the view may keep. Of an `optional` kind there is no object
+    while the cluster does not serve it, or lets nobody read it.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -79,6 +80,7 @@ class Informer:
         silence: float = _SILENCE,
         deleted: Callable[[Manifest], None] = lambda _: None,
         budget: Budget = USUAL,
+        optional: bool = False,
     ) -> None:
         self.store = Store(
             kind, indexes, trim=trim, cluster=cluster.name, partial=metadata_only, budget=budget
@@ -88,7 +90,7 @@ class Informer:
         self._query = ListQuery(
             labels=labels, fields=fields, limit=_PAGE_SIZE, metadata_only=metadata_only
         )
-        self._silence, self._deleted = silence, deleted
+        self._silence, self._deleted, self._optional = silence, deleted, optional
         self._trouble = ""
         self._synced = asyncio.Event()
         self._version = ""  # where the next watch starts; "" where only a list can start it
@@ -131,13 +133,18 @@ class Informer:
         versions: dict[ObjectKey, str] = {}
         version = ""
         query = replace(self._query, metadata_only=True)
-        async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
-            async for page in pages:
-                versions |= {
-                    ObjectKey(namespace_of(item), name_of(item)): resource_version_of(item)
-                    for item in page.items
-                }
-                version = page.resource_version
+        try:
+            async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
+                async for page in pages:
+                    versions |= {
+                        ObjectKey(namespace_of(item), name_of(item)): resource_version_of(item)
+                        for item in page.items
+                    }
+                    version = page.resource_version
+        except (NotServed, Forbidden):
+            if not self._optional:
+                raise
+            return True
         return not _precedes(version, written) and versions == self.store.versions()
 
     async def wait_synced(self) -> None:
@@ -179,11 +186,15 @@ class Informer:
                 await self._list()
             await self._watch()
         except ClusterError as error:
-            self._trouble = str(error)
-            fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}
-            log.warning("a view may be old", extra=fields)
             if not self._resumable(error):
                 self._version = ""
+            if self._optional and isinstance(error, NotServed | Forbidden):
+                self._synced.set()
+            is_fine = self._optional and isinstance(error, NotServed)
+            self._trouble = "" if is_fine else str(error)
+            if not is_fine:
+                fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}
+                log.warning("a view may be old", extra=fields)
             return error
         if self._may_be_pruned():
             self._version = ""

@@ -26,7 +26,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from tests.support import deployed, door_spaces, removal
+from tests.support import composed, deployed, door_spaces, removal
 from tests.support.backend import REGISTRY, backend
 from tests.support.clusters import LiveCluster
 from tests.support.event_rights import recorded_and_counted
@@ -151,6 +151,7 @@ async def given_back(stage: Stage) -> None:
 
 async def test_default_mode(control_plane, namespace):
     settings = Settings(export_grace=timedelta())
+    await composed.serve_definitions(control_plane)
     async with staged(control_plane, namespace, deployed.FOLDER, settings) as stage:
         async with a_space(stage.cluster, stage.offer) as space:
             await space.served()
@@ -171,8 +172,8 @@ async def test_default_mode(control_plane, namespace):
         await recorded_and_counted(stage.way, stage.namespace)
         await applied_again(stage)
         assert stage.refused(space) == set()
-    idle = stage.idle("klutch-bind", "klutch-bind-own", handed_out=rbac.binder_role())
-    assert {one for one in idle if "crossplane" not in one.group} == set()  # there is none here
+    own = "klutch-bind", "klutch-bind-own"
+    assert stage.idle(*own, handed_out=rbac.binder_role()) == set()
 
 
 async def applied_again(stage: Stage) -> None:

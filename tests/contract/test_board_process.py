@@ -3,32 +3,18 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from klutchctl.render import status_document
 from reconciler.core.manifest import Manifest
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
 from tests.support import boards, programs
-from tests.support.apply_runs import mode, scene
+from tests.support.apply_runs import files, mode, scene
 from tests.support.eventually import eventually
-from tests.support.role_holders import operator
 from tests.support.watching import going_on
 
-__all__ = ["mode", "scene"]
+__all__ = ["files", "mode", "scene"]
 
 DRIFT: Manifest = {"spec": {"permissionClaims": []}}
-
-
-@pytest.fixture
-async def files(scene):
-    """The folder of the fleet, for an operator of its own."""
-    async with operator((scene.plane, scene.app), scene.fleet.folder) as somebody:
-        scene.kubeconfig, scene.user = somebody
-        scene.fleet.folder = scene.fleet.folder / "fleet"
-        scene.fleet.folder.mkdir()
-        scene.fleet.write()
-        yield scene.fleet.folder
 
 
 async def test_a_live_fleet_shows_how_units_are_and_a_field_edited_by_hand(scene, files):

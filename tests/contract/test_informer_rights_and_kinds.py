@@ -255,6 +255,19 @@ async def test_a_kind_that_comes_later(informer, widgets):
         assert names(informer) == {"a"}
 
 
+async def test_an_optional_kind_has_no_object_until_it_comes(proxy, widgets):
+    async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
+        informer = Informer(cluster, widgets.kind, namespace=widgets.namespace, optional=True)
+        async with following(informer):
+            await informer.wait_synced()
+            assert (names(informer), informer.trouble) == (set(), "")
+            assert await informer.is_current()
+            await widgets.open()
+            await widgets.create("a")
+            await follows(informer, widgets.cluster, widgets.namespace)
+            assert names(informer) == {"a"}
+
+
 async def test_a_kind_that_is_not_served_for_a_while(informer, widgets):
     await widgets.open()
     await widgets.create("a")

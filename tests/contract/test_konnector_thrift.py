@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
@@ -17,7 +17,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.konnector_claims import End, data, is_idle
 from tests.support.konnector_scenes import Side, equals, event, refusal, sides
 from tests.support.konnector_ways import listened
-from tests.support.replicas import Replica, replicas
+from tests.support.replicas import replicas
 
 KONNECTOR = (sys.executable, "-m", "konnector")
 LARGE = 400_000
@@ -145,20 +145,20 @@ async def test_secrets_that_nobody_claimed_are_not_kept(scene: Scene, tmp_path: 
         service = End(scene.plane, scene.service_namespace, "provider")
         await until(lambda: scene.copy("first"))
         await comes_down(scene, service, "before")
-        before = resident(first)
+        before = first.memory()
         for number in range(OTHERS):
             other = build(SECRET, f"other{number}", namespace=elsewhere, data={"content": content})
             await scene.app.cluster.create(other, SECRET, manager="developer")
         await comes_down(scene, service, "after")
-        assert resident(first) - before < OTHERS * MIB / 2
+        assert first.memory() - before < OTHERS * MIB / 2
 
         first.process.terminate()
         assert await first.ended() == 0
         second = await made.start()
         await made.leader(second)
         await comes_down(scene, service, "again")
-        assert resident(second) - before < OTHERS * MIB / 2
-        assert resident(second, at="VmHWM") - before < OTHERS * MIB * 3 / 2  # a page, thrice
+        assert second.memory() - before < OTHERS * MIB / 2
+        assert second.memory(at="VmHWM") - before < OTHERS * MIB * 3 / 2  # a page, thrice
     await remove(scene.app, NAMESPACE, "", elsewhere)
 
 
@@ -166,10 +166,3 @@ async def comes_down(scene: Scene, service: End, name: str) -> None:
     user = End(scene.app, scene.app_namespace, "developer")
     await service.make(SECRET, name, **data("now"))
     await until(lambda: user.holds(SECRET, name, "now"))
-
-
-def resident(of: Replica, *, at: Literal["VmRSS", "VmHWM"] = "VmRSS") -> int:
-    """Return the octets of memory that a process holds, or held at its peak."""
-    status = Path(f"/proc/{of.process.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith(f"{at}:")]
-    return int(line.split()[1]) * 1024

@@ -3,33 +3,20 @@
 import signal
 
 import pygit2
-import pytest
 
 from reconciler.core.manifest import Manifest, get_list
 from tests.support import git_server
-from tests.support.apply_runs import mode, scene
+from tests.support.apply_runs import files, mode, scene
 from tests.support.checkouts import commit_work_tree
 from tests.support.eventually import eventually
-from tests.support.role_holders import operator
 from tests.support.watching import watching
 
-__all__ = ["mode", "scene"]
+__all__ = ["files", "mode", "scene"]
 
 OFTEN = ("--interval", "1")
 LISTENING = ("--listen", "127.0.0.1:0")
 QUICK = ("--poll", "0.5", "--wait-timeout", "20")
 DRIFT: Manifest = {"spec": {"permissionClaims": []}}
-
-
-@pytest.fixture
-async def files(scene):
-    """The folder of the fleet, with what the scene says in it, for an operator of its own."""
-    async with operator((scene.plane, scene.app), scene.fleet.folder) as somebody:
-        scene.kubeconfig, scene.user = somebody
-        scene.fleet.folder = scene.fleet.folder / "fleet"
-        scene.fleet.folder.mkdir()
-        scene.fleet.write()
-        yield scene.fleet.folder
 
 
 def committed(files):

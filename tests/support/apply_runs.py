@@ -34,6 +34,7 @@ from tests.support.faults import Faults, FaultyClusters
 from tests.support.observing import established
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
+from tests.support.role_holders import operator
 
 _MANY_RUNS = 5
 
@@ -223,3 +224,14 @@ async def scene(
 @pytest.fixture
 def runs(scene: Scene) -> Runs:
     return Runs(scene)
+
+
+@pytest.fixture
+async def files(scene: Scene) -> AsyncIterator[Path]:
+    """The folder of the fleet, with what the scene says in it, for an operator of its own."""
+    async with operator((scene.plane, scene.app), scene.fleet.folder) as somebody:
+        scene.kubeconfig, scene.user = somebody
+        scene.fleet.folder = scene.fleet.folder / "fleet"
+        scene.fleet.folder.mkdir()
+        scene.fleet.write()
+        yield scene.fleet.folder

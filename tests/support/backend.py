@@ -52,7 +52,6 @@ async def backend(
             cluster,
             leases=cluster,
             deployments_served=not asks or await program.serves_deployments(cluster),
-            composes=await program.composes(real),
             lease_namespace=lease_namespace,
             clock=clock or SystemClock(),
         )

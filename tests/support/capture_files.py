@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from reconciler.controller.tasks import SystemClock
 from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import Kind
+from reconciler.core.times import format_time
 
 FOLDER: Final = Path(__file__).parents[1] / "captures"
 DATABASE: Final = Kind("shop.example", "v1", "Database", "databases")
@@ -138,3 +140,13 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _texts(item)
+
+
+def timed(value: Any, now: datetime) -> Any:
+    """Fill in times: all of a capture happened a moment ago."""
+    if isinstance(value, dict):
+        return {key: timed(item, now) for key, item in value.items()}
+    if isinstance(value, list):
+        return [timed(item, now) for item in value]
+    is_time = value in ("<time>", "<precise-time>")
+    return format_time(now - timedelta(seconds=30)) if is_time else value

@@ -10,6 +10,7 @@ from reconciler.core.errors import AlreadyExists
 from reconciler.core.manifest import Manifest, get_text, put, ref_of, uid_of
 from reconciler.core.refs import COMPOSITE_DEFINITION, CRD, Ref
 from tests.support.bound_scenes import Scene, new, served, until
+from tests.support.clusters import LiveCluster
 from tests.support.konnector_scenes import redefine
 from tests.support.removal import remove_for_good
 
@@ -94,17 +95,23 @@ async def compose(scene: Scene, *, second: bool = False) -> None:
     await redefine(scene.plane, scene, lambda one: one.update(_version(second=second)))
 
 
-@contextlib.asynccontextmanager
-async def defined(scene: Scene) -> AsyncIterator[Ref]:
-    """Let Crossplane's definition of the kind be there, held by a finalizer; yield it."""
-    plane, kind = scene.plane.cluster, COMPOSITE_DEFINITION
+async def serve_definitions(live: LiveCluster) -> None:
+    """Let a control plane have the kind of Crossplane's definitions, which stays."""
+    kind = COMPOSITE_DEFINITION
     names = {"plural": kind.plural, "kind": kind.kind}
     schema = {"openAPIV3Schema": {"type": "object"}}
     one: Manifest = {"name": "v1", "served": True, "storage": True, "schema": schema}
     spec: Manifest = {"group": kind.group, "scope": "Cluster", "names": names, "versions": [one]}
     with contextlib.suppress(AlreadyExists):
-        await plane.create(build(CRD, kind.resource, spec=spec), CRD, manager="crossplane")
-    await until(lambda: served(scene.plane, kind))
+        await live.cluster.create(build(CRD, kind.resource, spec=spec), CRD, manager="crossplane")
+    await until(lambda: served(live, kind))
+
+
+@contextlib.asynccontextmanager
+async def defined(scene: Scene) -> AsyncIterator[Ref]:
+    """Let Crossplane's definition of the kind be there, held by a finalizer; yield it."""
+    plane, kind = scene.plane.cluster, COMPOSITE_DEFINITION
+    await serve_definitions(scene.plane)
     made = build(kind, scene.offer.name)
     held = put(made, ["x.example/hold"], "metadata", "finalizers")
     live = await new(scene.plane, held, kind, manager="crossplane")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED
@@ -51,6 +51,11 @@ class Replica:
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def memory(self, *, at: Literal["VmRSS", "VmHWM"] = "VmRSS") -> int:
+        """Return the octets that the process holds, or held at its peak."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split(f"{at}:")[1].split()[0]) * 1024
 
     async def ended(self) -> int:
         """Wait for its end and return its exit code."""

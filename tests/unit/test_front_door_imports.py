@@ -33,17 +33,15 @@ users: [{name: nobody, user: {token: t}}]
 FLEET: Final = Path(__file__).parents[2] / "fleet-example"
 COMMAND: Final = "from klutchctl import main; main.run({})"
 SERVED: Final = """
-import asyncio, contextlib
+import asyncio
 from pathlib import Path
 from bind import program, settings
-from reconciler.core.errors import Unreachable
 
 async def serve():
     stop = asyncio.Event()
     stop.set()
     given = settings.parse(["--kubeconfig=kubeconfig", "--probe-address=", "--metrics-address="])
-    with contextlib.suppress(Unreachable):
-        await program.serve(given, {}, Path.home(), stop=stop)
+    await program.serve(given, {}, Path.home(), stop=stop)
 
 asyncio.run(serve())
 """

@@ -7,6 +7,7 @@ has the turns of tenants in less time.
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +23,50 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import CREDENTIALS, offered
+from tests.support.replicas import Replica, replicas
 from tests.support.served_spaces import Space, a_space, flood
 
+HUGE = [15, *(pytest.param(n, marks=pytest.mark.soak) for n in (60, 400))]
 MANY = 4000
+MEBIBYTES = 2**20
+PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}
+
+
+async def settled(replica: Replica) -> None:
+    """Wait until a process has nothing to do."""
+
+    async def at_rest():
+        _, text = await replica.ask("/metrics")
+        busy = ("workqueue_depth{", "klutch_active_workers{")
+        return all(line.endswith(" 0.0") for line in text.splitlines() if line.startswith(busy))
+
+    await eventually(at_rest, within=120)
+
+
+@pytest.mark.parametrize("huge", HUGE)
+@pytest.mark.filterwarnings("ignore:Sending a large body")
+async def test_large_requests_cost_no_memory(
+    control_plane: LiveCluster, namespace: str, tmp_path: Path, huge: int
+) -> None:
+    cluster = control_plane.cluster
+    async with (
+        offered(cluster, namespace=namespace) as offer,
+        a_space(cluster, offer) as space,
+        replicas(control_plane, namespace, tmp_path) as processes,
+    ):
+        first = await processes.start()
+        await processes.leader(first)
+        await space.served()
+        await settled(first)
+        before = first.memory()
+        await flood(space, huge, parameters=PARAMETERS)
+        await settled(first)
+        # 400 cost as much; untrimmed, 60 cost 158.
+        assert first.memory() - before < 20 * MEBIBYTES
+        # A start lists all of them.
+        second = await processes.start()
+        await processes.stands_by(second)
+        assert second.memory() - before < 60 * MEBIBYTES
 
 
 @pytest.mark.soak

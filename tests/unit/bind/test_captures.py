@@ -35,7 +35,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import Kind
-from reconciler.core.times import format_time
 from tests.support import capture_files
 from tests.support.space_objects import CONTROL_PLANE, live_like
 
@@ -57,21 +56,10 @@ def recorded(capture):
         for write in capture_files.read(name):
             if write.place != "control-plane":
                 continue
-            manifest = _timed(write.manifest)
+            manifest = capture_files.timed(write.manifest, NOW)
             key = (write.kind, *identity_of(manifest))
             found[key] = {**found.get(key, {}), **manifest}
     return found
-
-
-def _timed(value):
-    """Fill in times: all of a capture happened a moment ago."""
-    if isinstance(value, dict):
-        return {key: _timed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_timed(item) for item in value]
-    if value in ("<time>", "<precise-time>"):
-        return format_time(NOW - timedelta(seconds=30))
-    return value
 
 
 def every(kind):

@@ -104,13 +104,6 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize(("name", "why"), LABELS.values(), ids=LABELS.keys())
-def test_label_problem(name, why):
-    problem = names.label_problem(name)
-    assert why in problem
-    assert bool(problem) == bool(why)
-
-
 SUBDOMAINS = {
     "labels with dots": ("databases.shop.example", ""),
     "253 characters": ("a" * 253, ""),
@@ -121,9 +114,15 @@ SUBDOMAINS = {
 }
 
 
-@pytest.mark.parametrize(("name", "why"), SUBDOMAINS.values(), ids=SUBDOMAINS.keys())
-def test_subdomain_problem(name, why):
-    problem = names.subdomain_problem(name)
+PROBLEMS = [
+    *((names.label_problem, *row) for row in LABELS.values()),
+    *((names.subdomain_problem, *row) for row in SUBDOMAINS.values()),
+]
+
+
+@pytest.mark.parametrize(("problem_of", "name", "why"), PROBLEMS)
+def test_what_is_no_name(problem_of, name, why):
+    problem = problem_of(name)
     assert why in problem
     assert bool(problem) == bool(why)
 

@@ -36,7 +36,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CRD, SECRET, Kind, ObjectKey
 from reconciler.core.secret import Secret
-from reconciler.core.times import format_time
 from tests.support import capture_files
 from tests.support.space_objects import live_like
 
@@ -52,19 +51,10 @@ def recorded(capture):
     """Return the objects as they were written last, by cluster, kind and place."""
     found: dict[tuple[str, Kind, str, str], Any] = {}
     for write in capture_files.read(capture):
-        manifest = _timed(write.manifest)
+        manifest = capture_files.timed(write.manifest, NOW)
         key = (write.place, write.kind, *identity_of(manifest))
         found[key] = {**found.get(key, {}), **manifest}
     return found
-
-
-def _timed(value):
-    """Fill in times: all of a capture happened a moment ago."""
-    if isinstance(value, dict):
-        return {key: _timed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_timed(item) for item in value]
-    return format_time(NOW - timedelta(seconds=30)) if value == "<time>" else value
 
 
 def every(kind, captures=CAPTURES):

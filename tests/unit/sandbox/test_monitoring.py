@@ -2,14 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from klutchctl.sandbox.addons import monitoring
-from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.addons.monitoring import MonitoringKit
 from klutchctl.sandbox.state import Layout, Member, MonitoringPorts, Role, State
-from klutchctl.settings import Settings
-from reconciler.core.errors import HostError
 
 MEMBERS = (
     Member("cp", Role.CONTROL_PLANE, 20001),
@@ -33,34 +28,3 @@ def test_files_are_private_and_older_configurations_go(tmp_path):
     ]
     modes = {one.stat().st_mode & 0o077 for one in layout.monitoring.rglob("*")}
     assert modes == {0}
-
-
-def program(folder, name):
-    folder.mkdir()
-    path = folder / name
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
-
-
-def found(environ):
-    return monitoring.find(Request(Layout(Path("/box")), Settings(environ), None))
-
-
-def test_the_prometheus_that_is_named_comes_before_that_of_path(tmp_path):
-    named = program(tmp_path / "named", "prom-3")
-    on_path = program(tmp_path / "path", "prometheus")
-    environ = {"PATH": str(on_path.parent)}
-    assert found(environ).executable == on_path
-    assert found({**environ, "PROMETHEUS": str(named)}).executable == named
-    assert {group["name"] for group in found(environ).groups} > {"klutchctl-units"}
-
-
-@pytest.mark.parametrize(
-    ("environ", "said"),
-    [({"PATH": "/nowhere"}, "on PATH"), ({"PROMETHEUS": "/nowhere/x"}, "/nowhere/x")],
-)
-def test_without_one_the_command_that_installs_it_is_named(environ, said):
-    with pytest.raises(HostError, match=said) as caught:
-        found(environ)
-    assert "apt-get install --no-install-recommends prometheus" in (caught.value.hint or "")
