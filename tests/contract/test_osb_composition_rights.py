@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
 from tests.support import deployed

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from reconciler.core import keys
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get, labels_of

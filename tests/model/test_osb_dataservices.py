@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices.binding.results import OVERLAP
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, get, uid_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from reconciler.core import conditions
 from tests.support import osb_compositions
 from tests.support.clusters import LiveCluster

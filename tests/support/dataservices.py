@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Patch

@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from bind.osb import program
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from bind.osb.settings import Settings
 from reconciler.api import kind_of
 from reconciler.blueprints.objects import Marks, build

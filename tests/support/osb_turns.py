@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from bind.osb.decisions import instance, instance_answers, record
+from bind.osb.decisions import instance, instance_moves, record
 from bind.osb.decisions.view import Ask, Broker, InstanceView, Next, Pause, Place
 from reconciler.api.osb import BROKER_RECORD, BrokerSpec, GeneratedKind, Timing
 from reconciler.blueprints.offering import answers, messages
@@ -192,7 +192,7 @@ class Turns:
         if self.meanwhile is not None:
             self.meanwhile()
             self._follow(replace(instance.look(self.view(), free=False, now=self.now), ask=None))
-        after = instance_answers.answered(self.view(), ask, outcome, now=self.now)
+        after = instance_moves.answered(self.view(), ask, outcome, now=self.now)
         self._follow(after)
         return after.decision.again
 

@@ -19,8 +19,7 @@ from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.broker.address import BrokerAddress, address_of
 from reconciler.broker.client import BrokerClient
-from reconciler.broker.gate import Gate
-from reconciler.broker.kept_catalogue import KeptCatalogue
+from reconciler.broker.gate import Gate, KeptCatalogue
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor, observed
 from reconciler.controller.tasks import Clock

@@ -26,8 +26,7 @@ from reconciler.blueprints.offering.messages import (
 from reconciler.blueprints.offering.outcomes import Done, Outcome, Unknown, Unsent
 from reconciler.broker.address import BrokerAddress, address_of
 from reconciler.broker.client import BrokerClient, Observe
-from reconciler.broker.gate import Gate
-from reconciler.broker.kept_catalogue import KeptCatalogue
+from reconciler.broker.gate import Gate, KeptCatalogue
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed
 from bind.osb.dataservices.managed import config_name
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
@@ -31,17 +31,17 @@ class Informers:
             CLAIM: _claim,
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
-        self.instances = self._view(kinds.SERVICE_INSTANCE, common | itself)
+        self.instances = self._view(managed.SERVICE_INSTANCE, common | itself)
         of: dict[str, Index] = {SOURCE: _source, INSTANCE: lambda live: [instance_at(live)]}
         related = common | of
-        self.bindings = self._view(kinds.SERVICE_BINDING, related)
-        self.backups = self._view(kinds.BACKUP, related)
-        self.restores = self._view(kinds.RESTORE, related)
-        self.configs = self._view(kinds.PROVIDER_CONFIG, {})
+        self.bindings = self._view(managed.SERVICE_BINDING, related)
+        self.backups = self._view(managed.BACKUP, related)
+        self.restores = self._view(managed.RESTORE, related)
+        self.configs = self._view(managed.PROVIDER_CONFIG, {})
         used: dict[str, Index] = {
             CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
         }
-        self.usages = self._view(kinds.PROVIDER_CONFIG_USAGE, used)
+        self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
 
     @property
     def informers(self) -> Sequence[Informer]:

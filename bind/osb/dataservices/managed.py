@@ -9,13 +9,35 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from bind.osb.dataservices.kinds import PROVIDER_CONFIG_USAGE
 from bind.osb.decisions.view import Place
 from reconciler.core import decision, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
 from reconciler.core.times import format_time, moment
+
+GROUP: Final = "dataservices.anynines.com"
+
+
+def _kind(name: str) -> Kind:
+    return Kind(GROUP, "v1", name, f"{name.lower()}s", namespaced=False)
+
+
+SERVICE_INSTANCE: Final = _kind("ServiceInstance")
+SERVICE_BINDING: Final = _kind("ServiceBinding")
+BACKUP: Final = _kind("Backup")
+RESTORE: Final = _kind("Restore")
+PROVIDER_CONFIG: Final = _kind("ProviderConfig")
+PROVIDER_CONFIG_USAGE: Final = _kind("ProviderConfigUsage")
+KINDS: Final = (
+    SERVICE_INSTANCE,
+    SERVICE_BINDING,
+    BACKUP,
+    RESTORE,
+    PROVIDER_CONFIG,
+    PROVIDER_CONFIG_USAGE,
+)
+
 
 READY: Final = "Ready"
 SYNCED: Final = "Synced"

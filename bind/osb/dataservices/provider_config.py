@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from bind.osb.dataservices.kinds import PROVIDER_CONFIG
+from bind.osb.dataservices.managed import PROVIDER_CONFIG
 from reconciler.blueprints.offering.messages import HttpRequest, ReadCatalogue, http_request
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Note, modification, unheld, writes

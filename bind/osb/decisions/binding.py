@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.decisions import causes, credentials, pacing, record, rotation
-from bind.osb.decisions.bindings import answers, numbers, status, unbinding
-from bind.osb.decisions.bindings import outcomes as become
+from bind.osb import engine
+from bind.osb.decisions import causes, credentials, record, rotation
+from bind.osb.decisions.bindings import moves, numbers, status, unbinding
 from bind.osb.decisions.bindings import seen as look_of
 from bind.osb.decisions.bindings.seen import CHECKS, Seen
 from bind.osb.decisions.record import Record
@@ -29,11 +29,11 @@ def look(view: InstanceView, binding: BindingView, *, free: bool, now: datetime)
 
     `free`: it may begin something that changes it at the broker.
     """
-    if unbinding.has_no_claim(binding):
+    if look_of.has_no_claim(binding):
         left = replace(binding, live=None)
         return unbinding.orphans(look_of.seen(view, left, free=free, now=now))
     seen = look_of.seen(view, binding, free=free, now=now)
-    if unbinding.ends(view, binding):
+    if look_of.ends(view, binding):
         return unbinding.leave(seen)
     for one in binding.records:
         if one.state in (record.ORPHANED, record.RETAINED):
@@ -50,13 +50,13 @@ def answered(
     view: InstanceView, binding: BindingView, ask: Ask, outcome: Outcome, *, now: datetime
 ) -> Next:
     """Return what follows from the answer to a call."""
-    if unbinding.has_no_claim(binding):
+    if look_of.has_no_claim(binding):
         binding = replace(binding, live=None)
     seen = look_of.seen(view, binding, now=now)
     asked = next((one for one in binding.records if one.id == ask.record), None)
     if asked is None:
         return Next()
-    return answers.answered(seen, asked, ask.call, outcome)
+    return moves.of(seen, asked).answered(ask.call, outcome)
 
 
 def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
@@ -65,13 +65,13 @@ def urgency(view: InstanceView, binding: BindingView, *, now: datetime) -> int:
         return GOING
     is_over = any(one.leave_at is not None and one.leave_at <= now for one in binding.records)
     is_leaving = any(one.state == record.LEAVING for one in binding.records)
-    return UNBINDING if is_over or is_leaving or unbinding.ends(view, binding) else OTHER
+    return UNBINDING if is_over or is_leaving or look_of.ends(view, binding) else OTHER
 
 
 def needs_secret(binding: BindingView, *, now: datetime) -> bool:
     """Tell whether a look has to read the Secret: before it is written, and now and then."""
     live = binding.live
-    if live is None or unbinding.has_no_claim(binding):
+    if live is None or look_of.has_no_claim(binding):
         return False
     if manifest.is_deleting(live):
         return len(binding.records) <= 1
@@ -99,7 +99,7 @@ def _open(seen: Seen) -> Next | None:
         if one is seen.candidate and one.is_late(seen.now):
             continue
         if one.operation is not None:
-            return unbinding.poll(seen, one)
+            return moves.of(seen, one).poll()
         if one.state == record.INTENDED and one.is_open:
             return unbinding.bind(seen, one)
     return None
@@ -138,12 +138,12 @@ def _candidate(seen: Seen) -> Next | None:
     if candidate is None:
         return numbers.begin(seen) if seen.current is None else None
     if candidate.state == record.PRESENT:
-        if seen.is_retrievable and seen.pause(candidate).misses < pacing.MOST_READS:
+        if seen.is_retrievable and seen.pause(candidate).misses < engine.MOST_READS:
             return unbinding.fetch(seen, candidate, status.begun(seen))
         if seen.has_no_catalogue:
             return Next(status.of(seen, again=CLOSED))
         message = "the broker made a binding, and gives no credentials of it"
-        return become.mitigated(seen, candidate, causes.NO_CREDENTIALS, message)
+        return moves.of(seen, candidate).mitigated(message, causes.NO_CREDENTIALS)
     if (next_ := numbers.retry(seen, candidate)) is not None or seen.current is not None:
         return next_
     return Next(status.of(seen))
@@ -154,7 +154,7 @@ def _late(seen: Seen) -> Next | None:
     candidate = seen.candidate
     if candidate is None or not candidate.is_late(seen.now):
         return None
-    asked = unbinding.poll(seen, candidate)
+    asked = moves.of(seen, candidate).poll()
     if asked.ask is not None or seen.current is None:
         return asked
     kept = _kept(seen)
@@ -218,7 +218,7 @@ def _restored(seen: Seen, current: Record) -> Next:
     name = credentials.name_of(seen.claim)
     message = f"Secret {name} was deleted, or has not what was written; it gets credentials again"
     decision = status.of(seen, false=[(causes.SECRET_LOST, message)], again=CHECKS)
-    if seen.is_retrievable and seen.pause(current).misses < pacing.MOST_READS:
+    if seen.is_retrievable and seen.pause(current).misses < engine.MOST_READS:
         return unbinding.fetch(seen, current, decision)
     if seen.candidate is not None or not _may_begin(seen):
         return Next(decision)

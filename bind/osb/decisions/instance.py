@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.decisions import causes, holds, instance_status, pacing, record
+from bind.osb import engine
+from bind.osb.decisions import causes, holds, instance_status, record
 from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.instance_moves import InstanceMoves
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import (
     CLOSED,
@@ -155,7 +157,7 @@ def _go_on(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
     if current.state == record.LEAVING:
         return calls.remove(view, current, now)
     if current.operation is not None:
-        return calls.poll(view, current, now)
+        return InstanceMoves(view, current, now).poll()
     if current.intent is not None and not current.intent.closed:
         return calls.send(view, current, current.intent, now)
     if current.state == record.INTENDED:
@@ -281,9 +283,9 @@ def _end(view: InstanceView, current: Record, deleted_at: datetime, now: datetim
     """Poll an update to its end, for so long; one that waits for its next try is not sent."""
     operation = current.operation
     if operation is not None:
-        until = pacing.patient_until(operation.deadline, deleted_at)
+        until = engine.patient_until(operation.deadline, deleted_at)
         if now < until:
-            polls = calls.poll(view, current, now)
+            polls = InstanceMoves(view, current, now).poll()
             again = min(polls.decision.again or CLOSED, until - now)
             return replace(polls, decision=replace(polls.decision, again=again))
     return soon(record.changed(current, intent=None, operation=None))

@@ -1,15 +1,14 @@
 """The call about an instance that is due, if one is: the same until its outcome is known."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bind.osb.decisions import causes, instance_status, record
-from bind.osb.decisions import instance_outcomes as become
 from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.instance_moves import InstanceMoves
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import CLOSED, Ask, InstanceView, Next, Pause, due, parameters_of, soon
+from bind.osb.decisions.view import Ask, InstanceView, Next, Pause, parameters_of, soon
 from reconciler.blueprints.offering import messages
-from reconciler.core.decision import NOTHING
 
 
 def send(  # noqa: PLR0911 - a row each
@@ -30,7 +29,7 @@ def send(  # noqa: PLR0911 - a row each
         unknown = Sent(current.plan if current.sent is None else current.sent.plan)
         changed = replace(intent, target=target)
         return soon(record.changed(current, intent=changed, sent=unknown, asked=wants.asked(view)))
-    wait = _wait(view, intent.since, pause, now)
+    wait = InstanceMoves(view, current, now).wait(intent.since)
     waits = None if wait is None else Next(replace(decision, again=wait))
     if (held := waits or _held(view, current, intent, target)) is not None:
         return held
@@ -57,47 +56,13 @@ def _held(view: InstanceView, current: Record, intent: Intent, target: Sent) -> 
     return Next(held) if problem else None
 
 
-def poll(view: InstanceView, current: Record, now: datetime) -> Next:
-    """Ask how far an operation is, when that is due. One past its deadline is decided without.
-
-    But no provisioning is, because its record may be old: "a backup was restored, and the instance
-    was used for days since" looks the same. It is asked about for as long as it takes.
-    """
-    operation = current.operation
-    assert operation is not None
-    is_late = operation.deadline <= now
-    if is_late and current.state != record.INTENDED:
-        return become.failed(view, current, "it took too long", now=now)
-    # Of what is late, the status stays as the last answer left it.
-    decision = NOTHING if is_late else instance_status.in_progress(view, current)
-    wait = _wait(view, now, view.pause(current), now)
-    if wait is not None:
-        again = wait if is_late else min(wait, operation.deadline - now)
-        return Next(replace(decision, again=again))
-    call = messages.LastOperation(current.instance, current.service, operation.plan, operation.key)
-    return Next(decision, Ask(current.id, call))
-
-
 def remove(view: InstanceView, leaving: Record, now: datetime) -> Next:
     """Have an instance deleted at the broker, until that is confirmed."""
+    moves = InstanceMoves(view, leaving, now)
     if leaving.operation is not None:
-        return poll(view, leaving, now)
-    decision = instance_status.leaving(view, leaving)
-    wait = _wait(view, now, view.pause(leaving), now)
-    if wait is not None:
-        return Next(replace(decision, again=wait))
+        return moves.poll()
     call = messages.Deprovision(leaving.instance, leaving.service, leaving.plan)
-    return Next(decision, Ask(leaving.id, call))
-
-
-def _wait(view: InstanceView, since: datetime, pause: Pause, now: datetime) -> timedelta | None:
-    """Return how long a call waits, None where it is due."""
-    if since > now:
-        return since - now
-    if not due(pause, now):
-        assert pause.until is not None
-        return pause.until - now
-    return CLOSED if view.broker is None or view.broker.closed else None
+    return moves.asks(instance_status.leaving(view, leaving), call)
 
 
 def _provision_call(view: InstanceView, current: Record, intent: Intent) -> messages.Call:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bind.osb.decisions import causes, pacing, record
+from bind.osb import engine
+from bind.osb.decisions import causes, record
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import InstanceView, parameters_of, plan_name
 from reconciler.blueprints.offering import validation
@@ -90,7 +91,7 @@ def further(view: InstanceView, gone: Record, now: datetime) -> Record:
     changes.
     """
     number = gone.number + 1
-    pause = pacing.further(number)
+    pause = engine.further(number)
     target = wanted(view, None)
     intent = Intent(
         "Provision",

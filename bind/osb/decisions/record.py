@@ -4,11 +4,12 @@ A record is there before the first call about its id, and goes after a confirmed
 no list of what it made.
 """
 
+import dataclasses
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import manifest
@@ -27,8 +28,6 @@ RETAINED: Final = "Retained"
 ORPHANED: Final = "Orphaned"
 
 STATES: Final = (INTENDED, PRESENT, LEAVING, RETAINED, ORPHANED)
-
-_CLAIM: Final = ("group", "kind", "namespace", "name", "uid")
 
 INSTANCE: Final = "Instance"
 BINDING: Final = "Binding"
@@ -175,31 +174,8 @@ def digests_of(salt: str, parameters: Mapping[str, JSON]) -> dict[str, str]:
 
 def read(live: Manifest, cluster: str) -> Record:
     """Return what a BrokerRecord says; its CRD keeps what must be there."""
-    text, sent = manifest.get_text, manifest.get_map(live, "spec", "sent")
-    return Record(
-        cluster=cluster,
-        id=manifest.name_of(live),
-        broker=text(live, "spec", "broker"),
-        kind=text(live, "spec", "kind"),
-        instance=text(live, "spec", "instanceID"),
-        service=text(live, "spec", "serviceID"),
-        plan=text(live, "spec", "planID"),
-        claim=Claim(*(text(live, "spec", "claim", part) for part in _CLAIM)),
-        state=cast("State", text(live, "spec", "state")),
-        number=manifest.get_int(live, "spec", "number") or 0,
-        sent=_target(sent) if sent else None,
-        intent=_intent(manifest.get_map(live, "spec", "intent")),
-        operation=_operation(manifest.get_map(live, "spec", "operation")),
-        asked=text(live, "spec", "asked"),
-        leave_at=moment(text(live, "spec", "leaveAt")),
-        made_at=moment(text(live, "spec", "madeAt")),
-        expires_at=moment(text(live, "spec", "expiresAt")),
-        renew_before=moment(text(live, "spec", "renewBefore")),
-        term=text(live, "spec", "term"),
-        broker_uid=text(live, "spec", "brokerUID"),
-        origin=text(live, "spec", "origin"),
-        live=live,
-    )
+    values = _values(Record, manifest.get_map(live, "spec"))
+    return Record(id=manifest.name_of(live), live=live, cluster=cluster, **values)
 
 
 def created(record: Record, namespace: str) -> Create:
@@ -232,104 +208,90 @@ def deleted(record: Record) -> Delete:
     return deletion(record.cluster, BROKER_RECORD, record.live)
 
 
-def _target(said: Manifest) -> Sent:
-    return Sent(
-        manifest.get_text(said, "planID"),
-        manifest.get_text(said, "parametersDigest"),
-        manifest.get_text(said, "maintenanceVersion"),
-        manifest.get_text_map(said, "parameters"),
-        manifest.get_text(said, "secretDigest"),
-    )
+# Fields are named on the wire as here, but for case and these.
+_NAMES: Final = {
+    "instance": "instanceID",
+    "service": "serviceID",
+    "plan": "planID",
+    "digest": "parametersDigest",
+    "maintenance": "maintenanceVersion",
+    "secret": "secretDigest",
+    "broker_uid": "brokerUID",
+}
+_UNWRITTEN: Final = ("id", "live", "cluster")
+_TIMES: Final = {Intent: ("since",), Operation: ("since", "deadline")}
 
 
-def _intent(said: Manifest) -> Intent | None:
-    since = moment(manifest.get_text(said, "since"))
-    if since is None:
-        return None
-    return Intent(
-        cast("Verb", manifest.get_text(said, "verb")),
-        since,
-        _target(said),
-        manifest.get_int(said, "tries") or 0,
-        manifest.get_text(said, "closed"),
-        manifest.get_text(said, "catalog"),
-    )
+_Reader: TypeAlias = Callable[[Manifest, str], Any]
 
 
-def _operation(said: Manifest) -> Operation | None:
-    since = moment(manifest.get_text(said, "since"))
-    deadline = moment(manifest.get_text(said, "deadline"))
-    if since is None or deadline is None:
-        return None
-    key = manifest.get_text(said, "key")
-    plan = manifest.get_text(said, "planID")
-    return Operation(Secret(key) if key else None, plan, since, deadline)
+def _moment(said: Manifest, name: str) -> datetime | None:
+    return moment(manifest.get_text(said, name))
+
+
+def _key(said: Manifest, name: str) -> Secret | None:
+    return Secret(key) if (key := manifest.get_text(said, name)) else None
+
+
+_READERS: Final[Mapping[Any, _Reader]] = {
+    datetime: _moment,
+    datetime | None: _moment,
+    int: lambda said, name: manifest.get_int(said, name) or 0,
+    Secret | None: _key,
+    Mapping[str, str]: manifest.get_text_map,
+    Claim: lambda said, name: _part(Claim, manifest.get_map(said, name)),
+    Sent: lambda said, _: _part(Sent, said),  # an intent has its target beside the rest
+    Sent | None: lambda said, name: _part(Sent, manifest.get_map(said, name)),
+    Intent | None: lambda said, name: _part(Intent, manifest.get_map(said, name)),
+    Operation | None: lambda said, name: _part(Operation, manifest.get_map(said, name)),
+}
+
+
+def _fields(of: type) -> list[tuple[str, str, _Reader]]:
+    """Return name, name on the wire and reader of each field."""
+    found = []
+    for one in dataclasses.fields(of):
+        first, *rest = one.name.split("_")
+        name = _NAMES.get(one.name) or first + "".join(map(str.capitalize, rest))
+        if one.name not in _UNWRITTEN:
+            found.append((one.name, name, _READERS.get(one.type, manifest.get_text)))
+    return found
+
+
+_WIRE: Final[Mapping[Any, list[tuple[str, str, _Reader]]]] = {
+    of: _fields(of) for of in (Claim, Sent, Intent, Operation, Record)
+}
+
+
+def _values(of: type, said: Manifest) -> dict[str, Any]:
+    return {one: read(said, name) for one, name, read in _WIRE[of]}
+
+
+def _part(of: Any, said: Manifest) -> Any:
+    """Return a value within another, None where that is absent; intents have a time."""
+    values = _values(of, said) if said else {}
+    return None if not said or None in map(values.get, _TIMES.get(of, ())) else of(**values)
+
+
+def _body(value: object) -> dict[str, JSON]:
+    """Return a value as it is on the wire, without what it does not state."""
+    body: dict[str, JSON] = {}
+    for one, name, _ in _WIRE[type(value)]:
+        stated = _stated(getattr(value, one))
+        body |= manifest.get_map(stated) if one == "target" else {name: stated}
+    return {name: stated for name, stated in body.items() if stated not in ("", None, {})}
+
+
+def _stated(value: Any) -> JSON:
+    match value:
+        case datetime():
+            return format_time(value)
+        case Secret():
+            return value.reveal()
+        case Mapping():
+            return dict(value)
+    return _body(value) if type(value) in _WIRE else value
 
 
 def _spec(record: Record) -> dict[str, JSON]:
-    spec: dict[str, JSON] = {
-        "broker": record.broker,
-        "kind": record.kind,
-        "instanceID": record.instance,
-        "serviceID": record.service,
-        "planID": record.plan,
-        "number": record.number,
-        "claim": {part: getattr(record.claim, part) for part in _CLAIM},
-        "state": record.state,
-        "sent": None if record.sent is None else _sent_body(record.sent),
-        "intent": None if record.intent is None else _intent_body(record.intent),
-        "operation": None if record.operation is None else _operation_body(record.operation),
-        "asked": record.asked or None,
-        "leaveAt": _time(record.leave_at),
-        "madeAt": _time(record.made_at),
-        "expiresAt": _time(record.expires_at),
-        "renewBefore": _time(record.renew_before),
-        "term": record.term or None,
-        "brokerUID": record.broker_uid or None,
-        "origin": record.origin or None,
-    }
-    return {name: value for name, value in spec.items() if value is not None}
-
-
-def _sent_body(sent: Sent) -> dict[str, JSON]:
-    return _stated(
-        {
-            "planID": sent.plan,
-            "parametersDigest": sent.digest,
-            "maintenanceVersion": sent.maintenance,
-            "parameters": dict(sent.parameters),
-            "secretDigest": sent.secret,
-        }
-    )
-
-
-def _intent_body(intent: Intent) -> dict[str, JSON]:
-    return _stated(
-        {
-            **_sent_body(intent.target),
-            "verb": intent.verb,
-            "since": _time(intent.since),
-            "tries": intent.tries,
-            "closed": intent.closed,
-            "catalog": intent.catalog,
-        }
-    )
-
-
-def _operation_body(operation: Operation) -> dict[str, JSON]:
-    return _stated(
-        {
-            "key": "" if operation.key is None else operation.key.reveal(),
-            "planID": operation.plan,
-            "since": _time(operation.since),
-            "deadline": _time(operation.deadline),
-        }
-    )
-
-
-def _stated(body: dict[str, JSON]) -> dict[str, JSON]:
-    return {name: value for name, value in body.items() if value not in ("", None, {})}
-
-
-def _time(time: datetime | None) -> str | None:
-    return None if time is None else format_time(time)
+    return {"planID": record.plan, **_body(record)}

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from bind.osb.decisions import binding as bindings
 from bind.osb.decisions import causes, instance
-from bind.osb.decisions import instance_answers as answers
+from bind.osb.decisions import instance_moves as moves
 from bind.osb.decisions.view import Ask, BindingView, InstanceView, Next
 from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core.conditions import Cause
@@ -57,7 +57,7 @@ def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -
     for binding in view.bindings:
         if any(record.id == ask.record for record in binding.records):
             return Part(binding, bindings.answered(view, binding, ask, outcome, now=now))
-    return Part(None, answers.answered(view, ask, outcome, now=now))
+    return Part(None, moves.answered(view, ask, outcome, now=now))
 
 
 def _has_begun(view: InstanceView, now: datetime) -> bool:

@@ -204,6 +204,13 @@ class Next:
     pauses: Mapping[str, Pause] = field(default_factory=dict)
     reads_catalogue: bool = False
 
+    def within(self, wait: timedelta) -> "Next":
+        """Return the same with what waits looked at again after this time at most."""
+        again = self.decision.again
+        if self.ask is not None or again is None or again <= wait:
+            return self
+        return replace(self, decision=replace(self.decision, again=wait))
+
 
 NO_PAUSE: Final = Pause()
 CLOSED: Final = timedelta(seconds=30)  # until it is seen again whether a broker takes calls

@@ -7,7 +7,7 @@ from reconciler.api import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.offering.catalogue import Offering
 from reconciler.blueprints.offering.kinds import Named
-from reconciler.blueprints.offering.words import line
+from reconciler.blueprints.offering.wording import line
 from reconciler.core import keys, names
 from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, SECRET, GroupResource, Kind

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.blueprints.objects import Marks, build
-from reconciler.blueprints.offering import known, parameters, rules
+from reconciler.blueprints.offering import known, parameters
 from reconciler.blueprints.offering.catalogue import CatalogueFault, Offering, Plan
 from reconciler.blueprints.offering.kinds import VERSION, Named
 from reconciler.blueprints.offering.known import Known
-from reconciler.blueprints.offering.parameters import Parameters
-from reconciler.blueprints.offering.rules import Rule
+from reconciler.blueprints.offering.parameters import Parameters, Rule
 from reconciler.blueprints.offering.structural import FREE
-from reconciler.blueprints.offering.words import line, names
+from reconciler.blueprints.offering.wording import line, names
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.names import MAX_LABEL, MAX_SUBDOMAIN
@@ -46,7 +45,7 @@ def of_instances(offering: Offering, named: Named) -> Made:
     """Return the CRD of an offering's instances. Raises CatalogueFault where it is too large."""
     plans = sorted(offering.plans, key=lambda plan: plan.name)
     fixed = [plan.name for plan in plans if not plan.plan_updateable]
-    rule = rules.fixed_plans(fixed, [plan.name for plan in plans])
+    rule = parameters.fixed_plans(fixed, [plan.name for plan in plans])
 
     def crd(found: Parameters) -> Manifest:
         spec = _instance_spec(plans, found, rule)
@@ -212,7 +211,7 @@ def _plan_words(plan: Plan) -> str:
 
 
 def _binding_spec(named: Named, found: Parameters) -> Manifest:
-    reference = rules.Rule("self == oldSelf", "instanceRef is immutable")
+    reference = parameters.Rule("self == oldSelf", "instanceRef is immutable")
     properties: dict[str, JSON] = {
         "instanceRef": {
             "description": f"Name of the {named.instances.kind} in this namespace.",
@@ -247,7 +246,7 @@ def _binding_spec(named: Named, found: Parameters) -> Manifest:
             },
         },
     }
-    held = [rules.immutable("secretName"), rules.immutable("parameters")]
+    held = [parameters.immutable("secretName"), parameters.immutable("parameters")]
     return _spec("What is wanted.", properties, ["instanceRef", *_required(found)], held)
 
 

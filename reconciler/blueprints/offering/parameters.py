@@ -4,14 +4,15 @@ Where they are not, an object that `klutch-osb` checks by the claim's plan. Refu
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reconciler.blueprints import cel
 from reconciler.blueprints.offering import structural, validation
 from reconciler.blueprints.offering.catalogue import Plan, Schemas
 from reconciler.blueprints.offering.structural import ANYTHING, FREE, INT_OR_STRING, OPEN, Form
-from reconciler.blueprints.offering.words import line, names
+from reconciler.blueprints.offering.wording import line, names
 from reconciler.core.manifest import JSON, digest, get_map, get_texts
 
 _FROZEN: Final = "self == oldSelf"
@@ -110,3 +111,34 @@ def _form(schemas: Schemas) -> Form:
 def _is_scalar(form: Any) -> bool:
     is_one = form.get("type") in structural.SCALARS or INT_OR_STRING in form
     return is_one and not form.get("nullable")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A validation of a CRD."""
+
+    rule: str
+    message: str
+
+    @property
+    def wire(self) -> dict[str, JSON]:
+        """The rule as a CRD has it."""
+        return {"rule": self.rule, "message": self.message}
+
+
+def immutable(name: str) -> Rule:
+    """Return that an optional property of the spec is not changed, added or taken away."""
+    there = f"has(self.{name}) == has(oldSelf.{name})"
+    same = f"(!has(self.{name}) || self.{name} == oldSelf.{name})"
+    return Rule(f"{there} && {same}", f"{name} is immutable")
+
+
+def fixed_plans(fixed: Collection[str], plans: Collection[str]) -> Rule | None:
+    """Return that instances of some plans stay in them."""
+    if not fixed or len(plans) < 2:
+        return None
+    if set(fixed) == set(plans):
+        return Rule("self == oldSelf", "the plan cannot be changed")
+    listed = cel.texts(fixed)
+    message = f"an instance of plan {names(fixed)} stays in it"
+    return Rule(f"self == oldSelf || !(oldSelf in {listed})", message)

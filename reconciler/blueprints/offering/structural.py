@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from reconciler.blueprints.offering.validation import MOST_OCTETS
-from reconciler.blueprints.offering.words import described, title_of
+from reconciler.blueprints.offering.wording import described, title_of
 from reconciler.core.manifest import JSON, canonical, get_map, get_texts
 
 Form: TypeAlias = Mapping[str, Any]

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering
 from reconciler.broker.client import BrokerClient, BrokerFault
-from reconciler.broker.gate import Gate
-from reconciler.broker.kept_catalogue import KeptCatalogue
+from reconciler.broker.gate import Gate, KeptCatalogue
 
 GOOD = Catalogue((Offering("id", "database"),), "good")
 EMPTY = Catalogue((), "empty")

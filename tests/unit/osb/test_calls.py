@@ -15,8 +15,7 @@ from reconciler.api.osb import BrokerSpec
 from reconciler.blueprints.offering.messages import Deprovision
 from reconciler.blueprints.offering.outcomes import Gone, Outcome
 from reconciler.broker.client import BrokerClient
-from reconciler.broker.gate import Gate
-from reconciler.broker.kept_catalogue import KeptCatalogue
+from reconciler.broker.gate import Gate, KeptCatalogue
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
 from tests.support.eventually import eventually

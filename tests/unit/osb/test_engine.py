@@ -3,7 +3,6 @@
 import pytest
 
 from bind.osb import engine
-from bind.osb.decisions import pacing
 from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import answers, messages, outcomes
 
@@ -54,7 +53,7 @@ def outcome(call, status, body=b"{}"):
 @pytest.mark.parametrize(("status", "body", "mitigates"), MITIGATES)
 def test_what_the_specification_calls_an_orphan_is_mitigated(row, status, body, mitigates):
     came = outcome(PUTS[row], status, body)
-    last = engine.move(row, came, Standing(tries=pacing.MOST_TRIES, has_reread=True))
+    last = engine.move(row, came, Standing(tries=engine.MOST_TRIES, has_reread=True))
     # What a repeated bind finds may be half a binding, of which the specification says nothing.
     if not (row == "Bind" and status == 200):
         assert (last is Move.MITIGATE) == mitigates

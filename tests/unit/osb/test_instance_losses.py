@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.decisions import instance, instance_answers, record
+from bind.osb.decisions import instance, instance_moves, record
 from bind.osb.decisions.record import Record
 from bind.osb.decisions.view import Ask, Next, Pause
 from reconciler.api.osb import BROKER_RECORD
@@ -45,7 +45,7 @@ def look(before: Record, **claimed: Any) -> Next:
 
 def answered(before: Record, call: messages.Call, outcome: outcomes.Outcome, **fields: Any) -> Next:
     live = fields.pop("live", claim())
-    return instance_answers.answered(view(live, before, **fields), Ask(UID, call), outcome, now=NOW)
+    return instance_moves.answered(view(live, before, **fields), Ask(UID, call), outcome, now=NOW)
 
 
 # Past the deadline

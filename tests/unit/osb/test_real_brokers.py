@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.osb.decisions import instance, instance_answers, record, turn, view
+from bind.osb.decisions import instance, instance_moves, record, turn, view
 from bind.osb.decisions.view import Ask
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.catalogue import Schemas
@@ -109,7 +109,7 @@ def test_nothing_that_another_life_may_have_used_is_deleted_unasked() -> None:
     for term, state in (("lease/4", record.INTENDED), ("lease/3", record.LEAVING)):
         seen = seen_as(claim(), before, term=term)
         ask = Ask(before.id, messages.Provision("i", "s", "p", "o", "s"))
-        found = instance_answers.answered(seen, ask, lost, now=NOW)
+        found = instance_moves.answered(seen, ask, lost, now=NOW)
         assert recorded(found, before).state == state
     assert view.stamped(before, None, ("lease/4", "lease/3")).term == "lease/4"
     assert view.stamped(before, None, ("lease/4",)).term == "lease/3"
@@ -177,5 +177,5 @@ def test_the_words_of_a_broker_stay_while_the_next_try_waits() -> None:
     leaving = held(record.LEAVING)
     ask = Ask(leaving.id, messages.Deprovision(leaving.id, "service-1", "plan-s"))
     seen = seen_as(live, leaving)
-    found = instance_answers.answered(seen, ask, outcomes.Gone(), now=NOW)
+    found = instance_moves.answered(seen, ask, outcomes.Gone(), now=NOW)
     assert words in message(found, "Provisioned")

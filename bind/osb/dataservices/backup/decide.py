@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from bind.osb.dataservices import kinds, managed, rules
+from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.backup import wire
 from bind.osb.dataservices.backup.wire import Ask, Reply
 from bind.osb.dataservices.instance import decide as instances
@@ -57,7 +57,7 @@ class Seen(managed.Seen):
     @property
     def is_restore(self) -> bool:
         """Whether it is a Restore."""
-        return self.kind == kinds.RESTORE
+        return self.kind == managed.RESTORE
 
     @property
     def words(self) -> Words:

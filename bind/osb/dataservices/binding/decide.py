@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from bind.osb import engine
 from bind.osb.dataservices import connection, managed, rules
 from bind.osb.dataservices.instance import decide as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
-from bind.osb.decisions import pacing
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import deletion_of
 from reconciler.blueprints.offering import validation
@@ -218,7 +218,7 @@ def next_step(seen: Seen) -> Step:
     if (framed := managed.framed(seen)) is not None:
         return framed
     operation, ids = seen.operation, (seen.instance_id, seen.service_id, seen.plan_id)
-    is_waited_for = seen.now < pacing.patient_until(
+    is_waited_for = seen.now < engine.patient_until(
         seen.now + rules.POLL, deletion_of(seen.live, seen.now)
     )
     if operation is not None and (is_waited_for or operation.is_unbind):

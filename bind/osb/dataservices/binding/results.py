@@ -10,7 +10,6 @@ from bind.osb.dataservices.binding import decide
 from bind.osb.dataservices.binding.decide import Ledger, Operation, Seen, Step
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, SUCCESS
 from bind.osb.dataservices.rules import in_progress, refusal, unusable
-from bind.osb.decisions import pacing
 from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers
 from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
@@ -36,7 +35,7 @@ def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> Step:
     if not row:
         return seen.failed(refusal(outcome), again=seen.pause())
     is_lost = seen.confirmed and seen.pause() >= rules.UNKNOWN
-    misses = pacing.MOST_MISSES if is_lost else 0
+    misses = engine.MOST_MISSES if is_lost else 0
     at = Standing(seen.ledger.tries if row == "Bind" else 0, misses, seen.confirmed)
     return _moved(seen, call, row, outcome, engine.move(row, outcome, at))
 

@@ -9,10 +9,10 @@ lost is made again, with the same id; and what was never asked for is not delete
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from bind.osb import engine
 from bind.osb.dataservices import managed, rules
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent
-from bind.osb.decisions import pacing
 from bind.osb.decisions.view import deletion_of
 from reconciler.blueprints.offering import messages, validation
 from reconciler.blueprints.offering.catalogue import Offering, Plan
@@ -181,7 +181,7 @@ def _wanted(seen: Seen) -> _Wanted | str:
 def _leaving(seen: Seen) -> Step:
     if not seen.service_id or (seen.state == "deleted" and not seen.was_there):
         return managed.released(seen, "Forgotten", "The broker was never asked for it")
-    is_updating = seen.state in PROVISIONED and seen.now < pacing.patient_until(
+    is_updating = seen.state in PROVISIONED and seen.now < engine.patient_until(
         seen.now + rules.POLL, deletion_of(seen.live, seen.now)
     )
     if seen.pending is not None and (seen.state == "deleting" or is_updating):

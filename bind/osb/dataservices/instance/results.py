@@ -10,7 +10,6 @@ from bind.osb.dataservices.instance import decide
 from bind.osb.dataservices.instance.decide import PROVISIONED, Seen
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from bind.osb.dataservices.rules import Sent, in_progress, refusal, unusable
-from bind.osb.decisions import pacing
 from bind.osb.engine import Move, Standing
 from reconciler.blueprints.offering import outcomes as answers
 from reconciler.blueprints.offering.messages import (
@@ -41,7 +40,7 @@ def answered(seen: Seen, call: Call, outcome: answers.Outcome) -> "Step":
     is_counted = row == "Provision" or row.startswith("asking")
     at = Standing(
         last.tries if last is not None and is_counted else 0,
-        pacing.MOST_MISSES if is_lost else 0,
+        engine.MOST_MISSES if is_lost else 0,
         seen.confirmed,
         has_reread=True,
     )
@@ -100,7 +99,7 @@ def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
             words = outcome.problem if isinstance(outcome, answers.Progress) else ""
             ready = replace(CREATING, message=words) if row.startswith("making") else AVAILABLE
             return in_progress(seen, outcome, _since(seen, row), _ready(seen, ready))
-        case Move.FORGET if what.tries < pacing.MOST_TRIES:
+        case Move.FORGET if what.tries < engine.MOST_TRIES:
             at: dict[str, JSON] = {"state": ""}
             said = replace(seen.said(at, CREATING, pendingOperation=None), again=rules.SOON)
             return _with(said, seen, replace(what, tries=what.tries + 1))

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from bind.osb.decisions import causes, credentials, pacing, record, rotation
+from bind.osb import engine
+from bind.osb.decisions import causes, credentials, record, rotation
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.seen import Seen, circumstances, claim_of, is_held, target
 from bind.osb.decisions.record import Intent, Record
@@ -159,7 +160,7 @@ def further(seen: Seen, gone: Record) -> Record:
     on, slowly, because what expires has no other way.
     """
     base = -1 if seen.current is None else seen.current.number
-    pause = timedelta() if is_held(gone) or gone.made_at else pacing.further(gone.number - base)
+    pause = timedelta() if is_held(gone) or gone.made_at else engine.further(gone.number - base)
     is_last = pause is None and seen.current is None
     intent = Intent(
         "Bind",

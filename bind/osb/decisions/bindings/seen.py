@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.osb.decisions import record, rotation
+from bind.osb.decisions import holds, record, rotation
 from bind.osb.decisions.record import Claim, Record, Sent
 from bind.osb.decisions.view import BindingView, Broker, InstanceView, Next, Pause, parameters_of
-from reconciler.api.osb import Timing
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 
+IMMEDIATE: Final = "Immediate"
 CHECKS: Final = timedelta(minutes=5)  # between two readings of a Secret
 
 
@@ -88,11 +88,6 @@ class Seen:
         return self.view.broker
 
     @property
-    def timing(self) -> Timing:
-        """How long the broker is waited for."""
-        return self.broker.spec.timing if self.broker is not None else Timing()
-
-    @property
     def is_retrievable(self) -> bool:
         """Whether bindings of this offering can be read at the broker."""
         offering = None if self.broker is None else self.broker.offering(self.view.kind)
@@ -116,6 +111,10 @@ class Seen:
         kept = tuple(one for one in self.binding.records if one.id != changed.id)
         binding = replace(self.binding, records=(*kept, changed))
         return seen(self.view, binding, free=self.free, now=self.now)
+
+    def without(self) -> "Seen":
+        """Return the binding once nothing is left of it."""
+        return replace(self, numbers=Numbers())
 
 
 def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: datetime) -> Seen:
@@ -200,3 +199,24 @@ def is_of_former(view: InstanceView, one: Record) -> bool:
     if instance is None or instance.made_at is None or one.made_at is None:
         return False
     return one.made_at < instance.made_at
+
+
+def has_no_claim(binding: BindingView) -> bool:
+    """Tell whether what is left of a binding is an orphan: its finalizer was taken off by force."""
+    live = binding.live
+    if live is None:
+        return True
+    return manifest.is_deleting(live) and keys.OSB not in manifest.finalizers_of(live)
+
+
+def ends(view: InstanceView, binding: BindingView) -> bool:
+    """Tell whether all of a claim's binding is to go: with its claim, or with its instance."""
+    if binding.live is None:
+        return False
+    if manifest.is_deleting(binding.live):
+        return True
+    if view.live is None or not manifest.is_deleting(view.live):
+        return False
+    if manifest.get_text(view.live, "spec", "deletionPolicy") != IMMEDIATE:
+        return False
+    return holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None

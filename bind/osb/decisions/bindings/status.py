@@ -138,3 +138,17 @@ def begun(seen: Seen) -> Decision:
     if seen.current is not None or _has_failed(seen):
         return of(seen)
     return of(seen, false=[(causes.BINDING, "the broker is asked for it")])
+
+
+def after_failure(seen: Seen, new: Record) -> Decision:
+    """Return the status before the next try, or after the last one."""
+    intent = new.intent
+    assert intent is not None
+    if intent.closed == record.FAILED and seen.current is None:
+        message = (
+            f"{new.number} bindings failed and were deleted again, the last one as said before"
+        )
+        said = conditions.said(seen.claim, causes.BOUND)
+        if said is not None and said.reason == causes.BIND_RETRIES.reason:
+            return of(seen, false=[(causes.BIND_FAILED, f"{message}: {said.message}")])
+    return of(seen)

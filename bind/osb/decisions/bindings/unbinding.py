@@ -1,50 +1,33 @@
 """How bindings go: all numbers of a claim that is deleted, and what is left without its claim."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
 
-from bind.osb.decisions import causes, holds, pacing, record
-from bind.osb.decisions.bindings import outcomes as become
+from bind.osb import engine
+from bind.osb.decisions import causes, holds, record
 from bind.osb.decisions.bindings import status
+from bind.osb.decisions.bindings.moves import finished
+from bind.osb.decisions.bindings.moves import of as moves_of
 from bind.osb.decisions.bindings.seen import Seen, is_of_former, is_still_bound, was_never_sent
 from bind.osb.decisions.record import Operation, Record
-from bind.osb.decisions.view import (
-    CLOSED,
-    SOON,
-    Ask,
-    BindingView,
-    InstanceView,
-    Next,
-    deletion_of,
-    due,
-    parameters_of,
-    soon,
-)
+from bind.osb.decisions.view import CLOSED, SOON, Next, Place, deletion_of, parameters_of, soon
 from reconciler.blueprints.offering import messages
 from reconciler.core import keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import NOTHING, Decision, Note, Step, Task
-from reconciler.core.secret import Secret
 
 
 def bind(seen: Seen, candidate: Record) -> Next:
     """Ask for a binding, again where the outcome is not known."""
-    intent, decision = candidate.intent, status.begun(seen)
+    intent, decision, moves = candidate.intent, status.begun(seen), moves_of(seen, candidate)
     assert intent is not None
-    wait = waits(seen, candidate, since=intent.since)
-    if wait is None and (seen.view.place is None or seen.has_no_catalogue):
-        wait = CLOSED
-    if wait is not None:
-        return Next(replace(decision, again=wait))
-    return Next(decision, Ask(candidate.id, _bind_call(seen, candidate)))
+    if seen.view.place is None or seen.has_no_catalogue:
+        return Next(replace(decision, again=moves.wait(intent.since) or CLOSED))
+    return moves.asks(decision, _bind_call(seen, candidate, seen.view.place), intent.since)
 
 
-def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:
+def _bind_call(seen: Seen, candidate: Record, place: Place) -> messages.Bind:
     """Return the bind; a broker that can rotate is told what it takes the place of."""
-    assert seen.view.place is not None
-    place, current = seen.view.place, seen.current
-    plan = seen.plan(candidate.plan)
+    current, plan = seen.current, seen.plan(candidate.plan)
     is_rotatable = plan is not None and plan.binding_rotatable
     replaces = (
         current is not None
@@ -64,42 +47,16 @@ def _bind_call(seen: Seen, candidate: Record) -> messages.Bind:
     )
 
 
-def poll(seen: Seen, one: Record) -> Next:
-    """Ask how far an operation is, when that is due. One past its deadline is decided without.
-
-    But no bind is, because its record may be old, and its credentials in use for long.
-    """
-    operation = one.operation
-    assert operation is not None
-    is_late = operation.deadline <= seen.now
-    if is_late and one.state != record.INTENDED:
-        return become.failed(seen, one, "it took too long")
-    decision = status.of(seen)
-    wait = waits(seen, one)
-    if wait is not None:
-        again = wait if is_late else min(wait, operation.deadline - seen.now)
-        return Next(replace(decision, again=again))
-    return Next(decision, Ask(one.id, _last_operation(one, operation.plan, operation.key)))
-
-
-def _last_operation(one: Record, plan: str, key: Secret | None) -> messages.LastOperation:
-    return messages.LastOperation(one.instance, one.service, plan, key, binding=one.id)
-
-
 def unbind(seen: Seen, leaving: Record) -> Next:
     """Have a binding deleted at the broker, until that is confirmed."""
-    operation = leaving.operation
+    operation, moves = leaving.operation, moves_of(seen, leaving)
     if operation is not None and (not is_still_bound(leaving) or _is_waited_for(seen, operation)):
-        return poll(seen, leaving)
-    decision = status.of(seen)
-    wait = waits(seen, leaving)
-    if wait is not None:
-        return Next(replace(decision, again=wait))
-    if seen.pause(leaving).misses:  # it was busy: some brokers go on only while they are asked
-        key = operation.key if operation is not None else None
-        return Next(decision, Ask(leaving.id, _last_operation(leaving, leaving.plan, key)))
-    call = messages.Unbind(leaving.instance, leaving.id, leaving.service, leaving.plan)
-    return Next(decision, Ask(leaving.id, call))
+        return moves.poll()
+    ids = (leaving.instance, leaving.id, leaving.service, leaving.plan)
+    call: messages.Call = messages.Unbind(*ids)
+    if moves.pause.misses:  # it was busy: some brokers go on only while they are asked
+        call = moves.last_operation(leaving.plan, operation)
+    return moves.asks(status.of(seen), call)
 
 
 def _is_waited_for(seen: Seen, operation: Operation) -> bool:
@@ -109,62 +66,24 @@ def _is_waited_for(seen: Seen, operation: Operation) -> bool:
         for live in (seen.binding.live, seen.view.live)
         if live is not None and manifest.is_deleting(live)
     ]
-    return bool(times) and seen.now < pacing.patient_until(operation.deadline, min(times))
+    return bool(times) and seen.now < engine.patient_until(operation.deadline, min(times))
 
 
 def fetch(seen: Seen, one: Record, decision: Decision) -> Next:
     """Read a binding with its credentials, when that is due."""
-    wait = waits(seen, one)
-    if wait is not None:
-        return Next(replace(decision, again=wait))
     call = messages.FetchBinding(one.instance, one.id, one.service, one.plan)
-    return Next(decision, Ask(one.id, call))
-
-
-def waits(seen: Seen, one: Record, *, since: datetime | None = None) -> timedelta | None:
-    """Return how long a call waits, None where it is due."""
-    pause = seen.pause(one)
-    if since is not None and since > seen.now:
-        return since - seen.now
-    if not due(pause, seen.now):
-        assert pause.until is not None
-        return pause.until - seen.now
-    return CLOSED if seen.broker is None or seen.broker.closed else None
-
-
-IMMEDIATE: Final = "Immediate"
-
-
-def has_no_claim(binding: BindingView) -> bool:
-    """Tell whether what is left of a binding is an orphan: its finalizer was taken off by force."""
-    live = binding.live
-    if live is None:
-        return True
-    return manifest.is_deleting(live) and keys.OSB not in manifest.finalizers_of(live)
-
-
-def ends(view: InstanceView, binding: BindingView) -> bool:
-    """Tell whether all of a claim's binding is to go: with its claim, or with its instance."""
-    if binding.live is None:
-        return False
-    if manifest.is_deleting(binding.live):
-        return True
-    if view.live is None or not manifest.is_deleting(view.live):
-        return False
-    if manifest.get_text(view.live, "spec", "deletionPolicy") != IMMEDIATE:
-        return False
-    return holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None
+    return moves_of(seen, one).asks(decision, call)
 
 
 def leave(seen: Seen) -> Next:
     """Unbind all numbers; then the Secret goes, the last record, and the claim's finalizer."""
     records = sorted(seen.binding.records, key=lambda one: one.number)
     if not records:
-        return become.finished(seen, (), ())
+        return finished(seen, (), ())
     for one in records:
         is_forgotten = one.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_FORGET
         if is_forgotten or was_never_sent(one, seen.now):
-            return become.gone(seen, one, ends=True)
+            return moves_of(seen, one).gone()
     if (reason := _hold(seen)) is not None:
         return Next(status.of(seen, false=[reason], again=holds.again(reason[0])))
     for one in records:
@@ -226,7 +145,7 @@ def _kept(seen: Seen, orphan: Record) -> Next | None:
         return Next(_forgotten(orphan))
     if wish == keys.ORPHAN_DEPROVISION and seen.free and seen.broker is not None:
         return next_to_leave(seen, (orphan,))
-    return poll(seen, orphan) if orphan.operation is not None else None
+    return moves_of(seen, orphan).poll() if orphan.operation is not None else None
 
 
 def _forgotten(one: Record) -> Decision:

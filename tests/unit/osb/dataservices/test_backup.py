@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bind.osb.dataservices import kinds, rules
+from bind.osb.dataservices import managed as kinds
+from bind.osb.dataservices import rules
 from bind.osb.dataservices.backup import wire
 from bind.osb.dataservices.backup.decide import Seen, answered, next_step
 from bind.osb.dataservices.backup.wire import Ask, Reply

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bind.osb.dataservices import connection, kinds
+from bind.osb.dataservices import connection
+from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices.binding.decide import Seen, next_step
 from bind.osb.dataservices.binding.results import OVERLAP, answered
 from bind.osb.decisions.record import identifier

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 
 FOLDER = Path(__file__).parents[4] / "schemas" / "dataservices"
 CRDS = {

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bind.osb.dataservices import kinds, rules
+from bind.osb.dataservices import managed as kinds
+from bind.osb.dataservices import rules
 from bind.osb.dataservices.instance import results
 from bind.osb.dataservices.instance.decide import Seen, next_step
 from bind.osb.decisions.record import identifier

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bind.osb.dataservices import kinds
+from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices.provider_config import Seen, answered, next_step
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.core import keys

@@ -1,0 +1,323 @@
+"""The moves that only instances have, and what those of all come to for an instance."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bind.osb import engine
+from bind.osb.decisions import causes, instance_status, record
+from bind.osb.decisions import instance_wants as wants
+from bind.osb.decisions.moves import Moves
+from bind.osb.decisions.record import Intent, Record, Sent
+from bind.osb.decisions.view import NO_PAUSE, SOON, Ask, InstanceView, Next, Pause, soon
+from bind.osb.engine import Move
+from reconciler.blueprints.offering import messages, outcomes
+from reconciler.blueprints.offering.outcomes import Done, Outcome
+from reconciler.core import conditions, keys
+from reconciler.core.decision import NOTHING, Decision, Note, Step, Task, unheld
+from reconciler.core.manifest import is_deleting, uid_of
+
+
+def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -> Next:
+    """Return what follows from the answer to a call."""
+    one = next((each for each in (*view.records, *view.others) if each.id == ask.record), None)
+    return Next() if one is None else InstanceMoves(view, one, now).answered(ask.call, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMoves(Moves):
+    """One instance at a broker."""
+
+    @property
+    def waits_for_others(self) -> timedelta:
+        """How long to wait for another operation on the instance."""
+        return engine.BUSY if self.is_leaving else min(self.timing.poll, engine.BUSY)
+
+    def at_work(self, after: Record, description: str = "") -> Decision:
+        """Return the status while the broker works."""
+        return instance_status.in_progress(self.view, after, description=description)
+
+    def still_at_work(self, *, is_late: bool) -> Decision:
+        """Return the status while how far it is is asked; what is late keeps it."""
+        return NOTHING if is_late else self.at_work(self.one)
+
+    def overdue(self, problem: str) -> Decision:
+        """Return the status where the broker does not say how what is late ended."""
+        return instance_status.overdue(self.view, self.one, problem)
+
+    def waiting(self, problem: str) -> Decision:
+        """Return the status while a call waits."""
+        return instance_status.waiting(self.view, self.one, problem)
+
+    def row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
+        """Return the row of the table that an answer is of, "" where nothing waits for it."""
+        intent, operation, state = self.one.intent, self.one.operation, self.one.state
+        questions, is_new = self.pause.questions, state == record.INTENDED
+        is_open = operation is None and intent is not None and not intent.closed
+        match call:
+            case messages.Provision():
+                return "Provision" if is_new and is_open else ""
+            case messages.Update():
+                return "Update" if state == record.PRESENT and is_open else ""
+            case messages.Deprovision():
+                return "Deprovision" if self.is_leaving and operation is None else ""
+            case messages.FetchInstance() if not (is_new or questions):
+                return "reading"
+            case messages.LastOperation() if operation is not None:
+                polls = {record.INTENDED: "making", record.LEAVING: "leaving"}
+                late = " late" if operation.deadline <= self.now else ""
+                return polls.get(state, "changing") + late
+        if intent is None or not (is_new and is_open):
+            return ""
+        if questions:
+            return "asking again" if intent.tries else "asking"
+        return "edited"
+
+    def why(self, outcome: Outcome) -> str:
+        """Return what an answer says to people."""
+        if self.pause.questions:
+            return "the broker has something of this id, and does not say what"
+        match outcome:
+            case outcomes.Progress(state="in progress"):
+                return "it took too long"
+            case outcomes.Absent() if self.one.operation is not None:
+                return "the broker knows no such operation"
+        return self.words(outcome)
+
+    def otherwise(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
+        """Return what follows from a move that only instances have."""
+        problem, intent, questions = self.why(outcome), self.one.intent, self.pause.questions
+        url = outcome.dashboard_url if isinstance(outcome, Done) else ""
+        match move:
+            case Move.DONE if self.one.state == record.PRESENT and intent is not None:
+                return self.now_as_wanted(intent.target, url)
+            case Move.DONE if intent is not None:
+                return self._present(intent.target, url)
+            case Move.UNREAD if intent is not None:
+                return self._present(Sent(intent.target.plan), "", unread=True)
+            case Move.FORGET:
+                return self._forgotten()
+            case Move.REREAD:
+                # The record notes that the catalogue was read for this.
+                next_ = self.repeated(problem, catalog=wants.catalogue(self.view))
+                return replace(next_, reads_catalogue=True)
+            case Move.ASK if not questions or (questions == 1 and wants.is_retrievable(self.view)):
+                asked = replace(self.pause, questions=questions + 1)
+                return self.next(Decision(again=SOON), pause=asked)
+            case Move.ANEW:
+                return self._anew(outcome)
+            case Move.FAIL:
+                return self._update_failed(outcome, problem)
+            case Move.STOP | Move.ASK:
+                return self._stopped(f"{problem}; its data may be there")
+            case Move.MISSING:
+                return self._missing()
+            case Move.READ if isinstance(outcome, Done):
+                return self._compared(outcome)
+        return self._unlearnt(rereads=move is Move.UNPROVED)
+
+    def accepted(self, outcome: Outcome) -> Next:
+        """Have a record hold the operation that has begun, or is seen to go on."""
+        next_ = Moves.accepted(self, outcome)
+        url = outcome.dashboard_url if isinstance(outcome, outcomes.Accepted) else ""
+        return replace(next_, decision=_with_dashboard(next_.decision, url))
+
+    def _present(self, sent: Sent, dashboard: str, *, unread: bool = False) -> Next:
+        """Have a record say that the instance is there, made with this."""
+        fields = {"state": record.PRESENT, "sent": sent, "plan": sent.plan, "operation": None}
+        step = record.changed(self.one, **fields, intent=None, made_at=self.now)
+        after = replace(self.one, **fields)  # type: ignore[arg-type]
+        true = [causes.PROVISIONED, *(() if unread else (causes.UP_TO_DATE,))]
+        decision = _with_dashboard(instance_status.of(self.view, after, true=true), dashboard)
+        note = Note("Provisioned", f"the instance {self.one.instance} is there")
+        pause = Pause(checked=None if unread else self.now)
+        return self.next(decision, step, again=SOON, note=note, pause=pause)
+
+    def now_as_wanted(self, target: Sent, dashboard: str) -> Next:
+        """Have a record say that the broker has what is asked for."""
+        fields = {"sent": target, "plan": target.plan, "intent": None, "operation": None}
+        step = record.changed(self.one, **fields)
+        after = replace(self.one, **fields)  # type: ignore[arg-type]
+        healed = (causes.IN_SYNC,) if conditions.said(self.view.live, causes.IN_SYNC) else ()
+        true = [causes.PROVISIONED, causes.UP_TO_DATE, *healed]
+        decision = _with_dashboard(instance_status.of(self.view, after, true=true), dashboard)
+        note = Note("Updated", f"{self.one.instance} was updated")
+        pause = Pause(checked=self.pause.checked)
+        return self.next(decision, step, again=SOON, note=note, pause=pause)
+
+    def mitigated(self, problem: str) -> Next:
+        """Have an instance deleted of which nobody knows whether it is whole.
+
+        But not one that may have data: it was there once, or its record is not of this life.
+        """
+        if self.one.made_at is not None or self.one.term != self.view.term:
+            return self._stopped(f"{problem}; its data may be there")
+        step = record.changed(self.one, state=record.LEAVING, operation=None, intent=None)
+        message = f"{problem}; it is deleted at the broker before another try"
+        stated = [(causes.RETRYING, message)]
+        decision = instance_status.of(self.view, self.one, phase="Provisioning", false=stated)
+        note = Note("ProvisionFailed", problem, type="Warning")
+        return self.next(decision, step, again=SOON, note=note, pause=NO_PAUSE)
+
+    def _stopped(self, problem: str) -> Next:
+        """Keep an instance that may be there for long: it is deleted with its claim only."""
+        one, intent = self.one, self.one.intent
+        assert intent is not None
+        closed = replace(
+            intent,
+            tries=max(intent.tries, 1),
+            closed=record.FAILED,
+            catalog=wants.catalogue(self.view),
+        )
+        made_at = one.made_at or intent.since
+        step = record.changed(one, intent=closed, operation=None, made_at=made_at)
+        message = (
+            f"{problem}, so it is not deleted at the broker. It is asked for again once the claim "
+            f"changes, or its annotation {keys.OSB_RETRY}"
+        )
+        after, stated = replace(one, intent=closed, operation=None), [(causes.FAILED, message)]
+        decision = instance_status.of(self.view, after, phase="Failed", false=stated)
+        note = Note("ProvisionFailed", message, type="Warning")
+        return self.next(decision, step, note=note, pause=NO_PAUSE)
+
+    def _forgotten(self) -> Next:
+        """Return what follows where a broker knows nothing of an operation, again and again.
+
+        It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
+        which the broker answers by what it has, and nothing is deleted, whatever it answers.
+        """
+        problem, one, intent = "the broker knows no such operation", self.one, self.one.intent
+        assert intent is not None
+        if intent.tries >= engine.MOST_TRIES:
+            return self._stopped(f"{problem}, though it was asked {intent.tries + 1} times")
+        again = replace(intent, tries=intent.tries + 1)
+        made_at = one.made_at or intent.since
+        step = record.changed(one, intent=again, operation=None, made_at=made_at)
+        wait = engine.unknown(intent.tries)
+        return self.rests(
+            wait, self.waiting(problem), step, count=0, misses=0, tried=0, questions=0
+        )
+
+    def _anew(self, outcome: Outcome) -> Next:
+        """Ask for what the claim says now. That it may have been made is not forgotten."""
+        intent = self.one.intent
+        assert intent is not None
+        is_absent = isinstance(outcome, outcomes.Absent | outcomes.Gone)  # a refusal proves nothing
+        target, tries = wants.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
+        new = Intent("Provision", self.now, target, tries, catalog=intent.catalog)
+        asked = wants.asked(self.view)
+        step = record.changed(self.one, intent=new, plan=target.plan, asked=asked)
+        return self.next(Decision(again=SOON), step, pause=NO_PAUSE)
+
+    def refused(self, problem: str) -> Next:
+        """Have a record say that this is not asked for again, until something is another."""
+        intent, is_new = self.one.intent, self.one.state == record.INTENDED
+        assert intent is not None
+        closed = replace(intent, closed=record.REFUSED, catalog=wants.catalogue(self.view))
+        step = record.changed(self.one, intent=closed)
+        cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
+        phase, stated = "Failed" if is_new else "Ready", [(cause, problem)]
+        decision = instance_status.of(self.view, self.one, phase=phase, false=stated)
+        note = Note(f"{intent.verb}Refused", problem, type="Warning")
+        return self.next(decision, step, note=note, pause=NO_PAUSE)
+
+    def _update_failed(self, outcome: Outcome, problem: str) -> Next:
+        """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
+        one, intent = self.one, self.one.intent
+        assert intent is not None
+        said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
+        tries = intent.tries + 1
+        is_last = said.update_repeatable is False or tries >= engine.MOST_TRIES
+        closed = replace(intent, tries=tries, closed=record.FAILED if is_last else "")
+        step = record.changed(one, intent=closed, operation=None)
+        stated, phase = [(causes.UPDATE_FAILED, problem)], "Ready"
+        if said.instance_usable is False:
+            stated, phase = [*stated, (causes.NOT_USABLE, problem)], "Failed"
+        after = replace(one, intent=closed, operation=None)
+        decision = instance_status.of(self.view, after, phase=phase, false=stated)
+        note = Note("UpdateFailed", problem, type="Warning")
+        return self.rests(engine.unknown(tries - 1), decision, step, note=note)
+
+    def again(self, problem: str) -> Next:
+        """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
+        one, count, live = self.one, self.pause.count, self.view.live
+        step = None if one.operation is None else record.changed(one, operation=None)
+        decision = instance_status.leaving(self.view, one)
+        if live is not None and is_deleting(live):
+            stated = conditions.false(causes.NOT_DELETED, problem)
+            decision = instance_status.trouble(decision, stated)
+        note = None if count else Note("DeprovisionFailed", problem, type="Warning")
+        return self.rests(engine.deletion(count), decision, step, note=note)
+
+    def gone(self) -> Next:
+        """Forget what is confirmed to be gone; a failed try is followed by the next number."""
+        view, gone, live = self.view, self.one, self.view.live
+        steps: tuple[Step, ...] = (record.deleted(gone),)
+        decision = Decision(again=SOON)
+        if live is not None and view.broker is not None:
+            if is_deleting(live):
+                rest = [one for one in view.records if one.id != gone.id]
+                lift = None if rest else unheld(view.cluster, view.kind.kind, live, keys.OSB)
+                steps = steps if lift is None else (*steps, lift)
+                note = Note("Deprovisioned", f"the instance {gone.instance} is gone")
+                decision = replace(decision, notes=(note,))
+            elif gone is view.current and gone.claim.uid == uid_of(live):
+                new = wants.further(view, gone, self.now)
+                steps = (record.created(new, view.broker.spec.namespace), *steps)
+                decision = replace(instance_status.again_later(view, new), again=SOON)
+        return Next(replace(decision, tasks=(Task(steps),)))
+
+    def _missing(self) -> Next:
+        """Say that an instance is gone. It is not made anew by itself: it would be empty."""
+        one = self.one
+        target = one.sent or Sent(one.plan)
+        intent = Intent("Provision", self.now, target, closed=record.MISSING)
+        is_known = one.intent is not None and one.intent.closed == record.MISSING
+        step = None if is_known else record.changed(one, intent=intent, operation=None)
+        message = (
+            "the broker does not know it any more; its data is lost. "
+            f"Annotation {keys.OSB_RETRY} with another text makes it anew, empty"
+        )
+        stated = [(causes.MISSING, message)]
+        decision = instance_status.of(self.view, one, phase="Failed", false=stated)
+        note = None if is_known else Note("Missing", message, type="Warning")
+        again = self.timing.resync
+        return self.next(decision, step, again=again, note=note, pause=Pause(checked=self.now))
+
+    def _unlearnt(self, *, rereads: bool) -> Next:
+        """Return what follows where a reading showed nothing: an update goes on without."""
+        if rereads:
+            wait = engine.unsent(0, None)
+            pause = replace(self.pause, checked=None, until=self.now + wait)
+            next_ = self.next(Decision(again=wait), pause=pause)
+            return replace(next_, reads_catalogue=True)
+        tried = self.one.intent.tries if self.one.intent is not None else 0
+        pause = replace(self.pause, checked=self.now, tried=tried)
+        return self.next(Decision(again=SOON), pause=pause)
+
+    def _compared(self, outcome: Done) -> Next:
+        """Compare what the broker has with what it was sent."""
+        view, one, intent = self.view, self.one, self.one.intent
+        pause = replace(self.pause, checked=self.now, until=None, count=0)
+        if intent is not None and intent.closed == record.MISSING:
+            return replace(soon(record.changed(one, intent=None)), pauses={one.id: pause})
+        if intent is not None and not intent.closed:
+            if wants.confirms(view, one.sent, intent.target, outcome):
+                return self.now_as_wanted(intent.target, outcome.dashboard_url)
+            return self.next(Decision(again=SOON), pause=replace(pause, tried=intent.tries))
+        if one.sent is not None and not one.sent.digest:
+            target = wants.wanted(view, one.sent)
+            if wants.confirms(view, None, target, outcome):
+                next_ = self.now_as_wanted(target, outcome.dashboard_url)
+                return replace(next_, pauses={one.id: pause})
+            return self.next(Decision(again=SOON), pause=pause)
+        differing = wants.differences(view, one.sent, outcome) if one.sent else ()
+        decision = instance_status.synced(view, one, differing)
+        decision = _with_dashboard(decision, outcome.dashboard_url)
+        return self.next(decision, again=self.timing.resync, pause=pause)
+
+
+def _with_dashboard(decision: Decision, url: str) -> Decision:
+    """Return a status that says where the dashboard is, if that is known."""
+    if not url or not decision.fields:
+        return decision
+    return replace(decision, fields={**decision.fields, "dashboardURL": url})
