@@ -1,20 +1,26 @@
-"""What a client trusts and shows of itself, made of PEM texts in memory; and what TLS says failed.
+"""What both ends of TLS trust and show of themselves, and what TLS says failed.
 
-No path of a file is taken: the texts come from kubeconfigs and Secrets.
+A client's is made of PEM texts in memory, which come from kubeconfigs and Secrets; a server's comes
+from files, which may change.
 """
 
 import contextlib
 import errno
+import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
 
+_log = logging.getLogger(__name__)
+_LOOK_EVERY: Final = 1.0  # seconds
+_Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 _TRUSTED: Final = ("builtins", "socket", "ssl")  # the modules of errors whose words are theirs
 
 
@@ -78,3 +84,65 @@ def system_text(error: Exception) -> str:
     if isinstance(cause, OSError) and cause.strerror and type(cause).__module__ in _TRUSTED:
         return cause.strerror
     return type(cause).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where a server's certificate, with those that lead to its root, and its key are, as PEM."""
+
+    cert: Path
+    key: Path
+
+
+class Certificates:
+    """The last good certificate that these files held.
+
+    `context` is for one connection: each new one gets what is good then. What cannot be read is
+    logged once. Raises HostError where there is none to begin with.
+    """
+
+    def __init__(self, files: TlsFiles, clock: Callable[[], float]) -> None:
+        self._files, self._clock, self._looked_at = files, clock, clock()
+        self._stamp = self._look()
+        try:
+            self._context = _loaded(files)
+        except (OSError, ValueError) as error:
+            raise HostError(
+                f"cannot use the certificate {files.cert} with the key {files.key}: "
+                + system_text(error),
+                hint="Give PEM files that belong together; the key without a passphrase",
+            ) from None
+
+    def context(self) -> ssl.SSLContext:
+        """Return what the next connection is to be served with."""
+        if abs((now := self._clock()) - self._looked_at) < _LOOK_EVERY:
+            return self._context
+        self._looked_at = now
+        # What is not good is read again once it changes again.
+        before, self._stamp = self._stamp, self._look()
+        if self._stamp != before:
+            fields = {"certificate": str(self._files.cert)}
+            try:
+                self._context = _loaded(self._files)
+                _log.info("a new certificate is used", extra=fields)
+            except (OSError, ValueError) as error:
+                fields["reason"] = system_text(error)
+                _log.warning("a new certificate cannot be used: the last one is kept", extra=fields)
+        return self._context
+
+    def _look(self) -> _Stamp:
+        try:
+            stats = [path.stat() for path in (self._files.cert, self._files.key)]
+        except OSError:
+            return ()
+        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
+
+
+def _loaded(files: TlsFiles) -> ssl.SSLContext:
+    """Return a context of its own: one into which half a pair was loaded is of no use."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    # Without a password OpenSSL would ask for one on the terminal.
+    context.load_cert_chain(files.cert, files.key, password="")
+    return context

@@ -10,7 +10,7 @@ from prometheus_client import Counter
 from bind.door.identity import Identity
 from reconciler.controller.tasks import Clock
 from reconciler.core import times
-from reconciler.inbound.messages import Request
+from reconciler.web.requests import Request
 
 _FORMAT: Final = 1
 Event: TypeAlias = Literal["sign-in", "refused-token", "bind", "redeem", "join", "sign-out"]

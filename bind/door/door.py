@@ -30,16 +30,14 @@ from bind.informers import Informers
 from reconciler.blueprints.export import Scope
 from reconciler.controller.tasks import Clock
 from reconciler.core.errors import ConfigError
-from reconciler.inbound.addresses import Proxies
-from reconciler.inbound.listener import TlsFiles
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.routes import RouteHandler, Router, Routes
-from reconciler.inbound.server import Listening, served
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.oidc.errors import ProviderFault, UnmetDemand
 from reconciler.oidc.provider import is_secure
 from reconciler.outbound.http import OutboundError
+from reconciler.tls import TlsFiles
+from reconciler.web.requests import Proxies, Request, Response, RouteHandler, Router, Routes
+from reconciler.web.serve import Listening, served
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
 from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
-from reconciler.inbound.listener import TlsFiles
 from reconciler.source.signature import VerificationMode
+from reconciler.tls import TlsFiles
 from reconciler.watch.notify.sinks_file import Sink
 
 S = TypeVar("S")

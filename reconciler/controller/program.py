@@ -18,7 +18,7 @@ from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.flags import Address, Operation
-from reconciler.controller.health_server import Answer, plain
+from reconciler.controller.health_server import plain
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
 from reconciler.controller.manager import Manager
@@ -32,6 +32,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.informer import Informer
 from reconciler.kube.kubeconfig.files import in_cluster
+from reconciler.web.requests import Response
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Elections:
         *,
         probes: Address | None,
         metrics: Address | None,
-        healthz: Callable[[str], Answer] = plain,
+        healthz: Callable[[str], Response] = plain,
     ) -> Iterator[None]:
         """Serve probes and metrics, each where that is asked for. Raises HostError."""
         with ExitStack() as stack:
@@ -151,7 +152,7 @@ async def serve(
     make: Callable[[], Term],
     *,
     stop: asyncio.Event,
-    healthz: Callable[[str], Answer] = plain,
+    healthz: Callable[[str], Response] = plain,
     unready: Callable[[], str] = str,
 ) -> None:
     """Work until `stop` is set, one term after another, and serve probes and metrics.

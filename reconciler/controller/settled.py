@@ -10,20 +10,19 @@ so only one request is worked on at a time, once a second, and none that comes o
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
-from reconciler.controller.health_server import Answer, plain
+from reconciler.controller.health_server import plain
 from reconciler.controller.queue import WorkQueue
 from reconciler.core.addresses import address_of
 from reconciler.core.errors import ClusterError
 from reconciler.kube.informer import Informer
+from reconciler.web.requests import Response
 
 # resourceVersions by cluster: what was written there.
 Written: TypeAlias = Mapping[str, str]
@@ -35,7 +34,6 @@ SOON: Final = 1.0  # seconds: a delay that ends within these counts as work
 _AT_ONCE: Final = 8  # lists
 _LONGEST: Final = 4.0  # seconds: the health server cuts off after five
 _REST: Final = 1.0  # seconds from one answer to the next
-_BAD: Final = "400 Bad Request"
 _USAGE: Final = f"ask for after=CLUSTER:RESOURCEVERSION and within=0 to {_LONGEST:g}"
 
 
@@ -127,38 +125,40 @@ def _queued(name: str, queue: WorkQueue[Any], soon: float) -> Iterator[str]:
 
 
 class SettledProbe:
-    """Asks the event loop that it was made in, from the threads of a health server."""
+    """Asks the event loop that it was made in, from that of a health server."""
 
     def __init__(self, settled: Settled) -> None:
         self._settled, self._loop = settled, asyncio.get_running_loop()
-        self._turn = threading.Lock()
+        self._turn = asyncio.Lock()
         self._next = 0.0
 
-    def __call__(self, client: str, query: str) -> Answer:
+    async def __call__(self, client: str, query: str) -> Response:
         """Answer a client at this address."""
         if not _is_here(client):
-            return plain("only those on this machine may ask", status="403 Forbidden")
+            return plain("only those on this machine may ask", status=403)
         try:
             written, within = _asked(query)
         except ValueError:
-            return plain(_USAGE, status=_BAD)
-        if not self._turn.acquire(blocking=False):
-            return plain("another request is worked on", status="429 Too Many Requests")
-        try:
-            time.sleep(max(self._next - time.monotonic(), 0.0))
-            return plain(self._ask(written, within))
-        finally:
-            self._next = time.monotonic() + _REST
-            self._turn.release()
+            return plain(_USAGE, status=400)
+        if self._turn.locked():
+            return plain("another request is worked on", status=429)
+        async with self._turn:
+            try:
+                await asyncio.sleep(self._next - time.monotonic())
+                return plain(await self._ask(written, within))
+            finally:
+                self._next = time.monotonic() + _REST
 
-    def _ask(self, written: Written, within: float) -> str:
-        asking = self._settled(written, within)
-        answer = asyncio.run_coroutine_threadsafe(asking, self._loop)
+    async def _ask(self, written: Written, within: float) -> str:
+        asking = asyncio.run_coroutine_threadsafe(self._settled(written, within), self._loop)
+        answer = asyncio.wrap_future(asking)
         try:
-            return answer.result(_LONGEST)
-        except (TimeoutError, CancelledError):
-            answer.cancel()
+            ended, _ = await asyncio.wait([answer], timeout=_LONGEST)
+            if ended and not answer.cancelled():
+                return answer.result()
             return "there was no answer in time"
+        finally:
+            answer.cancel()
 
 
 def _asked(query: str) -> tuple[Written, float]:

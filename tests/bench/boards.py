@@ -11,7 +11,7 @@ from klutchctl.web.board.index import index_of
 from klutchctl.web.board.server import serving
 from reconciler.watch.states import States
 from tests.support import boards
-from tests.support.inbound import HERE, connected, request
+from tests.support.web import HERE, connected, request
 
 _UNITS: Final = 100_000
 _ROUNDS: Final = 10

@@ -10,6 +10,7 @@ import uvloop
 from klutchctl.binding.sign_in.callback import Foreign, listening
 from reconciler.core.errors import ConfigError
 
+REFUSED = ("400 Bad Request", "431 Request Header Fields Too Large", "")
 LONG = "x" * 50_000  # an original brings its whole response in the line
 
 
@@ -77,10 +78,10 @@ async def test_calls_of_others_are_refused_and_the_wait_goes_on():
             "no HTTP": b"hello\r\n\r\n",
             "a long line": call(f"/callback?state=ours&code={'x' * 70_000}", port=port),
             "a long head": call("/callback?state=ours&code=1", port=port,
-                                more=f"A: {'a' * 20_000}\r\n"),
+                                more=5 * f"A: {'a' * 20_000}\r\n"),
         }  # fmt: skip
         for name, raw in foreign.items():
-            assert await said(port, raw) in ("HTTP/1.1 400 Bad Request", ""), name
+            assert (await said(port, raw)).partition(" ")[2] in REFUSED, name
         elsewhere = call("/?state=ours&code=1", port=port)
         assert await said(port, elsewhere) == "HTTP/1.1 404 Not Found"
         posted = call("/callback?state=ours&code=1", port=port, method="POST")

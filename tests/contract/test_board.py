@@ -17,7 +17,7 @@ from reconciler.watch.states import States
 from tests.support import boards
 from tests.support.boards import NOW
 from tests.support.eventually import eventually
-from tests.support.inbound import HERE, answered, connected, on_uvloop, request, status
+from tests.support.web import HERE, answered, connected, on_uvloop, request, status
 
 UNIT = "/units/shop-eu-1/postgresqlinstances.anynines.com"
 CSP = (

@@ -12,9 +12,9 @@ from klutchctl.sandbox import credentials
 from klutchctl.web.hooks import decide
 from klutchctl.web.hooks.hook import parse_hooks
 from klutchctl.web.hooks.receiver import serving
-from reconciler.inbound.listener import TlsFiles
+from reconciler.tls import TlsFiles
 from tests.support.fake_clock import FakeClock
-from tests.support.inbound import HERE, answered, connected, on_uvloop, request, status, statuses
+from tests.support.web import HERE, answered, connected, on_uvloop, request, status, statuses
 from tests.support.webhooks import BODY, KEY, generic, github
 
 MEBIBYTE = 1024 * 1024

@@ -1325,11 +1325,11 @@ RIGHTS: Final = (
     ),
     Mutation(
         "proxy-unnoticed",
-        "reconciler/inbound",
+        "reconciler/web",
         r"self\.unnamed = str\(peer\)",
         "pass",
         "all who come through a proxy share one limit, and nobody learns why",
-        ("tests/unit/inbound/test_addresses.py",),
+        ("tests/unit/web/test_requests.py",),
     ),
     Mutation(
         "rights-unbounded",

@@ -18,9 +18,9 @@ from bind.door.spaces import Space
 from reconciler.core.manifest import JSON
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
-from reconciler.inbound.messages import Request, Response
 from reconciler.oidc.provider import Provider
 from reconciler.outbound.http import Answer
+from reconciler.web.requests import Request, Response
 from tests.support.fake_clock import FakeClock
 
 T = TypeVar("T")

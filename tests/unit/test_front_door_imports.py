@@ -16,7 +16,7 @@ OF_THE_DOOR: Final = (
     "cryptography.fernet",
     "jinja2",
     "joserfc",
-    "reconciler.inbound",
+    "reconciler.web.serve",
     "reconciler.oidc",
     "reconciler.outbound",
 )

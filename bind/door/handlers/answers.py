@@ -13,7 +13,7 @@ from bind.door import wire
 from bind.door.pages import views
 from bind.door.refusals import STATUS, Refused
 from reconciler.core.manifest import JSON
-from reconciler.inbound.messages import Cookie, Request, Response
+from reconciler.web.requests import Cookie, Request, Response
 
 API: Final = "/api/"
 HTML: Final = "text/html; charset=utf-8"

@@ -19,9 +19,8 @@ from reconciler.core import manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
-from reconciler.inbound.addresses import address_key
-from reconciler.inbound.messages import Request, Response
 from reconciler.oidc import grants
+from reconciler.web.requests import Request, Response, address_key
 
 _MOST_RESOURCES: Final = 100
 

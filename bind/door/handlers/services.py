@@ -23,9 +23,8 @@ from bind.door.settings import DoorSettings
 from bind.door.spaces import Spaces
 from bind.door.views import Views
 from reconciler.core.refs import GroupResource
-from reconciler.inbound.addresses import Buckets
-from reconciler.inbound.messages import Cookie, Request
 from reconciler.outbound.http import Http
+from reconciler.web.requests import Buckets, Cookie, Request
 
 _SESSION: Final = "klutch-bind-"  # protocol-bind.md B.3
 UI_COOKIE: Final = "klutch-ui"

@@ -18,11 +18,11 @@ from bind.door.refusals import Refused
 from bind.door.sessions import Login, Session, Wish, login_id
 from reconciler.core.errors import KlutchError
 from reconciler.core.secret import Secret
-from reconciler.inbound.messages import Cookie, Request, Response
 from reconciler.oidc import grants, tokens
 from reconciler.oidc.clients import Client
 from reconciler.oidc.errors import GrantRefused, TokenRefused
 from reconciler.oidc.provider import Provider
+from reconciler.web.requests import Cookie, Request, Response
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from bind.door.pages import views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
 from reconciler.blueprints import consent
-from reconciler.inbound.messages import Request, Response
-from reconciler.inbound.routes import RouteHandler
+from reconciler.web.requests import Request, Response, RouteHandler
 
 _FRESH: Final = 60  # seconds for which a session's last use is not written anew
 _LONGEST_QUERY: Final = 200

@@ -17,7 +17,7 @@ from bind.door.refusals import Refused
 from bind.door.sessions import Code, Session
 from reconciler.blueprints import consent
 from reconciler.core import manifest
-from reconciler.inbound.messages import Request, Response
+from reconciler.web.requests import Request, Response
 
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from bind.door.catalogue import Offer
-from reconciler.inbound import templates
+from reconciler.web import templates
 
 # The shape beside a word: a disc, a ring, a triangle, a square.
 Shape: TypeAlias = Literal["good", "waiting", "bad", "silent"]

@@ -9,10 +9,10 @@ from typing import Final
 
 from klutchctl.web.board.index import Index, changed, index_of
 from reconciler.core.errors import origin
-from reconciler.inbound.messages import RequestRefused
 from reconciler.kube.turns import Party, Places
 from reconciler.watch.fleet_state import FleetState
 from reconciler.watch.states import States
+from reconciler.web.requests import RequestRefused
 
 SESSIONS: Final = 200
 _HEARTBEAT: Final = 15.0  # seconds; proxies end what is silent for long

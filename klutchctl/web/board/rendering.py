@@ -14,7 +14,7 @@ from klutchctl.web.board.pages.parts import RefusalPage
 from klutchctl.web.board.pages.plan import PlanPage
 from klutchctl.web.board.pages.unit import UnitPage
 from reconciler.health.verdict import State
-from reconciler.inbound import templates
+from reconciler.web import templates
 
 Page: TypeAlias = (
     Overview | ClusterPage | UnitPage | PlanPage | HistoryPage | RefusalPage | FilePage

@@ -26,11 +26,20 @@ from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.unit import Explain, unit
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
-from reconciler.inbound.addresses import Network, Proxies
-from reconciler.inbound.messages import Limits, Request, RequestRefused, Response, plain
-from reconciler.inbound.routes import Parts, RouteHandler, Router
-from reconciler.inbound.server import Listening, served
 from reconciler.watch.states import States
+from reconciler.web.connections import Limits
+from reconciler.web.requests import (
+    Network,
+    Parts,
+    Proxies,
+    Request,
+    RequestRefused,
+    Response,
+    RouteHandler,
+    Router,
+    plain,
+)
+from reconciler.web.serve import Listening, served
 
 # Behind a proxy, all browsers have one address.
 _LIMITS: Final = Limits(connections=512, rate=100.0, burst=600, body=1024)

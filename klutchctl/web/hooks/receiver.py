@@ -13,10 +13,10 @@ from reconciler.controller.tasks import Clock
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.inbound.listener import TlsFiles
-from reconciler.inbound.messages import Limits, Request, RequestRefused, Response, plain
-from reconciler.inbound.routes import Parts, Router
-from reconciler.inbound.server import Listening, served
+from reconciler.tls import TlsFiles
+from reconciler.web.connections import Limits
+from reconciler.web.requests import Parts, Request, RequestRefused, Response, Router, plain
+from reconciler.web.serve import Listening, served
 
 _log = logging.getLogger(__name__)
 Counted: TypeAlias = Callable[[str, str], None]  # the name of a hook, "" for none; a result

@@ -36,6 +36,7 @@ def test_what_is_served(registry):
         status, body = fetch(f"{url}/metrics")
         assert status == 200
         assert "\nanswer 42.0\n" in body
+        assert fetch(f"{url}/metrics?name[]=other&name[]=more") == (200, "")
         signpost = (404, "there are /healthz and /metrics\n")
         assert fetch(f"{url}/elsewhere") == fetch(f"{url}/readyz") == signpost
     assert not [one for one in threading.enumerate() if one.name == "health_server"]
@@ -117,7 +118,6 @@ def strangers(address, *, number):
 def test_who_is_slow_keeps_nobody_else_out(registry, monkeypatch):
     # Only that there are so many of them counts here, and not for how long.
     monkeypatch.setattr(health_server, "_SLOWEST", 60.0)
-    monkeypatch.setattr(health_server._Handler, "timeout", 60.0)
     with (
         health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         strangers(address, number=16) as slow,
@@ -145,32 +145,14 @@ async def test_who_keeps_talking_is_cut_all_the_same(registry):
         await eventually(is_cut)
 
 
-def _head(*, size):
-    """A request head of so many bytes, in headers of 4 KiB, without the empty line that ends it."""
-    line = b"GET /healthz HTTP/1.0\r\n"
-    headers = b"".join(b"a: %s\r\n" % (b"b" * 4091) for _ in range((size - len(line)) // 4096))
-    return (line + headers).ljust(size, b"c")
-
-
-@pytest.mark.parametrize(
-    ("sent", "answered"),
-    [
-        (_head(size=16 * 1024 - 6) + b":\r\n\r\n", b"HTTP/1.0 200 "),
-        (_head(size=16 * 1024 + 1), b"HTTP/1.0 431 "),
-        (b"GET /".ljust(16 * 1024 + 1, b"x"), b""),
-    ],
-    ids=["the longest", "headers that are too long", "a line that is too long"],
-)
-def test_no_more_than_a_request_head_is_read(sent, answered, monkeypatch):
-    """An end comes with the first byte too many: the rest of 100 lines of 64 KiB is not read."""
+def test_no_more_than_a_request_head_is_read(monkeypatch):
     monkeypatch.setattr(health_server, "_SLOWEST", 60.0)
-    monkeypatch.setattr(health_server._Handler, "timeout", 60.0)
     with (
         health_server.served(HERE, ailment=lambda: "") as address,
         socket.create_connection(address, timeout=10) as client,
     ):
-        client.sendall(sent)
-        assert client.recv(len("HTTP/1.0 200 ")) == answered
+        client.sendall(b"GET /healthz HTTP/1.0\r\n" + 5 * (b"a: " + 4000 * b"b" + b"\r\n"))
+        assert client.recv(len("HTTP/1.0 431 ")) == b"HTTP/1.0 431 "
 
 
 def test_an_address_that_is_taken(registry):
@@ -180,13 +162,3 @@ def test_an_address_that_is_taken(registry):
         health_server.served(taken, ailment=lambda: ""),
     ):
         pass
-
-
-def test_ipv6(registry):
-    if not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
-    try:
-        with health_server.served(("::1", 0), ailment=lambda: "") as (host, port):
-            assert fetch(f"http://[{host}]:{port}/healthz") == (200, "ok\n")
-    except HostError as error:
-        pytest.skip(str(error))

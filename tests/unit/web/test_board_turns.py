@@ -8,7 +8,7 @@ from threading import Event, get_ident
 import pytest
 
 from klutchctl.web.board.newest import Made
-from reconciler.inbound.messages import RequestRefused
+from reconciler.web.requests import RequestRefused
 from tests.support.eventually import eventually
 
 

@@ -9,7 +9,7 @@ from klutchctl.web.hooks.hook import Hook, HookSecret, parse_hook, parse_hooks
 from klutchctl.web.hooks.receiver import REMEMBERED, Deliveries, tls_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.inbound.listener import TlsFiles
+from reconciler.tls import TlsFiles
 from tests.support.webhooks import KEY, SIGNING_TOKEN
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bind.door.handlers import answers
 from bind.door.refusals import Refused
-from reconciler.inbound.messages import Request
+from reconciler.web.requests import Request
 
 HTML = {"accept": "text/html,application/xhtml+xml"}
 

@@ -12,7 +12,7 @@ from markupsafe import escape
 from bind.door.catalogue import Offer
 from bind.door.pages import views
 from reconciler.core.refs import GroupResource
-from reconciler.inbound import templates
+from reconciler.web import templates
 from tests.support import door_pages
 from tests.support.outlines import LONG, MARKUP, RTL, Outline
 

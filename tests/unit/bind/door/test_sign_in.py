@@ -10,10 +10,10 @@ import pytest
 from bind.door.handlers.sign_in import SignIn, wish_of
 from bind.door.refusals import Refused
 from reconciler.core.errors import KlutchError
-from reconciler.inbound.messages import Response
 from reconciler.oidc import grants
 from reconciler.oidc.errors import TokenRefused
 from reconciler.outbound.http import Answer, OutboundError
+from reconciler.web.requests import Response
 from tests.support.door_desk import ALICE, HOST, PROVIDER, SETTINGS, SID, Desk, location, query_of
 
 CHALLENGE = grants.challenge(grants.verifier(b"v" * 32))

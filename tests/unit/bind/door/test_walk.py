@@ -11,8 +11,8 @@ from bind.door.handlers.api import Api
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import Walk
 from bind.door.refusals import Refused
-from reconciler.inbound.messages import Response
 from reconciler.oidc import grants
+from reconciler.web.requests import Response
 from tests.support.door_desk import (
     ALICE,
     CACHES,

@@ -1,4 +1,4 @@
-"""Clients of `reconciler.inbound` that write bytes, and a server for them."""
+"""Clients of `reconciler.web` that write bytes, and a server for them."""
 
 import asyncio
 import functools
@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 
 import uvloop
 
-from reconciler.inbound.addresses import Proxies
-from reconciler.inbound.messages import Limits, Response
-from reconciler.inbound.routes import Router
-from reconciler.inbound.server import Listening, served
+from reconciler.web.connections import Limits
+from reconciler.web.requests import Proxies, Response, Router
+from reconciler.web.serve import Listening, served
 
 HERE = ("127.0.0.1", 0)
 BOUNDLESS = {"rate": 1e6, "burst": 10**6}

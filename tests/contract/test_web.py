@@ -9,12 +9,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from reconciler.core.errors import HostError
-from reconciler.inbound.messages import Cookie, Response
-from reconciler.inbound.routes import Router
-from reconciler.inbound.server import Listening, served
+from reconciler.web.requests import Response, Router
+from reconciler.web.serve import Listening, served
 from tests.support.eventually import eventually
-from tests.support.inbound import (
+from tests.support.web import (
     answered,
     connected,
     hello,
@@ -22,7 +20,6 @@ from tests.support.inbound import (
     request,
     serving,
     status,
-    statuses,
     until_closed,
 )
 
@@ -36,16 +33,10 @@ async def defect(request, parts):
     raise KeyError("a secret")
 
 
-async def cookies(request, parts):
-    del request, parts
-    return Response(200, cookies=(Cookie("a", "1", 9, secure=True), Cookie("b", "", 0, False)))
-
-
 ROUTES = {
     "/": {"GET": hello, "POST": hello},
     "/offers/{name}": {"GET": hello, "HEAD": hello},
     "/defect": {"GET": defect},
-    "/cookies": {"GET": cookies},
 }
 
 
@@ -103,16 +94,6 @@ async def test_an_answer_to_head_has_no_body():
 
 
 @on_uvloop
-async def test_cookies_are_set():
-    async with serving(Router(ROUTES)) as where:
-        answer = await answered(where, request("GET /cookies HTTP/1.1"))
-        assert re.findall("Set-Cookie: (.*)\r\n", answer) == [
-            "a=1; Max-Age=9; Path=/; HttpOnly; SameSite=Lax; Secure",
-            "b=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax",
-        ]
-
-
-@on_uvloop
 async def test_a_client_that_asks_before_it_sends_a_body():
     head = request("POST / HTTP/1.1", "Content-Length: 5", "Expect: 100-continue")
     async with serving() as where, connected(where, head) as (reader, writer):
@@ -130,7 +111,7 @@ async def test_a_defect_is_named_by_its_place(caplog):
     logged = [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert [one.getMessage() for one in logged] == ["a request could not be answered"]
     assert (logged[0].request, logged[0].error) == (named[1], "KeyError")
-    assert re.fullmatch(r"tests\.contract\.test_inbound:\d+|test_inbound:\d+", logged[0].place)
+    assert re.fullmatch(r"tests\.contract\.test_web:\d+|test_web:\d+", logged[0].place)
     assert "a secret" not in str([vars(one) for one in caplog.records])
 
 
@@ -237,18 +218,85 @@ async def test_what_does_not_end_is_ended():
     assert await asking == ""
 
 
-@on_uvloop
-async def test_a_port_that_is_taken():
-    async with serving() as (host, port):
-        with pytest.raises(HostError, match=f"cannot listen on 127.0.0.1 port {port}: "):
-            async with served(Listening((host, port)), Gate()):
-                pass
+class Stream:
+    """A handler whose answer is what is put into the queue, until None."""
+
+    def __init__(self):
+        self.parts: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.open = 0
+
+    async def __call__(self, request):
+        del request
+        return Response(200, content_type="text/event-stream", stream=self.sent)
+
+    async def sent(self):
+        self.open += 1
+        try:
+            while (part := await self.parts.get()) is not None:
+                yield part
+        finally:
+            self.open -= 1
 
 
 @on_uvloop
-async def test_requests_that_come_together_are_answered_in_order():
-    sent = request("GET /offers/a HTTP/1.1", close=False) + KEPT + request("GET /no HTTP/1.1")
-    async with serving(Router(ROUTES)) as where:
-        answer = await answered(where, sent)
-        assert statuses(answer) == [200, 200, 404]
-        assert answer.index("/offers/a") < answer.index("GET / 0")
+async def test_parts_are_sent_as_they_come_and_the_connection_is_used_again():
+    stream = Stream()
+    async with serving(stream) as where, connected(where, KEPT) as (reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        assert status(head) == 200
+        assert "\r\nTransfer-Encoding: chunked\r\n" in head
+        assert "\r\nServer:" not in head
+        for part in (b"one", b"two"):
+            stream.parts.put_nowait(part)
+            assert await reader.readuntil(b"\r\n") == b"3\r\n"
+            assert await reader.readuntil(b"\r\n") == part + b"\r\n"
+        stream.parts.put_nowait(None)
+        assert await reader.readuntil(b"\r\n\r\n") == b"0\r\n\r\n"
+        writer.write(request())
+        stream.parts.put_nowait(None)
+        assert status(await until_closed(reader)) == 200
+
+
+@on_uvloop
+async def test_a_head_alone_begins_no_stream():
+    stream = Stream()
+    async with serving(stream) as where:
+        answer = await answered(where, request("HEAD / HTTP/1.1"))
+    assert (status(answer), answer.endswith("\r\n\r\n"), stream.open) == (200, True, 0)
+
+
+@on_uvloop
+async def test_a_client_that_leaves_ends_the_stream_although_nothing_is_sent():
+    stream = Stream()
+    async with serving(stream) as where:
+        async with connected(where, KEPT) as (reader, _):
+            await reader.readuntil(b"\r\n\r\n")
+            await eventually(lambda: stream.open == 1)
+        await eventually(lambda: stream.open == 0)
+
+
+@on_uvloop
+async def test_a_client_that_takes_nothing_is_dropped():
+    stream = Stream()
+    async with (
+        serving(stream, take_time=0.1) as where,
+        connected(where, KEPT) as (reader, writer),
+    ):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()
+        for _ in range(64):
+            stream.parts.put_nowait(b"x" * (1 << 20))
+        await eventually(lambda: stream.open == 0)
+        assert stream.parts.qsize() > 32
+
+
+@on_uvloop
+async def test_a_stream_that_does_not_end_does_not_keep_the_server():
+    stream = Stream()
+    async with AsyncExitStack() as clients:
+        async with serving(stream, stop_time=0.1) as where:
+            reader, _ = await clients.enter_async_context(connected(where, KEPT))
+            await reader.readuntil(b"\r\n\r\n")
+            await eventually(lambda: stream.open == 1)
+        assert stream.open == 0
+        assert await until_closed(reader) == ""

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from reconciler.inbound.messages import Response
+from reconciler.web.requests import Response
 from tests.support.eventually import eventually
-from tests.support.inbound import (
+from tests.support.web import (
     answered,
     connected,
     on_uvloop,

@@ -12,10 +12,10 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from reconciler.core.errors import HostError
-from reconciler.inbound.listener import Certificates, TlsFiles
-from reconciler.inbound.messages import Response
-from reconciler.inbound.server import Listening, served
-from tests.support.inbound import answered, connected, on_uvloop, request, serving, status
+from reconciler.tls import Certificates, TlsFiles
+from reconciler.web.requests import Response
+from reconciler.web.serve import Listening, served
+from tests.support.web import answered, connected, on_uvloop, request, serving, status
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +68,6 @@ async def test_over_tls(files, pairs):
         with pytest.raises(ssl.SSLCertVerificationError):
             await answered(where, request(), ssl=trusting(pairs[1]))
         assert await answered(where, request()) == ""  # without TLS
-
-
-@pytest.mark.parametrize(
-    ("version", "served_by"),
-    [(ssl.TLSVersion.TLSv1_2, "TLSv1.2"), (ssl.TLSVersion.TLSv1_3, "TLSv1.3")],
-)
-@on_uvloop
-async def test_versions_that_are_served(files, pairs, version, served_by):
-    context = trusting(pairs[0])
-    context.minimum_version = context.maximum_version = version
-    async with over_tls(files) as where, connected(where, ssl=context) as (_, writer):
-        assert writer.get_extra_info("ssl_object").version() == served_by
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
@@ -143,7 +131,7 @@ async def test_a_bad_certificate_leaves_the_last_good_one(files, pairs, spoil, c
             assert status(await answered(where, request(), ssl=trusting(pairs[0]))) == 200
         put(pairs[1], files.cert.parent)
         assert status(await answered(where, request(), ssl=trusting(pairs[1]))) == 200
-    said = [one.getMessage() for one in caplog.records if one.name == "reconciler.inbound.listener"]
+    said = [one.getMessage() for one in caplog.records if one.name == "reconciler.tls"]
     assert said == [
         "a new certificate cannot be used: the last one is kept",
         "a new certificate is used",

@@ -1,0 +1,203 @@
+"""Connections that are open: at most so many, and each at one thing for only so long."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Final
+
+from reconciler.core.errors import HostError, origin
+from reconciler.tls import Certificates
+from reconciler.web.requests import NOWHERE, address_key, address_of
+
+_log = logging.getLogger(__name__)
+_BACKLOG: Final = 1024  # who does not fit in tries again after a second
+_BREAK: Final = 0.2  # seconds without accepting where the machine has no room for more
+_FAREWELL: Final = 2.0  # seconds for the end of a TLS connection
+_FRIENDLY: Final = 0.5  # seconds more, in which what is too slow is closed, or answered first
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a server. Sizes are in bytes, times in seconds.
+
+    `take_time` is how long a client may take to receive an answer, `stop_time` how long answers
+    that are under way have when the server stops. `rate` and `burst` are for each address of a
+    client.
+    """
+
+    line: int = 8 * 1024  # the target, and each header
+    head: int = 16 * 1024
+    body: int = 64 * 1024
+    head_time: float = 10.0
+    body_time: float = 10.0
+    answer_time: float = 30.0
+    take_time: float = 10.0
+    stop_time: float = 5.0
+    connections: int = 256
+    rate: float = 10.0
+    burst: int = 40
+
+
+def bound_socket(address: tuple[str, int]) -> socket.socket:
+    """Return a socket that listens. Raises HostError, from the OSError."""
+    host, port = address
+    everywhere = not host and socket.has_dualstack_ipv6()
+    try:
+        bound = socket.create_server(
+            ("::" if everywhere else host, port),
+            family=socket.AF_INET6 if everywhere or ":" in host else socket.AF_INET,
+            backlog=_BACKLOG,
+            dualstack_ipv6=everywhere,
+        )
+    except OSError as error:
+        raise HostError(
+            f"cannot listen on {host or 'any address,'} port {port}: "
+            + (error.strerror or "").partition(" (while")[0],
+            hint="Give another address",
+        ) from error
+    bound.setblocking(False)
+    return bound
+
+
+class Phase(Enum):
+    """What a connection is at."""
+
+    HEAD = auto()  # or its handshake
+    BODY = auto()
+    TAKE = auto()  # the client receives an answer
+    ANSWER = auto()  # a handler is at work, which is bounded elsewhere, and never cut
+
+
+class Connection:
+    """An accepted connection, which is cut when a phase takes too long."""
+
+    def __init__(self, open_ones: "dict[Connection, None]", peer: str, limits: Limits) -> None:
+        self._open, self.peer, self.limits = open_ones, peer, limits
+        self.cut: Callable[[], object] = nothing
+        self.on_close: Callable[[], object] = nothing
+        self._timer: asyncio.TimerHandle | None = None
+        open_ones[self] = None
+        self.enter(Phase.HEAD)
+
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase, and its time."""
+        self.phase = phase
+        self._stop_timer()
+        times = {
+            Phase.HEAD: self.limits.head_time + _FRIENDLY,
+            Phase.BODY: self.limits.body_time + _FRIENDLY,
+            Phase.TAKE: self.limits.take_time,
+        }
+        if phase in times and self in self._open:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(times[phase], lambda: self.cut())
+
+    def close(self) -> None:
+        """Forget the connection, which has ended."""
+        self._stop_timer()
+        self._open.pop(self, None)
+        self.on_close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Connections:
+    """Accepts connections, at most `limits.connections`, and hands them to a protocol.
+
+    It accepts by itself, where an asyncio server would do, so that those count whose handshake is
+    under way, and each gets the certificate that is good then.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        protocol: Callable[[Connection], asyncio.BaseProtocol],
+        certificates: Certificates | None,
+    ) -> None:
+        self._limits, self._protocol, self._certificates = limits, protocol, certificates
+        self._open: dict[Connection, None] = {}  # the oldest first
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    async def accept(self, bound: socket.socket) -> None:
+        """Accept until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, name = await loop.sock_accept(bound)
+            except OSError:  # no file is left, or no memory
+                await asyncio.sleep(_BREAK)
+                continue
+            loop.call_soon(self._admit, accepted, name[0])
+            await asyncio.sleep(0)
+
+    def cut(self, *, idle: bool = False) -> None:
+        """Cut all of them; or those alone that wait for a request."""
+        for connection in list(self._open):
+            if not idle or connection.phase is Phase.HEAD:
+                connection.cut()
+
+    async def stop(self) -> None:
+        """Cut all of them, and return once no handshake is under way."""
+        self.cut()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _admit(self, accepted: socket.socket, host: str) -> None:
+        """Take a new connection in, in place of another one where there are too many.
+
+        Of those that may be cut, it is the oldest of the address that has most of them.
+        """
+        if len(self._open) >= self._limits.connections:
+            able = [one for one in self._open if one.phase is not Phase.ANSWER]
+            if not able:
+                accepted.close()
+                return
+            most = Counter(one.peer for one in able)
+            victim = max(able, key=lambda one: most[one.peer])
+            victim.cut()
+            victim.close()
+        peer = address_key(address_of(host) or NOWHERE)
+        connection = Connection(self._open, peer, self._limits)
+        task = asyncio.get_running_loop().create_task(self._connect(accepted, connection))
+        connection.cut = task.cancel
+        self._tasks.add(task)
+        # Not within the task: one that is cancelled at once never begins.
+        task.add_done_callback(partial(self._ended, accepted, connection))
+
+    async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
+        context = self._certificates.context() if self._certificates else None
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self._protocol(connection),
+            accepted,
+            ssl=context,
+            ssl_handshake_timeout=self._limits.head_time if context else None,
+            ssl_shutdown_timeout=_FAREWELL if context else None,
+        )
+
+    def _ended(
+        self, accepted: socket.socket, connection: Connection, task: "asyncio.Task[object]"
+    ) -> None:
+        self._tasks.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            connection.close()
+            accepted.close()
+        if isinstance(error, Exception) and not isinstance(error, OSError):  # as handshakes end
+            _log.error("a connection could not be made", extra=defect_fields(error))
+
+
+def nothing() -> None:
+    """Do nothing: there is no socket yet, or nothing to end."""
+
+
+def defect_fields(error: BaseException) -> dict[str, str]:
+    """Return the fields of a log line: the text of a defect may hold values."""
+    return {"error": type(error).__name__, "place": origin(error)}
