@@ -85,6 +85,7 @@ _IDENTITY: Final = (
 _LABELS: Final = (keys.APP_CLUSTER_BINDING_NAME, keys.APP_CLUSTER_BINDING_NAMESPACE)
 _OF_BINDINGS: Final = (keys.DELETION_POLICY, keys.DRAINING)
 _OF_MAPPINGS: Final = (keys.APP_NAMESPACE_UID,)
+_OF_SPACES: Final = (keys.APP_CLUSTER_UID,)
 
 
 def is_space(namespace: Manifest, binding: Manifest) -> bool:
@@ -238,7 +239,7 @@ def trimmed_cluster_binding(live: Manifest) -> Manifest:
     read = {
         part: spec[part] for part in ("kubeconfigSecretRef", "providerPrettyName") if part in spec
     }
-    return _kept(live, spec=read, status=_status(live))
+    return _kept(live, notes=_OF_SPACES, spec=read, status=_status(live))
 
 
 def trimmed_export(live: Manifest) -> Manifest:

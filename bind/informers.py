@@ -4,7 +4,7 @@ Each index answers one question of a controller, "what concerns this key?", from
 changed leads to keys, and a key finds its objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bind import bounds, parties
 from bind.export.decide import resources
@@ -15,10 +15,10 @@ from reconciler.blueprints import rbac
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
-from reconciler.kube.budgets import OF_CLAIMS, USUAL, Budget
+from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies, Informer, ReadYourWrites
-from reconciler.kube.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.store import Index, Store
 from reconciler.kube.turns import Party
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
@@ -217,33 +217,11 @@ class Informers:
         """Return a view of the objects of one name, by their spaces."""
         return self._view(kind, {SPACE: _space}, fields=f"metadata.name={name}", served=served)
 
-    def _view(  # noqa: PLR0913 - each is a parameter of Informer
-        self,
-        kind: Kind,
-        indexes: Mapping[str, Index],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        trim: Trim = without_managed_fields,
-        served: bool = True,
-        budget: Budget = USUAL,
-        optional: bool = False,
+    def _view(
+        self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **more: Any
     ) -> Store:
         """Return what such an Informer keeps; empty for ever if not `served`."""
-        informer = Informer(
-            self.cluster,
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            metadata_only=metadata_only,
-            indexes=indexes,
-            trim=trim,
-            budget=budget,
-            optional=optional,
-        )
+        informer = Informer(self.cluster, kind, indexes=indexes, **more)
         if served:
             self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store

@@ -217,17 +217,20 @@ def _controllers(
             metrics=runtime.metrics,
             workers=settings.workers,
             depends_on=(informers.cluster.connectivity,),
-            party=partial(_party_of, informers, name),
+            party=partial(_party_of, informers, name, reconciler),
         )
         reconciler.subscribe(controller)
         yield controller
 
 
-def _party_of(informers: Informers, controller: str, key: Any) -> Party:
+def _party_of(
+    informers: Informers, controller: str, reconciler: ObjectReconciler[Any, Any], key: Any
+) -> Party:
     """Return for whom a key is worked on: what many spaces of an owner want waits for itself."""
-    if controller == _APP_CLUSTER_BINDINGS:
-        return parties.party_of_binding(key)
-    return informers.party(key.namespace if isinstance(key, ObjectKey) else key)
+    place = key if isinstance(key, ObjectKey) else ObjectKey(key, names.CLUSTER_BINDING)
+    is_author = controller == _APP_CLUSTER_BINDINGS
+    party = parties.party_of_binding(key) if is_author else informers.party(place.namespace)
+    return party._replace(wide=any(one.view.store.is_wide(place) for one in reconciler.recents))
 
 
 def _reconcilers(

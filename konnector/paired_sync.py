@@ -29,6 +29,7 @@ from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
 from reconciler.kube.store import Index, Trim
+from reconciler.kube.turns import Party
 
 HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 SOON: Final = timedelta(seconds=1)  # until a view has caught up
@@ -160,6 +161,7 @@ class PairedSync(TaskSupervisor):
             metrics=link.agent.metrics,
             workers=link.agent.workers,
             depends_on=(link.agent.app.connectivity, link.plane.connectivity),
+            party=lambda place: Party(place.namespace, wide=self.view.store.is_wide(place)),
         )
         self.view = Informer(
             link.agent.app,

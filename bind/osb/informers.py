@@ -1,9 +1,9 @@
 """Informers of klutch-osb: brokers, records, generated kinds, and the claims of each kind."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from bind import parties
+from bind import bounds, parties
 from bind.osb.decisions import record
 from reconciler import api
 from reconciler.api import osb
@@ -16,7 +16,7 @@ from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS, USUAL
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
-from reconciler.kube.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.store import Index, Store, without_managed_fields
 
 # Names of indexes.
 BROKER: Final = "name of a ServiceBroker"
@@ -72,8 +72,12 @@ class Informers:
         # A look asks for several kinds, and reading one of its CRD takes as long as the rest of it.
         self._kinds: dict[str, GeneratedKind | None] = {}
         self.crds.subscribe_keys(self._forget_kind)
-        self.mappings = self._view(api.API_SERVICE_NAMESPACE, {TARGET: _target})
-        self.cluster_bindings = self._view(api.CLUSTER_BINDING, {})
+        self.mappings = self._view(
+            api.API_SERVICE_NAMESPACE, {TARGET: _target}, trim=bounds.trimmed_service_namespace
+        )
+        self.cluster_bindings = self._view(
+            api.CLUSTER_BINDING, {}, trim=bounds.trimmed_cluster_binding
+        )
         self.namespaces = self._view(
             refs.NAMESPACE, {}, metadata_only=True, trim=parties.trimmed_namespace
         )
@@ -130,26 +134,9 @@ class Informers:
         informer = Informer(self.cluster, kind.kind, indexes=index, budget=OF_CLAIMS)
         return self.claims.add(kind.kind, informer, on_synced=on_synced)
 
-    def _view(
-        self,
-        kind: Kind,
-        indexes: Mapping[str, Index],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        metadata_only: bool = False,
-        trim: Trim = without_managed_fields,
-    ) -> Store:
-        informer = Informer(
-            self.cluster,
-            kind,
-            namespace=namespace,
-            labels=labels,
-            metadata_only=metadata_only,
-            indexes=indexes,
-            trim=trim,
-            budget=OF_CLAIMS if kind.group == keys.KLUTCH_GROUP else USUAL,
-        )
+    def _view(self, kind: Kind, indexes: Mapping[str, Index], **more: Any) -> Store:
+        budget = OF_CLAIMS if kind.group == keys.KLUTCH_GROUP else USUAL
+        informer = Informer(self.cluster, kind, indexes=indexes, budget=budget, **more)
         self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store
 

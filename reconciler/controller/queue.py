@@ -9,6 +9,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from reconciler.controller.tasks import Clock
@@ -65,7 +66,7 @@ class WorkQueue(Generic[K]):
         self._behind: Turns[K] = Turns()  # likewise, behind these
         self._in_a_row = 0
         self._taken = 0
-        self._working: set[K] = set()
+        self._working: dict[K, Party] = {}
         self._delayed: dict[K, float] = {}  # until when
         self._heap: list[tuple[float, int, K]] = []  # the delays, with outdated ones
         self._order = itertools.count()
@@ -172,29 +173,25 @@ class WorkQueue(Generic[K]):
         """Return the key whose turn it is, as soon as there is one."""
         while True:
             self._ripen()
-            if self._ready or self._behind:
-                key = self._next()
-                self._working.add(key)
-                self._taken += 1
-                self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
-                return key
+            lines = (self._ready, self._behind)
+            for line in lines if self._in_a_row < _IN_A_ROW else lines[::-1]:
+                with suppress(KeyError):
+                    party, key = line.pop(lambda one: one.may_join(self._working.values()))
+                    self._in_a_row = 0 if line is self._behind else self._in_a_row + 1
+                    self._working[key] = party
+                    self._taken += 1
+                    self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
+                    return key
             self._stir.clear()
             self._set_alarm()
             await self._stir.wait()
 
-    def _next(self) -> K:
-        self._in_a_row += 1
-        if self._behind and (not self._ready or self._in_a_row > _IN_A_ROW):
-            self._in_a_row = 0
-            return self._behind.pop()[1]
-        return self._ready.pop()[1]
-
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""
-        self._working.discard(key)
+        self._working.pop(key, None)
         if key in self._wanted:
             self._ready.append(key, self._party(key))
-            self._stir.set()
+        self._stir.set()
 
     def close(self) -> None:
         """Forget all keys, and take none any more. Only `done` may be called afterwards."""

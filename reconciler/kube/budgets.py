@@ -13,6 +13,8 @@ from reconciler.kube.host import memory_limit
 # Whoever writes an object chooses what it takes, on each server. Any object that etcd takes is
 # decoded within this share, and only one at a time.
 MEMORY: Final = memory_limit() // 6
+# A write of an object that takes more, decoded, costs an API server a tenth of a second and more.
+WIDE: Final = 4 * 2**20
 
 
 class Sized(Protocol):

@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from reconciler.core.documents import takes
 from reconciler.core.errors import oversized
 from reconciler.core.manifest import Manifest, get_text, is_stub, stub_of, uid_of
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.budgets import USUAL, Budget
+from reconciler.kube.budgets import USUAL, WIDE, Budget
 
 Value: TypeAlias = Any  # hashable: a name, or an ObjectKey
 Index: TypeAlias = Callable[[Manifest], Iterable[Value]]
@@ -28,9 +29,9 @@ Trim: TypeAlias = Callable[[Manifest], Manifest]
 
 _Values: TypeAlias = tuple[tuple[Value, ...], ...]  # of each index in turn
 _Change: TypeAlias = tuple[_Values, _Values]  # before and after
-# JSON, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection does
-# not look at it again.
-_Entry: TypeAlias = tuple[bytes, str, _Values]
+# JSON, resourceVersion, values, and whether it is wide. A bare tuple: it is made in no time, and
+# garbage collection does not look at it again.
+_Entry: TypeAlias = tuple[bytes, str, _Values, bool]
 # Who has a value of an index: most values are of one object, and a dict for one costs much.
 _Holders: TypeAlias = ObjectKey | dict[ObjectKey, None]
 # Objects as a store keeps them, which takes a tenth of their memory; only a store reads it.
@@ -108,6 +109,10 @@ class Store:
         entry = self._entry(namespace, name)
         return _decoded(entry[0]) if entry is not None and type(entry[0]) is _Stub else None
 
+    def is_wide(self, key: ObjectKey) -> bool:
+        """Tell whether an object is wide, with what is left out of it here."""
+        return (entry := self._entry(*key)) is not None and entry[3]
+
     def keys(self) -> list[ObjectKey]:
         """Return which objects there are, in order."""
         spaces = sorted(self._spaces.items())
@@ -118,7 +123,7 @@ class Store:
         return {
             ObjectKey(namespace, name): version
             for namespace, entries in self._spaces.items()
-            for name, (_, version, _) in entries.items()
+            for name, (_, version, *_) in entries.items()
         }
 
     def names(self, namespace: str) -> list[str]:
@@ -241,7 +246,7 @@ class Store:
             is_stub(manifest) or not self._budget.admits(self, content, beside)
         ):
             content = _Stub(orjson.dumps(stub_of(kept)))
-        return content, version, tuple(by_index)
+        return content, version, tuple(by_index), is_stub(manifest) or takes(manifest) > WIDE
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
         """Put one entry in the place of another, in the indexes too; return what that changes."""
@@ -347,7 +352,7 @@ def _is_known(old: _Entry, new: _Entry) -> bool:
     Another cluster may come to be behind the same address, or another schema, by which less is
     pruned. Lists and watches order fields differently, so texts that differ prove nothing.
     """
-    (known, version, _), (content, _, _) = old, new
+    (known, version, *_), (content, *_) = old, new
     if not version or type(known) is not type(content):
         return False
     if type(known) is _Deep:

@@ -5,7 +5,7 @@ Queues, the places at a server and the rate of calls use them. Refuses to know t
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -17,26 +17,30 @@ _Turn: TypeAlias = "asyncio.Future[None]"
 class Party(NamedTuple):
     """The beneficiary of some work: an owner, perhaps of many spaces, and one of these spaces.
 
-    Both are "" for work that benefits no single party.
+    Both are "" for work that benefits no single party. Of work on `wide` objects only one goes on
+    at a time, of all parties: each call takes an API server's processors for seconds.
     """
 
     owner: str = ""
     space: str = ""
+    wide: bool = False
+
+    def may_join(self, at_work: Iterable["Party"]) -> bool:
+        """Tell whether work for this party may go on beside that for others."""
+        return not self.wide or not any(one.wide for one in at_work)
 
 
 NOBODY: Final = Party()
 _current: ContextVar[Party] = ContextVar("party", default=NOBODY)
 
 
-def nobody(key: object) -> Party:
+def nobody(_: object) -> Party:
     """Return the same party for each key."""
-    del key
     return NOBODY
 
 
-def anybody(party: Party) -> bool:
+def anybody(_: Party) -> bool:
     """Return True: every party may go."""
-    del party
     return True
 
 
@@ -59,7 +63,7 @@ class Turns(Generic[T]):
 
     def __init__(self) -> None:
         self._parties: dict[T, Party] = {}
-        self._owners: OrderedDict[str, OrderedDict[str, OrderedDict[T, None]]] = OrderedDict()
+        self._owners: OrderedDict[str, OrderedDict[Party, OrderedDict[T, None]]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._parties)
@@ -71,7 +75,7 @@ class Turns(Generic[T]):
         """Add an item that does not wait yet."""
         self._parties[item] = party
         spaces = self._owners.setdefault(party.owner, OrderedDict())
-        spaces.setdefault(party.space, OrderedDict())[item] = None
+        spaces.setdefault(party, OrderedDict())[item] = None
 
     def discard(self, item: T) -> None:
         """Remove an item, if it waits."""
@@ -79,9 +83,9 @@ class Turns(Generic[T]):
         if party is None:
             return
         spaces = self._owners[party.owner]
-        del spaces[party.space][item]
-        if not spaces[party.space]:
-            del spaces[party.space]
+        del spaces[party][item]
+        if not spaces[party]:
+            del spaces[party]
         if not spaces:
             del self._owners[party.owner]
 
@@ -91,10 +95,10 @@ class Turns(Generic[T]):
         Raises KeyError if no party that may go has an item.
         """
         for owner, spaces in self._owners.items():
-            for space, items in spaces.items():
-                if may(party := Party(owner, space)):
+            for party, items in spaces.items():
+                if may(party):
                     item = next(iter(items))
-                    spaces.move_to_end(space)
+                    spaces.move_to_end(party)
                     self._owners.move_to_end(owner)
                     self.discard(item)
                     return party, item
@@ -104,6 +108,19 @@ class Turns(Generic[T]):
         """Remove all items."""
         self._parties.clear()
         self._owners.clear()
+
+
+async def _turn_in(line: Turns[_Turn], party: Party, give_back: Callable[[], None]) -> None:
+    """Wait for a turn; one that comes as the task is cancelled is given back."""
+    turn: _Turn = asyncio.get_running_loop().create_future()
+    line.append(turn, party)
+    try:
+        await turn
+    except asyncio.CancelledError:
+        line.discard(turn)
+        if not turn.cancelled():
+            give_back()
+        raise
 
 
 class Places:
@@ -124,22 +141,11 @@ class Places:
         if self._has_room(party):
             self._take(party)
         else:
-            await self._wait(party)
+            await _turn_in(self._waiting, party, lambda: self._leave(party))
         try:
             yield
         finally:
             self._leave(party)
-
-    async def _wait(self, party: Party) -> None:
-        turn: _Turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn, party)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._waiting.discard(turn)
-            if not turn.cancelled():
-                self._leave(party)  # the turn came in the same moment
-            raise
 
     def _take(self, party: Party) -> None:
         self._of_owners[party.owner] += 1
@@ -164,6 +170,7 @@ class Places:
             self._of_owners.total() < self._at_once
             and self._of_owners[party.owner] < self._per_owner
             and self._of_parties[party] < self._per_space
+            and party.may_join(self._of_parties)
         )
 
 
@@ -190,23 +197,15 @@ class TokenBucket:
         if not self._waiting and self._pause() <= 0:
             self._spend()
             return
-        turn: _Turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn, current_party())
         if self._passing is None or self._passing.done():
             self._passing = asyncio.create_task(self._let_pass())
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._waiting.discard(turn)
-            if not turn.cancelled():
-                self._spent -= self._interval  # nothing will be sent in its place
-            raise
+        await _turn_in(self._waiting, current_party(), lambda: self._spend(-1))
 
     def _pause(self) -> float:
         return max(self._spent, self._now() - self._credit) - self._now()
 
-    def _spend(self) -> None:
-        self._spent = max(self._spent, self._now() - self._credit) + self._interval
+    def _spend(self, calls: int = 1) -> None:
+        self._spent = max(self._spent, self._now() - self._credit) + calls * self._interval
 
     async def _let_pass(self) -> None:
         while self._waiting:

@@ -604,7 +604,7 @@ BACKEND: Final = (
     Mutation(
         "queue-of-all-tenants",
         "bind",
-        r"party=partial\(_party_of, informers, name\),",
+        r"party=partial\(_party_of, informers, name, reconciler\),",
         "party=lambda _: Party(),",
         "many requests of one tenant delay those of all others",
         ("tests/model/test_backend_app_cluster_bindings.py",),
@@ -1101,7 +1101,7 @@ BROKERS: Final = (
     Mutation(
         "spaces-without-turns",
         "reconciler/kube",
-        r"spaces\.move_to_end\(space\)",
+        r"spaces\.move_to_end\(party\)",
         "pass",
         "an app cluster of a fleet goes before all its sisters",
         (_TURNS,),
@@ -1109,8 +1109,8 @@ BROKERS: Final = (
     Mutation(
         "rate-of-nobody",
         "reconciler/kube",
-        r"append\(turn, current_party\(\)\)",
-        "append(turn, NOBODY)",
+        r"self\._waiting, current_party\(\)",
+        "self._waiting, NOBODY",
         "a thousand calls for one tenant delay each call for others",
         (_TURNS,),
     ),
@@ -1343,6 +1343,30 @@ RIGHTS: Final = (
 _OVERSIZED: Final = "tests/model/test_oversized.py"
 _CACHE: Final = "tests/unit/kube/cache/test_oversized.py"
 LIMITS: Final = (
+    Mutation(
+        "wide-work-at-once",
+        "reconciler/kube",
+        r"return not self\.wide or",
+        "return True or",
+        "one tenant's wide objects take all workers and all of an API server",
+        (_TURNS, "tests/unit/controller/test_queue.py"),
+    ),
+    Mutation(
+        "wide-is-what-a-view-keeps",
+        "reconciler/kube",
+        r"is_stub\(manifest\) or takes\(manifest\) > WIDE",
+        "is_stub(manifest) or takes(kept) > WIDE",
+        "what a view leaves out of an object costs others their turns",
+        (_CACHE, f"{_BIND}/test_parties.py"),
+    ),
+    Mutation(
+        "flooded-binding-whole",
+        "bind/osb",
+        r", trim=bounds\.trimmed_cluster_binding",
+        "",
+        "the conditions of one tenant end the work on all claims",
+        (f"{_BIND}/test_parties.py",),
+    ),
     _guard(
         "decoded-whole",
         "reconciler/kube",

@@ -168,14 +168,14 @@ _KINDS: Final = {
 }
 
 
-async def flood(space: Space, count: int, **spec: Any) -> None:
+async def flood(space: Space, count: int) -> None:
     """Make so many requests for what the space has, as its konnector may."""
     one = objects.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
     free = asyncio.Semaphore(16)
 
     async def make(number: int) -> None:
         metadata = {**manifest.get_map(one, "metadata"), "name": f"flood-{number}"}
-        made = {**one, "metadata": metadata, "spec": {**manifest.get_map(one, "spec"), **spec}}
+        made = {**one, "metadata": metadata}
         async with free:
             await space.cluster.create(made, api.API_SERVICE_EXPORT_REQUEST, manager="tenant")
 

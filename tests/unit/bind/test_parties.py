@@ -1,15 +1,19 @@
 """For whom the work in a space is done, and what that is worth in the queue."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bind import program
 from bind.informers import Informers
+from bind.osb import informers as views
+from bind.osb.controllers.places import Places
 from bind.parties import party_of, trimmed_namespace
 from reconciler.api import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
+from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import WorkQueue
 from reconciler.core import keys, names
 from reconciler.core.refs import ObjectKey
@@ -116,9 +120,9 @@ async def test_an_owner_of_fifty_spaces_has_every_second_turn(made: Any) -> None
         if binding is not None:
             binding["metadata"]["namespace"] = f"s{n}"
             informers.cluster_bindings.put(build(CLUSTER_BINDING, "cluster") | binding)
-    queue = WorkQueue[ObjectKey](
-        FakeClock(), party=partial(program._party_of, informers, "serviceexportrequest")
-    )
+    requests: Any = SimpleNamespace(recents=[informers.recent(informers.requests)])
+    party = partial(program._party_of, informers, "serviceexportrequest", requests)
+    queue = WorkQueue[ObjectKey](FakeClock(), party=party)
     for n in range(50):
         for number in range(4):
             queue.enqueue(ObjectKey(f"s{n}", f"r{number}"))
@@ -127,4 +131,22 @@ async def test_an_owner_of_fifty_spaces_has_every_second_turn(made: Any) -> None
     taken = [(await queue.take()).namespace for _ in range(6)]
     assert taken == ["s0", "other", "s1", "other", "s2", "other"]
     queue.close()
+    wide: Any = {
+        "metadata": {"namespace": "s0", "name": "r1"},
+        "spec": {"parameters": [{}] * 40_000},
+    }
+    informers.requests.put(wide)
+    assert [party(ObjectKey("s0", f"r{number}")).wide for number in range(3)] == [
+        False,
+        True,
+        False,
+    ]
     await nowhere.close()
+
+
+async def test_a_flooded_cluster_binding_is_no_obstacle_to_klutch_osb() -> None:
+    async with KubeCluster(Connection("control-plane", "https://control-plane.invalid")) as nowhere:
+        informers = views.Informers(nowhere, "klutch-bind", Metrics())
+        flood: Any = {"conditions": [{}] * 10**6}
+        informers.cluster_bindings.put({**of_author("dev"), "status": flood})
+        assert Places(informers).party("s1") == Party("namespace dev", "s1")

@@ -105,14 +105,6 @@ async def test_an_owner_of_fifty_spaces_that_hang_leaves_a_turn_to_others(caller
     assert callers.began[4:] == ["a3"]
 
 
-async def test_a_space_that_hangs_leaves_a_turn_to_its_sisters(callers):
-    for number in range(100):
-        callers.call("a-hangs", f"hangs{number}")
-    callers.call("a-sister", "sister")
-    await settle()
-    assert callers.began == ["hangs0", "hangs1", "sister"]
-
-
 async def test_spaces_that_wait_take_turns(callers):
     for name in ("a1", "a2", "b1", "b2", "c1", "c2", "c3", "d1", "d2", "a3"):
         callers.call(name[0], name)

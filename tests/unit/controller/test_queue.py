@@ -288,14 +288,17 @@ async def test_parties_have_their_turns(clock):
     await taker.end()
 
 
-async def test_a_party_of_many_keys_delays_no_other(clock):
-    made = WorkQueue[str](clock, party=lambda key: Party(key[0]))
-    for number in range(5000):
-        made.enqueue(f"a{number}")
-        made.enqueue_behind(f"c{number}")
-    made.enqueue("c7")
-    made.enqueue("b1")
-    taken = [await made.take() for _ in range(3)]
-    assert taken == ["a0", "c7", "b1"]
-    assert len(made) == 5000 + 5000 - 2
-    made.close()
+async def test_work_on_wide_objects_goes_on_one_by_one_beside_all_other(clock):
+    made = WorkQueue[str](clock, party=lambda key: Party(key[0], wide=key[1] == "w"))
+    made.enqueue_behind("cw1")
+    for key in ("aw1", "aw2", "bw1", "a1", "b1"):
+        made.enqueue(key)
+    taker = Taker(clock, made, hold=True)
+    await settle()
+    assert taker.taken == ["aw1", "b1", "a1"]
+    for done, following in (("aw1", "bw1"), ("bw1", "cw1"), ("cw1", "aw2")):
+        made.done(done)
+        await settle()
+        assert taker.taken[3:] == [following]
+        taker.taken.remove(following)
+    await taker.end()

@@ -156,18 +156,23 @@ async def test_a_thousand_calls_of_others_delay_one_by_its_turn(time, flooding, 
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_places_are_given_in_turns_too():
-    places, began, ends = Places(2), [], asyncio.Event()
+# So many places; whether it is all about wide objects; who begins at once.
+PLACES = {"few": (2, False, ["a0", "a1"]), "one for all that is wide": (50, True, ["a0"])}
+
+
+@pytest.mark.parametrize(("at_once", "wide", "first"), PLACES.values(), ids=PLACES)
+async def test_places_are_given_in_turns_too(at_once, wide, first):
+    places, began, ends = Places(at_once), [], asyncio.Event()
 
     async def run(name, party):
         async with places.turn(party):
             began.append(name)
             await ends.wait()
 
-    names = [(f"a{n}", Party("a", str(n))) for n in range(50)] + [("b", Party("b", "1"))]
+    names = [(f"a{n}", Party("a", str(n), wide)) for n in range(51)] + [("b", Party("b", "", wide))]
     tasks = [asyncio.create_task(run(*one)) for one in names]
     await settle()
-    assert began == ["a0", "a1"]
+    assert began == first
     ends.set()
     await asyncio.gather(*tasks)
-    assert began.index("b") == 3
+    assert began.index("b") == len(first) + 1

@@ -95,3 +95,13 @@ def test_views_of_one_budget_hold_so_much_and_small_objects(*, listed: bool) -> 
     del other
     view.put(made("n8", version="2", data={"long": long}))
     assert view.stub("ns", "n8") is None, "what went makes room"
+
+
+def test_what_a_server_has_is_wide_whatever_a_view_keeps_of_it() -> None:
+    view = store(Budget(), trim=lambda live: {**live, "spec": None})
+    for one in (made("a", spec=[{}] * 40_000), made("b"), stub_of(made("c"))):
+        view.put(one)
+    keys = [ObjectKey("ns", name) for name in "abcd"]
+    assert [view.is_wide(key) for key in keys] == [True, False, True, False]
+    view.put(made("a", version="2"))
+    assert not view.is_wide(keys[0])
