@@ -232,7 +232,7 @@ def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
         hashing=hashing,
         unsure=informers.trouble(informers.service_namespaces),
     )
-    places = (home.target, facts.named(seen), facts.hashed_name(home, seen.space))
+    places = (home.target, facts.named(seen), *facts.hashed_names(home, seen.space))
     beside = (informers.namespaces.get("", name) for name in places if name)
     marked = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
     found = {manifest.name_of(one): one for one in (*marked, *beside) if one is not None}

@@ -34,7 +34,7 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
-from reconciler.core import conditions, identity, keys, manifest, names
+from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -88,8 +88,6 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     if live is not None and mine is None and not manifest.is_deleting(live):
         message = f"Namespace {name} is there already and does not belong to app namespace {app}"
         return conditions.NAMESPACE_COLLISION, message
-    if live is None and (problem := names.label_problem(name)):
-        return conditions.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
     return None
 
 

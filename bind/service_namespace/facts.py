@@ -5,6 +5,7 @@ Identity is the uid of a space (rule S1): names and marks alone tell nothing of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from bind.bounds import NONE_COUNTED, Countable
 from reconciler.core import identity, keys, manifest, names
@@ -29,9 +30,9 @@ class Home:
         """The name of its service namespace, unless its status names another of its own."""
         return names.service_namespace(self.space, self.name)
 
-    def hashed(self, space_uid: str) -> str:
-        """Return the name that its service namespace has where names are hashed (rule T19)."""
-        return names.hashed_service_namespace(self.space, self.name, space_uid)
+    def hashed(self, space_uid: str) -> Sequence[str]:
+        """Return the hashed names (rule T19): that of new ones, and an earlier one's."""
+        return names.hashed_service_namespaces(self.space, self.name, space_uid)
 
 
 def home_of(mark: str) -> Home | None:
@@ -103,10 +104,13 @@ def chosen(seen: Seen) -> str:
     """Return the name of the service namespace: the status counts only where it is ours (F6)."""
     if (live := own(seen)) is not None:
         return manifest.name_of(live)
-    said, hashed = named(seen), hashed_name(seen.home, seen.space)
+    said, hashed = named(seen), hashed_names(seen.home, seen.space)
     # One that was deleted is made again where it was, whatever new ones are called by now.
-    use_hashed = hashed and (said == hashed or (seen.hashing and not said))
-    return hashed if use_hashed else seen.home.target
+    if said in hashed:
+        return said
+    plain = seen.home.target
+    is_long = len(plain) > names.MAX_SERVICE_NAMESPACE and said != plain
+    return hashed[0] if hashed and (is_long or (seen.hashing and not said)) else plain
 
 
 def target(seen: Seen) -> Manifest | None:
@@ -115,9 +119,9 @@ def target(seen: Seen) -> Manifest | None:
     return next((one for one in seen.namespaces if manifest.name_of(one) == name), None)
 
 
-def hashed_name(home: Home, space_: Manifest | None) -> str:
-    """Return the hashed name of a service namespace; "" while its space is not there."""
-    return "" if space_ is None else home.hashed(manifest.uid_of(space_))
+def hashed_names(home: Home, space_: Manifest | None) -> Sequence[str]:
+    """Return the hashed names of a service namespace, none while its space is not there."""
+    return () if space_ is None else home.hashed(manifest.uid_of(space_))
 
 
 def own(seen: Seen) -> Manifest | None:
@@ -135,7 +139,8 @@ def marked(seen: Seen) -> Sequence[Manifest]:
     def is_at_place(live: Manifest) -> bool:
         # One that a person gave away has the name that its former space gave to it.
         recorded = identity.recorded(live, keys.SPACE_UID)
-        hashed = map(seen.home.hashed, lives if recorded in lives else [recorded])
+        known = map(seen.home.hashed, lives if recorded in lives else [recorded])
+        hashed = chain.from_iterable(known)
         return manifest.name_of(live) in {said, seen.home.target, *hashed}
 
     found = (

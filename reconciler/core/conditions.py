@@ -249,7 +249,6 @@ PERMISSIONS_FOREIGN: Final = Cause(PERMISSIONS_GRANTED, ERROR, "ForeignPermissio
 BOUNDS_UPDATE_FAILED: Final = Cause(SPACE_BOUNDED, WARNING, "BoundsUpdateFailed")
 NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCollision")
 NAMESPACE_OF_FORMER_SPACE: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceOfFormerSpace")
-NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
 # Ours (H4): a cluster or space is not the one that was recorded; nobody knows which one it is;
 # most of a kind is being deleted at once; a claim is a part of a service, which would lose it;
 # copies of bound claims are gone.

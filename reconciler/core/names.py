@@ -12,6 +12,8 @@ from collections.abc import Collection
 from typing import Final
 
 MAX_LABEL: Final = 63
+# Of a new service namespace: what composes in it appends to its name, as `-dsi`.
+MAX_SERVICE_NAMESPACE: Final = 58
 MAX_SUBDOMAIN: Final = 253
 
 # In the app cluster.
@@ -137,15 +139,17 @@ def service_namespace(space: str, app_namespace: str) -> str:
     return f"{space}-{app_namespace}"
 
 
-def hashed_service_namespace(space: str, app_namespace: str, space_uid: str) -> str:
+def hashed_service_namespaces(space: str, app_namespace: str, space_uid: str) -> tuple[str, ...]:
     """Return such a place that no other app cluster can foresee, nor take, and that fits always.
 
-    `cluster-a` with app namespace `b-x` and `cluster-a-b` with `x` meet under the plain name, and a
-    later space may be called like it.
+    The second one, if any, is the longer one of earlier versions. `cluster-a` with app namespace
+    `b-x` and `cluster-a-b` with `x` meet under the plain name, and a later space may be called
+    like it.
     """
     digest = hashlib.sha256(f"{space_uid}/{app_namespace}".encode()).hexdigest()[:10]
-    kept = service_namespace(space, app_namespace)[: MAX_LABEL - len(digest) - 1]
-    return f"{kept.rstrip('-')}-{digest}"
+    plain = service_namespace(space, app_namespace)
+    cut = [plain[: most - len(digest) - 1] for most in (MAX_SERVICE_NAMESPACE, MAX_LABEL)]
+    return tuple(dict.fromkeys(f"{kept.rstrip('-')}-{digest}" for kept in cut))
 
 
 def copy_name(space: str, name: str) -> str:

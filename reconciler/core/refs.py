@@ -126,6 +126,9 @@ COMPOSITION = Kind(_CROSSPLANE, "v1", "Composition", "compositions", namespaced=
 COMPOSITION_REVISION = Kind(
     _CROSSPLANE, "v1", "CompositionRevision", "compositionrevisions", namespaced=False
 )
+FUNCTION_REVISION = Kind(
+    "pkg.crossplane.io", "v1", "FunctionRevision", "functionrevisions", namespaced=False
+)
 COMPOSITE_DEFINITION = Kind(
     _CROSSPLANE,
     "v1",

@@ -15,11 +15,20 @@ from reconciler.blueprints.policies import Policy
 from reconciler.core import keys, refs, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
-from reconciler.core.manifest import Manifest, get, get_text, name_of
+from reconciler.core.manifest import Manifest, get, get_text, labels_of, name_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.doctor import agents, crossplane, diagnosis, policies
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
-from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
+from reconciler.doctor.rights import (
+    CROSSPLANE,
+    CROSSPLANE_DEPLOYMENT,
+    Right,
+    Scope,
+    Side,
+    Task,
+    needed,
+    scope_of,
+)
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube.cluster import Cluster
@@ -186,7 +195,8 @@ async def _look(
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
         if target.side is Side.CONTROL_PLANE and crossplane.is_there(there):
-            findings += await crossplane_of(cluster)
+            installation, unread = await crossplane_of(cluster, there)
+            findings += [*(crossplane.findings(installation) if installation else ()), *unread]
     if task is Task.APPLY:
         findings += await _policies(cluster, policies.expected(target.side, target.scope, user))
     return Examination(
@@ -218,15 +228,17 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     return (diagnosis.policies(missing),) if expected else ()
 
 
-async def crossplane_of(cluster: Cluster) -> Sequence[Finding]:
-    """Return what to say of compositions, and of revisions that composite resources use."""
+async def crossplane_of(
+    cluster: Cluster, crds: Collection[str]
+) -> tuple[crossplane.Installation | None, Sequence[Finding]]:
+    """Return the Crossplane of a cluster with these CRDs, and the findings of what was not read."""
     try:
-        compositions, revisions, definitions = [
-            (await cluster.list(kind)).items for kind in crossplane.KINDS
+        compositions, revisions, definitions, functions, templates = [
+            (await cluster.list(kind)).items if kind.resource in crds else () for kind in CROSSPLANE
         ]
         second = crossplane.is_second(await cluster.versions(refs.COMPOSITION.group))
     except (Forbidden, NotServed):
-        return (crossplane.not_looked_at(),)
+        return None, [crossplane.not_looked_at()]
     old = crossplane.without_pipeline(revisions)
     found, unread = list[Manifest](), list[Kind]()
     for kind in crossplane.composites(definitions, old):
@@ -236,8 +248,27 @@ async def crossplane_of(cluster: Cluster) -> Sequence[Finding]:
             unread.append(kind)
         except NotServed:  # there are none
             continue
-    judged = crossplane.judged(second, compositions, crossplane.used(old, found))
-    return (judged, crossplane.perhaps_used(old, unread)) if unread else (judged,)
+    installation = crossplane.Installation(
+        second=second,
+        version=await _version_of(cluster),
+        crds=crds,
+        compositions=compositions,
+        used=crossplane.used(old, found),
+        definitions=definitions,
+        functions=functions,
+        templates=templates,
+    )
+    return installation, [crossplane.perhaps_used(old, unread)] if unread else []
+
+
+async def _version_of(cluster: Cluster) -> str:
+    """Return the version on the Deployment of Crossplane's chart, "" where it cannot be read."""
+    place = Ref(cluster.name, refs.DEPLOYMENT, "crossplane-system", CROSSPLANE_DEPLOYMENT)
+    try:
+        found = await cluster.get(place)
+    except Forbidden:
+        return ""
+    return labels_of(found or {}).get("app.kubernetes.io/version", "").removeprefix("v")
 
 
 def _unreached(target: _Target, why: Unavailable) -> Examination:

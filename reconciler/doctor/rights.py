@@ -271,10 +271,23 @@ def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
     return tuple(_manifests(account(scope.fleet, task), tuple(rows)))
 
 
+# What a doctor reads of Crossplane, and its Deployment, which shows the version.
+CROSSPLANE: Final = (
+    refs.COMPOSITION,
+    refs.COMPOSITION_REVISION,
+    refs.COMPOSITE_DEFINITION,
+    refs.FUNCTION_REVISION,
+    api.API_SERVICE_EXPORT_TEMPLATE,
+)
+CROSSPLANE_DEPLOYMENT: Final = "crossplane"
+
+
 def optional(side: Side) -> tuple[Right, ...]:
     """Return what no plan needs, and without which a doctor says that it has not looked."""
-    kinds = (refs.COMPOSITION, refs.COMPOSITION_REVISION, refs.COMPOSITE_DEFINITION)
-    return tuple(_right(kind, "list") for kind in kinds if side is Side.CONTROL_PLANE)
+    if side is Side.APP_CLUSTER:
+        return ()
+    version = _right(refs.DEPLOYMENT, "get", only=(CROSSPLANE_DEPLOYMENT,))
+    return (*(_right(kind, "list") for kind in CROSSPLANE), version)
 
 
 def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:

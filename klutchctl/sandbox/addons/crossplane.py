@@ -21,7 +21,6 @@ from reconciler.core.manifest import Manifest, get_map, get_text, put, ref_of
 from reconciler.core.refs import Kind
 from reconciler.doctor import crossplane as diagnosed
 from reconciler.doctor import examine
-from reconciler.doctor.diagnosis import Level
 from reconciler.kube.client import KubeCluster
 
 NAMESPACE: Final = "crossplane-system"
@@ -38,6 +37,9 @@ PURPOSES: Final = {
     Component.PROVIDER_KUBERNETES: (_PROVIDER, _WEBHOOK),
 }
 _MANAGER: Final = "klutchctl"
+_COMPOSING: Final = frozenset(
+    one.resource for one in (refs.COMPOSITION, refs.COMPOSITION_REVISION, refs.COMPOSITE_DEFINITION)
+)
 _FUNCTION_FILE: Final = Path(__file__).parent / "function.yaml"
 
 
@@ -142,8 +144,8 @@ async def _check_upgrade(cluster: KubeCluster, services: Services, layout: Layou
                 hint=f"{layout.command('up --crossplane 2.4')} goes on with 2.x",
             )
         return
-    found, *_ = await examine.crossplane_of(cluster)
-    if found.level is Level.PROBLEM:
+    installation, _ = await examine.crossplane_of(cluster, _COMPOSING)
+    for found in diagnosed.pipelines(installation) if installation else ():
         hint = f"{found.remedy}. {first} runs 1.20 on, and applies the files of the services"
         raise HostError(found.message, hint=hint)
 

@@ -228,7 +228,7 @@ def test_conditions_of_ours_appear_with_the_first_trouble_and_then_stay():
 
 def test_app_namespaces_without_room_are_told_whatever_their_order():
     obstacles = [
-        (conditions.NAMESPACE_NAME_INVALID, "c"),
+        (conditions.NAMESPACE_OF_FORMER_SPACE, "c"),
         (conditions.NAMESPACE_COLLISION, "b"),
         (conditions.NAMESPACE_COLLISION, "a"),
     ]

@@ -11,7 +11,8 @@ from reconciler.core.refs import NAMESPACE
 from tests.support.space_objects import CONTROL_PLANE, NOW, SPACE, live, mapping, space
 
 HOME = Home(SPACE, "dev")
-HASHED = HOME.hashed(f"uid-of-{SPACE}")
+(HASHED,) = HOME.hashed(f"uid-of-{SPACE}")
+(EARLIER,) = HOME.hashed("earlier")
 MARK = {keys.API_SERVICE_NAMESPACE: HOME.mark, keys.SPACE_UID: f"uid-of-{SPACE}"}
 
 
@@ -35,21 +36,21 @@ CHOSEN = {
     ),
     "one that was deleted": (seen(hashing=False, mapping=mapping(namespace=HASHED)), HASHED),
     "one of a space that was there before": (
-        seen(namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"})), HASHED,
+        seen(namespace(EARLIER, MARK | {keys.SPACE_UID: "earlier"})), HASHED,
     ),
     "unless a person gave it to this one": (
         seen(
-            namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"}),
+            namespace(EARLIER, MARK | {keys.SPACE_UID: "earlier"}),
             space=space(annotations={keys.CONFIRM_SPACE: "earlier"}),
         ),
-        HOME.hashed("earlier"),
+        EARLIER,
     ),
     "which has the present uid from then on": (
         seen(
-            namespace(HOME.hashed("earlier")),
+            namespace(EARLIER),
             space=space(annotations={keys.CONFIRM_SPACE: "earlier"}),
         ),
-        HOME.hashed("earlier"),
+        EARLIER,
     ),
     "a space that is gone": (seen(space=None), HOME.target),
 }  # fmt: skip
@@ -82,16 +83,35 @@ def test_what_is_not_surely_ours_does_not_go(live):
     assert leaving(seen(live, mapping=None)) is None
 
 
-def test_a_name_that_is_too_long_is_cut():
-    home = Home(SPACE, "x" * 63)
-    facts = Seen(CONTROL_PLANE, home, mapping=mapping(home.name), space=space(), hashing=True)
+LONG = Home(SPACE, "x" * 63)
+NEW, OLD = LONG.hashed(f"uid-of-{SPACE}")
+JUST = Home(SPACE, "x" * (63 - len(SPACE) - 1))
+
+
+@pytest.mark.parametrize(
+    ("home", "stated", "want", "length"),
+    [
+        (LONG, "", NEW, 58),
+        (LONG, OLD, OLD, 63),
+        (LONG, "of-somebody-else", NEW, 58),
+        (JUST, JUST.target, JUST.target, 63),
+        (JUST, "", JUST.hashed(f"uid-of-{SPACE}")[0], 58),
+        (Home(SPACE, "x" * (57 - len(SPACE))), "", f"{SPACE}-{'x' * (57 - len(SPACE))}", 58),
+    ],
+)
+@pytest.mark.parametrize("hashing", [True, False])
+def test_a_new_name_has_58_characters_and_an_earlier_one_stays(home, stated, want, length, hashing):
+    told = mapping(home.name, namespace=stated)
+    facts = Seen(CONTROL_PLANE, home, mapping=told, space=space(), hashing=hashing)
     assert obstacle(facts) is None
-    assert len(chosen(facts)) == 63
+    if hashing and want == home.target and not stated:
+        want = home.hashed(f"uid-of-{SPACE}")[0]
+    assert (chosen(facts), len(want)) == (want, length)
 
 
 def test_no_two_are_called_the_same():
     told = {
-        names.hashed_service_namespace(space_, name, uid)
+        names.hashed_service_namespaces(space_, name, uid)[0]
         for space_, name in (("a", "b-c"), ("a-b", "c"), ("a", "b"))
         for uid in ("1", "2")
     }

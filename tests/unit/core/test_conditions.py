@@ -244,7 +244,6 @@ OWN_CAUSES = """
     PermissionsGranted     Error   ForeignPermissions
     ServiceNamespacesReady Error   NamespaceCollision
     ServiceNamespacesReady Error   NamespaceOfFormerSpace
-    ServiceNamespacesReady Error   NamespaceNameInvalid
     DeletesAllowed         Error   AppClusterChanged
     DeletesAllowed         Error   AppClusterUnknown
     DeletesAllowed         Error   MassDeletion

@@ -1,9 +1,13 @@
 """What a doctor says of Crossplane's compositions before and after an upgrade to 2.x."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import klutchctl
+from klutchctl import sandbox
 from reconciler.core.refs import Kind
 from reconciler.doctor import crossplane
 from reconciler.doctor.diagnosis import Level
@@ -30,15 +34,145 @@ CASES = {
     ("second", "compositions", "used", "level", "said"), CASES.values(), ids=CASES.keys()
 )
 def test_compositions_without_a_pipeline(second, compositions, used, level, said):
-    found = crossplane.judged(second, compositions, used)
-    assert found.level is level
-    assert said in found.message
-    assert ("From Crossplane 1.20 to 2.x" in found.remedy) is (level is Level.PROBLEM)
+    found = installed(second=second, compositions=compositions, used=used)
+    (first,) = [one for one in crossplane.findings(found) if one.level is not Level.WARNING]
+    assert first.level is level
+    assert said in first.message
+    assert ("From Crossplane 1.20 to 2.x" in first.remedy) is (level is Level.PROBLEM)
 
 
 def test_many_are_counted():
-    found = crossplane.judged(False, [of(f"c{n}", "Resources") for n in range(12)], [])
-    assert "Composition c9 and 2 more" in found.message
+    found = installed(compositions=[of(f"c{n}", "Resources") for n in range(12)])
+    assert "Composition c9 and 2 more" in next(crossplane.pipelines(found)).message
+
+
+def definition(plural="databases", **spec):
+    names = {"kind": "Database", "plural": plural}
+    return {"metadata": {"name": plural}, "spec": {"group": "x.example", "names": names, **spec}}
+
+
+def offer(*claims, plural="databases"):
+    service = {"group": "x.example", "resource": plural}
+    spec = {"APIServiceSelector": service, "permissionClaims": list(claims)}
+    return {"metadata": {"name": f"of-{plural}"}, "spec": spec}
+
+
+OLD_KIND = definition("xdatabases", claimNames={"plural": "databases"}, scope="LegacyCluster")
+FREE = definition(scope="Namespaced")
+NAMESPACED = definition(scope="Namespaced", defaultCompositionRef={"name": "pg"})
+SECRETS = {"group": "", "resource": "secrets", "selector": {"owner": "Provider"}}
+LABELLED = {**SECRETS, "selector": {"labelSelectors": [{"a": "b"}]}}
+CALLS = {"step": "a", "functionRef": {"name": "fn"}}
+CALLING = {"spec": {"compositeTypeRef": {"kind": "Database"}, "pipeline": [CALLS]}}
+
+
+def revision(**changed: Any) -> Any:
+    return {
+        "metadata": {"labels": {"pkg.crossplane.io/package": "fn"}},
+        "spec": {"desiredState": changed.get("state", "Active")},
+        "status": {"endpoint": changed.get("endpoint", "127.0.0.1:9443")},
+    }
+
+
+GONE: Any = {**OLD_KIND, "metadata": {"name": "xdatabases", "deletionTimestamp": "2026-11-28"}}
+# What is there, with the level of the finding and a part of it; "" where nothing may be found.
+LINES: dict[str, tuple[dict[str, Any], Level, str]] = {
+    "function, none": ({"compositions": [CALLING]}, Level.PROBLEM, "function fn has no active"),
+    "function, idle": (
+        {"compositions": [CALLING], "functions": [revision(state="Inactive")]},
+        Level.PROBLEM,
+        "composite resources of Database stay as they are",
+    ),
+    "function, unreached": (
+        {"compositions": [CALLING], "functions": [revision(endpoint="")]},
+        Level.PROBLEM,
+        "function fn",
+    ),
+    "function": ({"compositions": [CALLING], "functions": [revision()]}, Level.PROBLEM, ""),
+    "two want one": (
+        {"definitions": [OLD_KIND, NAMESPACED]},
+        Level.PROBLEM,
+        "want one CRD: databases.x.example.",
+    ),
+    "deleted": (
+        {"definitions": [GONE], "templates": [offer()]},
+        Level.PROBLEM,
+        "xdatabases is being deleted",
+    ),
+    "deleted, bound by nobody": ({"definitions": [GONE]}, Level.PROBLEM, ""),
+    "no default": (
+        {"definitions": [FREE], "templates": [offer()]},
+        Level.WARNING,
+        "take any composition: databases",
+    ),
+    "a default": ({"definitions": [NAMESPACED], "templates": [offer()]}, Level.WARNING, ""),
+    "1.20": ({"second": False}, Level.WARNING, "support of Crossplane 1.20 ends with 2.5"),
+    "too old": (
+        {"second": False, "version": "1.20.4"},
+        Level.WARNING,
+        "Crossplane 1.20.4 is older than 1.20.5",
+    ),
+    "untested": ({"version": "2.3.0"}, Level.WARNING, "2.3.0 is not among the tested versions"),
+    "tested": ({"version": "2.4.0"}, Level.WARNING, ""),
+    "left": ({"crds": {"storeconfigs.secrets.crossplane.io"}}, Level.WARNING, "CRDs of 1.x"),
+    "claims": (
+        {"definitions": [OLD_KIND], "templates": [offer()]},
+        Level.WARNING,
+        "claims are deprecated in Crossplane 2.x, and these kinds have them: xdatabases",
+    ),
+    "claims on 1.20": (
+        {"second": False, "definitions": [OLD_KIND], "templates": [offer()]},
+        Level.PROBLEM,
+        "",
+    ),
+    "all Secrets": (
+        {"definitions": [NAMESPACED], "templates": [offer(), offer(SECRETS, plural="others")]},
+        Level.WARNING,
+        "templates of-others claim all Secrets, and databases compose theirs",
+    ),
+    "Secrets by label": (
+        {"definitions": [NAMESPACED], "templates": [offer(LABELLED)]},
+        Level.WARNING,
+        "",
+    ),
+    "all Secrets, of claims alone": (
+        {"second": False, "definitions": [OLD_KIND], "templates": [offer(SECRETS)]},
+        Level.PROBLEM,
+        "",
+    ),
+}
+
+
+def installed(**changed: Any) -> crossplane.Installation:
+    usual = {"second": True, "version": "", "crds": set()}
+    lists = ("compositions", "used", "definitions", "functions", "templates")
+    return crossplane.Installation(**usual | {one: [] for one in lists} | changed)
+
+
+@pytest.mark.parametrize(("there", "level", "said"), LINES.values(), ids=LINES.keys())
+def test_lines(there, level, said):
+    found = [one for one in crossplane.findings(installed(**there)) if one.level is level]
+    assert [said in one.message and bool(one.remedy) for one in found] == [True] * bool(said)
+
+
+def test_all_is_well():
+    there = {"definitions": [NAMESPACED], "templates": [offer()], "version": "2.4.0"}
+    (found,) = crossplane.findings(installed(**there))
+    assert (found.level, found.remedy) == (Level.OK, "")
+    assert "Crossplane 2.4.0" in found.message
+    assert "0 by claims, 1 by composite resources" in found.message
+
+
+def test_the_tested_versions_are_those_of_the_sandbox_and_of_the_book():
+    modules = Path(sandbox.__file__).parent / "crossplane"
+    built = {
+        one
+        for file in modules.rglob("go.mod")
+        for one in re.findall(r"crossplane/crossplane(?:/v2)? v([0-9.]+)", file.read_text())
+    }
+    assert set(crossplane.TESTED) == built
+    book = Path(klutchctl.__file__).parent.joinpath("INSTALL.md").read_text()
+    assert all(f"| {version} " in book for version in crossplane.TESTED)
 
 
 @pytest.mark.parametrize("below", [(), ("crossplane",)], ids=["1.20", "2.x"])
