@@ -149,6 +149,7 @@ class PairedSync(TaskSupervisor):
     ) -> None:
         super().__init__()
         self.kind, self.link, self._unmapped = here.kind, link, unmapped
+        self.began = link.agent.clock.monotonic()
         self.guard = link.guards.kind_guard(here.kind.resource)
         self._seconds = {
             way: link.agent.syncs.direction(here.kind.resource, way) for way in (UP, DOWN)

@@ -63,9 +63,11 @@ class Provider(TaskSupervisor):
     def shown(self, name: str) -> binding_decide.Provider:
         """Return what a binding of this name is to know."""
         missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
+        began = self._began
         if self.serving is not None:
             missing += self.serving.syncs.missing(name)
-        late = self._context.clock.monotonic() - self._began > LATE
+            began = self.serving.syncs.began(name) or began
+        late = self._context.clock.monotonic() - began > LATE
         return binding_decide.Provider(
             synced=self.serving is not None,
             late="; ".join(missing[:5]) if late else "",

@@ -121,6 +121,11 @@ class Syncs(TaskSupervisor):
         running = self._instances.get(binding)
         return () if running is None else running.missing
 
+    def began(self, binding: str) -> float | None:
+        """Return when a binding's sync began, by the monotonic clock; None where there is none."""
+        running = self._instances.get(binding)
+        return None if running is None else running.began
+
     def problems(self, binding: str) -> Sequence[str]:
         """Return why claims of a binding are not followed."""
         wanted = self._wanted.get(binding)

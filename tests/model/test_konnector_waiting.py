@@ -19,28 +19,25 @@ from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, refusal, sides
+from tests.support.offers import offered
 from tests.support.settled import settled
 
 OTHERS: Final = tuple(f"db{number}" for number in range(5))
 
 
 async def test_a_claim_without_a_service_namespace_gets_the_reason(scene: Scene) -> None:
-    """Its name is too long, or is another's on the control plane."""
-    long, taken = (replace(scene, app_namespace=name) for name in ("n" * 63, "taken"))
-    for one in (long, taken):
-        await scene.app.cluster.create(namespace(one.app_namespace), NAMESPACE, manager="tests")
+    """Its name is another's on the control plane."""
+    taken = replace(scene, app_namespace="taken")
+    await scene.app.cluster.create(namespace("taken"), NAMESPACE, manager="tests")
     await scene.plane.cluster.create(namespace(taken.service_namespace), NAMESPACE, manager="tests")
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
-        for one in (long, taken):
-            await one.create_instance(size="1Gi")
-        for one in (long, taken):
-            found = await until(partial(event, one, "orders", "NotServed"))
-            assert one.app_namespace in found["note"]
-            await until(partial(names, scene, f"{one.app_namespace}/orders"))
+        await taken.create_instance(size="1Gi")
+        found = await until(partial(event, taken, "orders", "NotServed"))
+        assert "taken" in found["note"]
+        await until(partial(names, scene, "taken/orders"))
         await remove(scene.plane, NAMESPACE, "", taken.service_namespace)
         await until(taken.copy)
-        await remove(scene.app, scene.offer.kind, long.app_namespace, "orders")
         await until(lambda: equals(refusal(scene), ""))
 
 
@@ -83,6 +80,30 @@ async def test_a_provider_that_never_answered_is_told_once_it_is_late(
         async with scene.backend():
             await until(lambda: says(scene.binding(), "InformersSynced"))
             await until(lambda: says(scene.binding(), "Ready"))
+
+
+async def test_a_binding_is_late_by_its_own_time_and_not_by_its_providers(
+    scene: Scene, namespace: str
+) -> None:
+    faults, gate = Faults(), Gate()
+    plane, app = scene.plane.cluster, scene.app.cluster
+    async with (
+        scene.backend(),
+        mortal(scene.app.connection, faults),
+        offered(plane, app, namespace=namespace) as offer,
+    ):
+        await scene.bound()
+        other = replace(scene, offer=offer)
+        await other.request()
+        await until(other.export)
+        await asyncio.sleep(LATE + 50)
+        faults.add(on("list", kind=offer.kind), gate)
+        await other.bind()
+        await gate.reached.wait()
+        await asyncio.sleep(90)  # it was looked at again
+        assert conditions(await other.binding())["InformersSynced"]["status"] == "True"
+        gate.open()
+        await until(lambda: says(other.binding(), "Ready"))
 
 
 async def test_no_instance_waits_for_a_slow_one(scene: Scene) -> None:
