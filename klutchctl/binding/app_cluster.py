@@ -229,12 +229,16 @@ class AppCluster:
             await self._cluster.merge_patch(ref, patch, manager=_MANAGER, subresource="status")
 
     async def wait_ready(self, resource: GroupResource, kind: Kind, *, seconds: float) -> None:
-        """Wait until a binding is Ready. Raises NotInTime and ClusterErrors."""
+        """Wait until a binding is Ready; show each error once. Raises NotInTime, ClusterErrors."""
         last: Manifest | None = None
+        shown = {""}
 
         async def look() -> Manifest | None:
             nonlocal last
             last = await self.binding(resource, kind)
+            if (error := decisions.error_of(last)) not in shown:
+                shown.add(error)
+                self._progress.say("note", text=f"{resource.name} is not Ready: {error}")
             return last if decisions.is_ready(last) else None
 
         if await until(look, seconds=seconds) is None:

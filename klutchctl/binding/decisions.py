@@ -171,9 +171,19 @@ def pending(binding: Manifest, now: str) -> Manifest:
 
 
 def is_ready(binding: Manifest | None) -> bool:
-    """Tell whether a konnector reports that a binding works."""
+    """Tell whether a konnector reports that a binding works.
+
+    The original's is Ready by its Secret alone, before it is connected.
+    """
+    found = (conditions.said(binding, one) for one in (conditions.READY, conditions.CONNECTED))
+    return all(one is not None and one.status == conditions.TRUE for one in found)
+
+
+def error_of(binding: Manifest | None) -> str:
+    """Return why a binding needs somebody before it is Ready, "" where it only waits."""
     ready = conditions.said(binding, conditions.READY)
-    return ready is not None and ready.status == conditions.TRUE
+    is_error = ready is not None and (ready.status, ready.severity) == ("False", conditions.ERROR)
+    return why_not_ready(binding) if is_error else ""
 
 
 def why_not_ready(binding: Manifest | None) -> str:

@@ -148,26 +148,31 @@ def test_a_claim_that_reaches_further_than_was_answered_is_named(
     assert decisions.unanswered(binding, wanted) == (["secrets"] if unanswered else [])
 
 
-def with_ready(status, reason="", message=""):
-    condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
-    return {**objects.binding(), "status": {"conditions": [condition]}}
+def with_ready(status, reason="", message="", severity="Error", connected="True"):
+    ready = {"type": "Ready", "status": status, "reason": reason, "message": message}
+    said = [ready | {"severity": severity}, {"type": "Connected", "status": connected}]
+    return {**objects.binding(), "status": {"conditions": said}}
 
 
 @pytest.mark.parametrize(
-    ("binding", "ready", "why"),
+    ("binding", "ready", "why", "error"),
     [
-        (None, False, "it is gone"),
-        (objects.binding(), False, "no konnector has come to it"),
-        (with_ready("False", "Pending", "Pending"), False, "no konnector has come to it"),
+        (None, False, "it is gone", False),
+        (objects.binding(), False, "no konnector has come to it", False),
+        (with_ready("False", "Pending", "Pending", "Info"), False,
+         "no konnector has come to it", False),
         (with_ready("False", "ForeignCustomResourceDefinition", "x is not owned"), False,
-         "ForeignCustomResourceDefinition: x is not owned"),
-        (with_ready("True"), True, None),
+         "ForeignCustomResourceDefinition: x is not owned", True),
+        (with_ready("True"), True, None, False),
+        # The original's konnector, once it has the Secret.
+        (with_ready("True", connected="Unknown"), False, None, False),
     ],
 )  # fmt: skip
-def test_readiness(binding, ready, why):
+def test_readiness(binding, ready, why, error):
     assert decisions.is_ready(binding) is ready
     if why is not None:
         assert decisions.why_not_ready(binding) == why
+    assert decisions.error_of(binding) == (why if error else "")
 
 
 def test_a_new_binding_says_that_its_konnector_has_not_come():
