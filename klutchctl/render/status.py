@@ -137,10 +137,11 @@ def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, c
 
 
 def _summary(board: Board) -> str:
-    """Return the counts in words, such as `8 Ready, 1 Degraded`."""
+    """Return what is how, in words: `8 Ready, 1 Degraded, control plane eu Degraded`."""
     words = [f"{count} {state}" for state, count in board.counts().items() if count]
     if board.unread:
         words.append(f"{plural(len(board.unread), 'cluster')} not read")
+    words += [f"control plane {visible(one.name)} {one.state}" for one in board.planes]
     return ", ".join(words) or "no units"
 
 

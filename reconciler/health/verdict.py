@@ -46,6 +46,13 @@ _NOTES: Final = {
     conditions.VERSIONS_DIFFER.reason: "schemas differ",
     conditions.STORED_VERSION_REPLACED.reason: "new version held",
 }
+_FAILED: Final = "RequestFailed"
+# Time alone does not mend these: they are Degraded at once.
+_FOR_PEOPLE: Final = {_FAILED} | {
+    *(conditions.CONTROL_PLANE_REFUSES.reason, conditions.NOT_OF_THIS_SPACE.reason),
+    *(conditions.ISOLATION_UNSUPPORTED.reason, conditions.SCOPE_NOT_SUPPORTED.reason),
+    *(conditions.CRD_FOREIGN.reason, conditions.TOO_MANY.reason),
+}
 _RESOURCES: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 ESTABLISHED: Final = "Established"
 _NAMES_ACCEPTED: Final = "NamesAccepted"  # its message names the clash
@@ -225,7 +232,7 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
         return _Fault("ExportMissing", absent)
     if get_text(facts.asked, "status", "phase") == "Failed":
         why = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
-        return _Fault("RequestFailed", f"the export request failed: {why}")
+        return _Fault(_FAILED, f"the export request failed: {why}")
     for one in conditions.of(facts.asked):
         if one.status == FALSE and one.type != conditions.READY:
             return _fault_of(one)
@@ -351,7 +358,8 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
 
 
 def _troubled(unit: UnitKey, fault: _Fault, changed: datetime | None, now: datetime) -> UnitHealth:
-    fresh = changed is not None and now - changed < PROGRESSING_FOR
+    turned = changed is not None and now - changed < PROGRESSING_FOR
+    fresh = turned and fault.reason not in _FOR_PEOPLE
     state, since = (State.PROGRESSING, changed) if fresh else (State.DEGRADED, fault.since)
     known = _not_after(since or changed, now)
     exact = since is not None or changed is None

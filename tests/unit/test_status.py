@@ -9,7 +9,7 @@ from klutchctl import main
 from klutchctl.commands.status import exit_code
 from klutchctl.render import status, status_document
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, BoundUnit, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import UnseenCluster
 from reconciler.watch.fleet_state import FleetState, SourceView
@@ -51,6 +51,12 @@ CASES = {
     ),
     "a control plane that nothing is behind": ((), (UNREAD,), 1, 1),
 }
+
+
+def test_the_sum_names_a_control_plane_that_is_not_well():
+    planes = (PlaneHealth("eu", State.DEGRADED, "BackendStopped", "it stopped"),)
+    board = Board("acme", "", datetime(2026, 11, 21, tzinfo=UTC), (READ,), (), planes)
+    assert status.text(board).splitlines()[-1] == "Status: 1 Ready, control plane eu Degraded."
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ JUST = Home(SPACE, "x" * (63 - len(SPACE) - 1))
 )
 @pytest.mark.parametrize("hashing", [True, False])
 def test_a_new_name_has_58_characters_and_an_earlier_one_stays(home, stated, want, length, hashing):
-    told = mapping(home.name, namespace=stated)
-    facts = Seen(CONTROL_PLANE, home, mapping=told, space=space(), hashing=hashing)
+    stating = mapping(home.name, namespace=stated)
+    facts = Seen(CONTROL_PLANE, home, mapping=stating, space=space(), hashing=hashing)
     assert obstacle(facts) is None
     if hashing and want == home.target and not stated:
         want = home.hashed(f"uid-of-{SPACE}")[0]

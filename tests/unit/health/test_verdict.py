@@ -334,6 +334,7 @@ SETTLED: dict[str, UnitFacts] = {
     "Ready repeats the others": with_condition(
         condition("Connected", "False"), condition("Ready", "False", JUST_NOW)
     ),
+    "a revoked token waits for somebody": reporting("Connected", "False", "Unauthorized", JUST_NOW),
     "a heartbeat is no change": replace(beating(JUST_NOW), definition=None),
 }
 
