@@ -35,7 +35,7 @@ _ENVIRONMENT: Final = {"PATH": os.defpath}
 # But for what Go reads alone, and which changes no answer: memory for CPU time. Tests set it.
 _OF_GO: Final = ("GOGC", "GOMEMLIMIT")
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
-_HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
+HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
 LEFT: Final = "left by "  # how the identity of what a process left begins
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
@@ -137,7 +137,7 @@ def _seen(
         digest, _, identity = environment.get(_MARK, "").partition(" ")
         if identity.partition(" ")[2] != str(layout.root):
             return None
-        head = environment.get(_HEAD, "")
+        head = environment.get(HEAD, "")
         seen = Observed(own, arguments, process.create_time(), identity, digest)
         return int(head) if head.isdecimal() else own, seen
     except psutil.Error:

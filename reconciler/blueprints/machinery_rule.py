@@ -13,6 +13,7 @@ _CHOICE: Final = (machinery.REF, machinery.SELECTOR)
 _FIRST: Final = cel.texts([*machinery.FIELDS, *_CHOICE])
 _INNER: Final = cel.text(machinery.SECOND)
 _REF: Final = cel.text(machinery.REF)
+_DOMAIN: Final = cel.text("crossplane.io/")
 
 
 def _object(holder: str, field: str) -> str:
@@ -89,3 +90,19 @@ _CHOSEN: Final = cel.either(
     *(_is_marked(f"'{machinery.REF}=' + {one}") for one in (cel.text(machinery.ANY), "c"))
 )
 CHOSEN: Final = cel.either(_FREE, f"variables.compositions.all(c, {_CHOSEN})")
+
+
+def _kept_marks(key: str) -> str:
+    """Tell whether an object has the same of Crossplane's labels, or annotations, as before."""
+    new, old = (
+        f"({one} == null ? {{}} : {one}.metadata.?{key}.orValue({{}}))"
+        for one in ("object", "oldObject")
+    )
+    return " && ".join(
+        f"{one}.all(k, !k.startsWith({_DOMAIN}) || k in {other} && {one}[k] == {other}[k])"
+        for one, other in ((new, old), (old, new))
+    )
+
+
+# Compositions place what they compose by them, and `external-name` is another's database.
+MARKS_KEPT: Final = cel.either(_FREE, cel.both(_kept_marks("labels"), _kept_marks("annotations")))

@@ -301,6 +301,10 @@ def binder() -> Policy:
                 "it writes no field of Crossplane's that the export of the kind leaves out",
             ),
             Rule(
+                machinery_rule.MARKS_KEPT,
+                "it writes no label and no annotation of Crossplane's",
+            ),
+            Rule(
                 machinery_rule.CHOSEN,
                 "it names no composition but those that the template of the kind names",
             ),

@@ -47,6 +47,19 @@ _VALUES: Final[dict[str, Any]] = {
     "compositeDeletePolicy": "Background",
     "resourceRefs": [_ANOTHERS],
 }
+# Labels and annotations by which Crossplane, or a composition, finds what is composed.
+MARKS: Final = (
+    *(("labels", one) for one in ("claim-name", "claim-namespace", "composite")),
+    *(
+        ("annotations", one)
+        for one in (
+            "composition-resource-name",
+            "external-name",
+            "paused",
+            "external-create-pending",
+        )
+    ),
+)
 SMALL: Final[Manifest] = {"compositionRef": {"name": "small"}}
 
 

@@ -90,11 +90,23 @@ async def with_a_token(scene: Scene, account: Story, *, second: bool) -> None:
         tries[f"{name}, applied"] = applied(path, "orders", **old, spec=wanted)
         if name not in ("compositionUpdatePolicy", "compositeDeletePolicy"):
             tries[f"{name}, anew"] = Attempt("POST", path, {**anew, "spec": wanted})
+    for name, one in composed.MARKS:
+        marked = {name: {f"crossplane.io/{one}": "theirs"}}
+        tries[f"{name} {one}, changed"] = merged(f"{path}/orders", metadata=marked)
+        tries[f"{name} {one}, applied"] = applied(
+            path, "orders", **{**old, "metadata": {"name": "orders", **marked}}
+        )
+        new = {**anew, "metadata": {"name": "anew", **marked}, "spec": spec(composed.SMALL)}
+        tries[f"{name} {one}, anew"] = Attempt("POST", path, new)
+    await account.there.patch({"metadata": {"labels": {"crossplane.io/composite": "own"}}})
+    gone = {"labels": {"crossplane.io/composite": None}}
+    tries["a label, gone"] = merged(f"{path}/orders", metadata=gone)
     held = "resourceRefs" if second else "resourceRef"
     tries[f"{held}, gone"] = merged(f"{path}/orders", spec=spec({held: None}))
     await account.there.patch({"spec": spec({held: [OWN] if second else OWN})})
     allowed = {
         "a size": merged(f"{path}/orders", spec={"size": "9Gi"}),
+        "a label": merged(f"{path}/orders", metadata={"labels": {"team": "red"}}),
         "a composition": merged(f"{path}/orders", spec=spec({"compositionRef": {"name": "large"}})),
         "a new one": Attempt("POST", path, {**anew, "spec": spec(composed.SMALL)}),
     }
