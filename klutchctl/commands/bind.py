@@ -135,7 +135,10 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--no-wait", help="Do not wait until what is bound is Ready.")
     ] = False,
 ) -> int:
-    """Bind a service of a provider in an app cluster, and install the konnector with the first."""
+    """Bind a service of a provider in an app cluster.
+
+    Installs the konnector with the first.
+    """
     from klutchctl.binding.decisions import Claims
     from klutchctl.binding.job import Job
     from klutchctl.binding.konnector import Rights

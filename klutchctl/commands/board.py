@@ -53,7 +53,7 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
         float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="From look to look.")
     ] = 10.0,
 ) -> int:
-    """Serve how bindings are as pages, for reading, until interrupted.
+    """Serve the state of bindings as pages, until interrupted.
 
     The files are read once. There is no login: whoever reaches it reads all.
     """

@@ -48,7 +48,9 @@ def catalog(
         ),
     ] = False,
 ) -> int:
-    """Write CRDs, templates, rights and fleet documents for what a service broker offers.
+    """Write files for the offers of a service broker.
+
+    CRDs, templates, rights and fleet documents.
 
     Warnings name what a CRD cannot say of the broker's schemas. What is no longer offered stays.
     """

@@ -26,7 +26,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(show_default=False)],
 ) -> int:
-    """Print the script by which a shell completes commands and options.
+    """Print a completion script for a shell.
 
     For this shell only: `source <(klutchctl completion bash)`.
     """

@@ -180,7 +180,10 @@ def schema(
         bool, typer.Option("--check", help="Only say whether FILE is what would be written.")
     ] = False,
 ) -> int:
-    """Print the JSON Schema of a fleet's documents, for editors; of a plan or a status, for CI."""
+    """Print a JSON Schema: of fleet files, plans or status.
+
+    For editors, and for CI.
+    """
     known = [one.value for one in Document]
     if document is not None and document not in known:
         if file is not None:
@@ -227,7 +230,10 @@ def import_(
         typer.Option("--out", metavar="FOLDER", help=f"In the repository, for a new file {_FILE}."),
     ] = None,
 ) -> int:
-    """Write files for the bindings that are live and that no file names. Overwrites nothing."""
+    """Write files for live bindings that no file names.
+
+    Overwrites nothing.
+    """
     settings = of(context)
     return _imported(path, out, settings)
 

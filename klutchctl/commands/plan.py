@@ -135,7 +135,10 @@ def drift(
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show what is ours and differs from the files; not what is new or leaves."""
+    """Show what is ours and differs from the files.
+
+    Not what is new or leaves.
+    """
     wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from klutchctl.sandbox.state import Layout, State, Wanted
 
 app = typer.Typer(
-    help="Real control planes (kube-apiserver, etcd, kube-controller-manager) on this machine.",
+    help="Run real control planes on this machine.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )

@@ -240,7 +240,9 @@ def snapshot(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
 ) -> int:
-    """Write what is live to a file: for offline planning, and for reports of defects.
+    """Write what is live to a file.
+
+    For offline planning, and for reports of defects.
 
     It holds no credentials, and digests in the place of Secret values. No cluster is changed.
     """
@@ -304,7 +306,7 @@ def why(
     ] = None,
     output: Annotated[list[str] | None, output_option(_OF_WHY)] = None,
 ) -> int:
-    """Show which lines of the files make a binding, what a plan does with it, and how it is."""
+    """Explain a binding by the files, the plan and its state."""
     wanted = parse_outputs(output, known=_OF_WHY)
     import uvloop
 

@@ -139,7 +139,9 @@ def render(
     ] = None,
     output: Annotated[list[str] | None, output_option(_OF_OBJECTS)] = None,
 ) -> int:
-    """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
+    """Print the exact objects per cluster.
+
+    As a first apply would make them. Contacts no cluster.
 
     What only an apply can know, such as a token, reads "(known after apply)".
     """

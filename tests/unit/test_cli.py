@@ -61,6 +61,12 @@ CODES = {
 }
 
 
+@pytest.mark.parametrize("group", [(), ("sandbox",)])
+def test_no_summary_of_a_command_is_cut(group, capsys):
+    assert main.run([*group, "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize(("command", "codes"), CODES.items(), ids=CODES)
 def test_help_gives_the_exit_codes(command, codes, capsys):
     assert main.run([command, "--help"]) == 0
