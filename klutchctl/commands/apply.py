@@ -248,10 +248,7 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Let go of bindings that the files name no more.
-
-    Sync stops, data and Secrets stay.
-    """
+    """Let go of bindings that left the files; data and Secrets stay."""
     wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
