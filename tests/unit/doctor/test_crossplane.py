@@ -144,7 +144,7 @@ LINES: dict[str, tuple[dict[str, Any], Level, str]] = {
 
 
 def installed(**changed: Any) -> crossplane.Installation:
-    usual = {"second": True, "version": "", "crds": set()}
+    usual: dict[str, Any] = {"second": True, "version": "", "crds": set()}
     lists = ("compositions", "used", "definitions", "functions", "templates")
     return crossplane.Installation(**usual | {one: [] for one in lists} | changed)
 
