@@ -39,7 +39,28 @@ class InstanceKey(NamedTuple):
         return f"{self.kind}.{self.group} {self.namespace}/{self.name}"
 
 
-class Informers:
+class Views:
+    """Views of a control plane."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._recents: dict[Store, ReadYourWrites] = {}
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        """What keeps the views that are there from the start."""
+        return [recent.view for recent in self._recents.values()]
+
+    def recent(self, view: Store) -> ReadYourWrites:
+        """Return one of these views together with what this process wrote of it just now."""
+        return self._recents[view]
+
+    def _kept(self, informer: Informer) -> Store:
+        self._recents[informer.store] = ReadYourWrites(informer)
+        return informer.store
+
+
+class Informers(Views):
     """The views of a control plane that klutch-osb needs, and those of generated kinds.
 
     ServiceBrokers and records count in one namespace. Of Namespaces only metadata are held, of
@@ -47,8 +68,8 @@ class Informers:
     """
 
     def __init__(self, cluster: Cluster, namespace: str, metrics: Metrics) -> None:
-        self.cluster, self.namespace = cluster, namespace
-        self._recents: dict[Store, ReadYourWrites] = {}
+        super().__init__(cluster)
+        self.namespace = namespace
         self.claims: InformerSet[Kind] = InformerSet(metrics)
         self.brokers = self._view(osb.SERVICE_BROKER, {}, namespace=namespace)
         self.records = self._view(
@@ -81,15 +102,6 @@ class Informers:
         self.namespaces = self._view(
             refs.NAMESPACE, {}, metadata_only=True, trim=parties.trimmed_namespace
         )
-
-    @property
-    def informers(self) -> Sequence[Informer]:
-        """What keeps the views that are there from the start."""
-        return [recent.view for recent in self._recents.values()]
-
-    def recent(self, view: Store) -> ReadYourWrites:
-        """Return one of these views together with what this process wrote of it just now."""
-        return self._recents[view]
 
     @property
     def unsure(self) -> str:
@@ -137,8 +149,7 @@ class Informers:
     def _view(self, kind: Kind, indexes: Mapping[str, Index], **more: Any) -> Store:
         budget = OF_CLAIMS if kind.group == keys.KLUTCH_GROUP else USUAL
         informer = Informer(self.cluster, kind, indexes=indexes, budget=budget, **more)
-        self._recents[informer.store] = ReadYourWrites(informer)
-        return informer.store
+        return self._kept(informer)
 
 
 def _names(crd: Manifest) -> Manifest:

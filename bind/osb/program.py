@@ -13,7 +13,6 @@ from bind.osb.controllers.kinds import Kinds
 from bind.osb.controllers.places import Places
 from bind.osb.dataservices import controllers
 from bind.osb.dataservices import informers as compositions
-from bind.osb.dataservices.brokers import Terms
 from bind.osb.informers import Informers, InstanceKey
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
@@ -148,7 +147,7 @@ def _workers(
         return served
     return [
         *served,
-        *controllers.workers(composed, places, runtime, _terms(settings, metrics), terms),
+        *controllers.workers(composed, places, runtime, settings, metrics, terms),
     ]
 
 
@@ -168,15 +167,6 @@ def _controller(
         workers=settings.workers,
         depends_on=(cluster.connectivity,),
         party=partial(_party_of, places),
-    )
-
-
-def _terms(settings: Settings, metrics: BrokerMetrics) -> Terms:
-    return Terms(
-        allow_plain_http=settings.allow_plain_http,
-        allow_loopback=settings.allow_loopback,
-        allow_insecure=settings.allow_insecure,
-        observer=metrics.observer,
     )
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
+from reconciler.broker.address import BrokerAddress
+from reconciler.broker.client import BrokerClient, Observe
 from reconciler.controller import flags
 from reconciler.controller.flags import Operation
 
@@ -27,6 +30,19 @@ class Settings(Operation):
     workers: int = _WORKERS
     qps: float = _QPS
     burst: int = _BURST
+
+    def client(
+        self, address: BrokerAddress, *, timeout: timedelta, observe: Observe | None
+    ) -> BrokerClient:
+        """Return the client of a broker, which reaches what these settings allow."""
+        return BrokerClient(
+            address,
+            timeout=timeout,
+            allow_plain_http=self.allow_plain_http,
+            allow_loopback=self.allow_loopback,
+            allow_insecure=self.allow_insecure,
+            observe=observe,
+        )
 
 
 def parse(arguments: Sequence[str]) -> Settings:

@@ -18,6 +18,7 @@ from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.secret import Secret
+from reconciler.kube.connection import BasicAuth, ClientCertificate, Token
 from reconciler.outbound.http import url_fault
 from reconciler.tls import client_context, show_certificate
 
@@ -25,39 +26,7 @@ _KEYS: Final = ("url", "username", "password", "token", "tls.crt", "tls.key", "c
 _WAYS: Final = (("username", "password"), ("token",), ("tls.crt", "tls.key"))
 
 
-@dataclass(frozen=True, slots=True)
-class Basic:
-    """A name and a password."""
-
-    username: str
-    password: Secret
-
-    def header(self) -> Secret:
-        """Return the value of Authorization."""
-        pair = f"{self.username}:{self.password.reveal()}"
-        return Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A bearer token."""
-
-    token: Secret
-
-    def header(self) -> Secret:
-        """Return the value of Authorization."""
-        return Secret(f"Bearer {self.token.reveal()}")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientCertificate:
-    """A certificate with its chain, and its key, as PEM texts."""
-
-    cert: str
-    key: Secret
-
-
-Credentials: TypeAlias = Basic | Token | ClientCertificate
+Credentials: TypeAlias = BasicAuth | Token | ClientCertificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +115,10 @@ def _credentials(spec: BrokerSpec, held: Mapping[str, str]) -> Credentials | Non
     return None
 
 
-def _basic(spec: BrokerSpec, held: Mapping[str, str]) -> Basic:
+def _basic(spec: BrokerSpec, held: Mapping[str, str]) -> BasicAuth:
     if ":" in held["username"]:
         raise ConfigError("no name in HTTP has a colon", where=_where(spec, "username"))
-    return Basic(held["username"], Secret(held["password"]))
+    return BasicAuth(held["username"], Secret(held["password"]))
 
 
 def _certificate(spec: BrokerSpec, held: Mapping[str, str]) -> ClientCertificate:

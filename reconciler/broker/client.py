@@ -4,6 +4,7 @@ Nothing that the broker or the net does is an exception: it is an outcome. A cal
 """
 
 import asyncio
+import base64
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -23,9 +24,10 @@ from reconciler.blueprints.offering.messages import (
 )
 from reconciler.blueprints.offering.outcomes import Denied, Outcome, Unknown, Unsent
 from reconciler.blueprints.offering.wording import scrub
-from reconciler.broker.address import Basic, BrokerAddress, ClientCertificate, Token
+from reconciler.broker.address import BrokerAddress
 from reconciler.core.errors import KlutchError, Retry
 from reconciler.core.secret import Secret
+from reconciler.kube.connection import BasicAuth, ClientCertificate, Token
 from reconciler.outbound.http import Answer, Http, OutboundError, Tls
 
 Observe: TypeAlias = Callable[[str, str, float], None]  # verb, code, seconds
@@ -187,13 +189,13 @@ def _fault(address: BrokerAddress, *, plain_http: bool, insecure: bool) -> str:
 def _authorization(address: BrokerAddress) -> tuple[Secret | None, tuple[Secret, ...]]:
     """Return the header that proves who we are, and all that no text may repeat."""
     match address.credentials:
-        case Basic() as basic:
-            header = basic.header()
-            return header, (basic.password, Secret(header.reveal().removeprefix("Basic ")))
-        case Token() as token:
-            return token.header(), (token.token,)
-        case ClientCertificate() as certificate:
-            return None, (certificate.key,)
+        case BasicAuth(username, password):
+            pair = base64.b64encode(f"{username}:{password.reveal()}".encode()).decode()
+            return Secret(f"Basic {pair}"), (password, Secret(pair))
+        case Token(token):
+            return Secret(f"Bearer {token.reveal()}"), (token,)
+        case ClientCertificate(_, key):
+            return None, (key,)
         case None:
             return None, ()
 

@@ -12,10 +12,11 @@ import pytest
 
 from reconciler.blueprints.offering.messages import FetchInstance, OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Accepted, Done, Gone, Unknown, Unsent
-from reconciler.broker.address import BrokerAddress, ClientCertificate, Token
+from reconciler.broker.address import BrokerAddress
 from reconciler.broker.client import BrokerClient, BrokerFault
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.kube.connection import ClientCertificate, Token
 from tests.support.broker_wire import (
     BIND,
     CANARY,

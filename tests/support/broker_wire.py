@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from klutchctl.sandbox import credentials as certificates
 from reconciler.blueprints.offering.messages import Bind, Deprovision, LastOperation, Provision
-from reconciler.broker.address import Basic, BrokerAddress, Credentials
+from reconciler.broker.address import BrokerAddress, Credentials
 from reconciler.broker.client import BrokerClient
 from reconciler.core.secret import Secret
+from reconciler.kube.connection import BasicAuth
 from tests.support.listener import Proxy, hang_up
 
 Way: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -123,7 +124,7 @@ def certified(folder: Path, *, expired: bool = False, demands: bool = False) -> 
 
 
 CANARY: Final = "c4n4ry-pw"
-LOGIN: Final = Basic("me", Secret(CANARY))
+LOGIN: Final = BasicAuth("me", Secret(CANARY))
 PUT: Final = Provision("i1", "s1", "p1", "org", "space", parameters={"p": CANARY})
 BIND: Final = Bind("i1", "b1", "s1", "p1")
 DELETE: Final = Deprovision("i1", "s1", "p1")

@@ -7,7 +7,7 @@ from typing import Any, Final
 from bind.osb.decisions import causes
 from bind.osb.settings import Settings
 from reconciler.api.osb import SERVICE_BROKER
-from reconciler.blueprints.offering import companions
+from reconciler.blueprints.offering import files
 from reconciler.core import conditions, keys, refs
 from reconciler.core.manifest import get_maps, get_text, labels_of
 from tests.support import deployed
@@ -22,7 +22,7 @@ _ROLES: Final = (refs.CLUSTER_ROLE.kind, refs.ROLE.kind)
 
 def shipped(folder: Path = deployed.OSB) -> list[Any]:
     """Return the manifests of a folder, and what klutch-osb gets for the broker of a scene."""
-    made = companions.rights(NAME, [INSTANCE, BINDING], secrets=True)
+    made = files.rights(NAME, [INSTANCE, BINDING], secrets=True)
     label = f"{keys.OWN_PREFIX}aggregate-to-{keys.MANAGER_OSB}"
     return [*deployed.built(folder), *(one for one in made if label in labels_of(one))]
 

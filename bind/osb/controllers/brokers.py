@@ -211,15 +211,8 @@ class Brokers:
 
     async def _connect(self, connection: Connection, address: BrokerAddress) -> None:
         await self._disconnect(connection, "")
-        allowed = self._settings
-        client = BrokerClient(
-            address,
-            timeout=connection.spec.timing.request,
-            allow_plain_http=allowed.allow_plain_http,
-            allow_loopback=allowed.allow_loopback,
-            allow_insecure=allowed.allow_insecure,
-            observe=self._metrics.observer(connection.spec.name),
-        )
+        observe, timing = self._metrics.observer(connection.spec.name), connection.spec.timing
+        client = self._settings.client(address, timeout=timing.request, observe=observe)
         try:
             await connection.stack.enter_async_context(client)
         except ConfigError as error:

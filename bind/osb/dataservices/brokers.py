@@ -13,8 +13,9 @@ from datetime import timedelta
 from typing import Final
 from weakref import WeakValueDictionary
 
-from bind.osb.dataservices.backup import wire
+from bind.osb.dataservices import jobs
 from bind.osb.dataservices.connection import decoded
+from bind.osb.settings import Settings
 from reconciler.api.osb import NEWEST_API, BrokerSpec
 from reconciler.blueprints.offering.catalogue import Catalogue
 from reconciler.blueprints.offering.messages import (
@@ -42,16 +43,6 @@ _CATALOGUE: Final = 300.0
 _MOST_ACTIVE: Final = 8  # calls to one server, on their way or waiting for their turn
 _TRIED: Final = 30.0  # seconds between two looks at one that fails
 _SERVED: Final = ("None", "Secret")
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What may be done to reach a broker; `observer` returns what sees each call to one."""
-
-    allow_plain_http: bool = False
-    allow_loopback: bool = False
-    allow_insecure: bool = False
-    observer: Callable[[str], Observe] | None = None
 
 
 class Server:
@@ -146,7 +137,7 @@ class Server:
 
     async def ask(
         self, request: HttpRequest, *, space: str, probes: bool = False
-    ) -> wire.Reply | Unsent | Unknown:
+    ) -> jobs.Reply | Unsent | Unknown:
         """Return the answer to another request; one that `probes` is made whatever failed before.
 
         Raises Stopped as `call` does.
@@ -163,7 +154,7 @@ class Server:
                 self._gate.record(answer, space=space)
                 return answer
             self._gate.record(Done(), space=space)
-            return wire.reply(answer.status, answer.body, self.client.secrets)
+            return jobs.reply(answer.status, answer.body, self.client.secrets)
 
 
 @dataclass(slots=True)
@@ -180,8 +171,17 @@ class _Held:
 class Brokers:
     """The servers of all ProviderConfigs; a worker, because clients end with it."""
 
-    def __init__(self, cluster: Reader, *, clock: Clock, fence: WriteFence, terms: Terms) -> None:
-        self._cluster, self._clock, self._fence, self._terms = cluster, clock, fence, terms
+    def __init__(
+        self,
+        cluster: Reader,
+        settings: Settings,
+        *,
+        clock: Clock,
+        fence: WriteFence,
+        observer: Callable[[str], Observe] | None = None,
+    ) -> None:
+        self._cluster, self._settings, self._observer = cluster, settings, observer
+        self._clock, self._fence = clock, fence
         self._held: dict[str, _Held] = {}
         self._replaced: list[_Held] = []
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -224,16 +224,10 @@ class Brokers:
             return await self._opened(name, stated, address)
 
     async def _opened(self, name: str, stated: str, address: BrokerAddress) -> Server | str:
-        terms, stack = self._terms, contextlib.AsyncExitStack()
-        client = BrokerClient(
-            address,
-            timeout=_REQUEST,
-            allow_plain_http=terms.allow_plain_http,
-            allow_loopback=terms.allow_loopback,
-            allow_insecure=terms.allow_insecure,
-            # A ServiceBroker may have the same name.
-            observe=None if terms.observer is None else terms.observer(f"dataservices/{name}"),
-        )
+        stack = contextlib.AsyncExitStack()
+        # A ServiceBroker may have the same name.
+        observe = None if self._observer is None else self._observer(f"dataservices/{name}")
+        client = self._settings.client(address, timeout=_REQUEST, observe=observe)
         try:
             await stack.enter_async_context(client)
         except ConfigError as error:

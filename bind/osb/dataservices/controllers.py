@@ -6,20 +6,18 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from bind.osb.controllers.places import Places
-from bind.osb.dataservices import connection, provider_config, rules
+from bind.osb.dataservices import connection, jobs, provider_config, rules
 from bind.osb.dataservices import informers as views
-from bind.osb.dataservices.backup import decide as job_decisions
-from bind.osb.dataservices.backup import decide as jobs
-from bind.osb.dataservices.backup.wire import Ask, Reply
-from bind.osb.dataservices.binding import decide as binding_decisions
 from bind.osb.dataservices.binding import decide as bindings
 from bind.osb.dataservices.binding import results as binding_results
-from bind.osb.dataservices.brokers import Brokers, Server, Terms
-from bind.osb.dataservices.informers import Informers, source_name
-from bind.osb.dataservices.instance import decide as instance_decisions
+from bind.osb.dataservices.brokers import Brokers, Server
+from bind.osb.dataservices.informers import Informers
 from bind.osb.dataservices.instance import decide as instances
 from bind.osb.dataservices.instance import results as instance_results
+from bind.osb.dataservices.jobs import Ask, Reply
 from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
+from bind.osb.metrics import BrokerMetrics
+from bind.osb.settings import Settings
 from reconciler.blueprints.offering.messages import Call
 from reconciler.blueprints.offering.outcomes import Absent, Outcome
 from reconciler.controller.controller import Controller, ObjectReconciler, Queue, enqueue_mapped
@@ -30,7 +28,6 @@ from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, ObjectKey, Ref
-from reconciler.kube.store import Store
 
 S = TypeVar("S", bound=rules.OfBroker)
 _MOST_CALLS: Final = 2  # to learn how a server is
@@ -69,10 +66,6 @@ class _AtBroker(ManagedReconciler[S]):
 class ServiceInstances(_AtBroker[instances.Seen]):
     """Has a broker make, change and delete instances."""
 
-    def __init__(self, common: Common) -> None:
-        decide, answered = instance_decisions.next_step, instance_results.answered
-        super().__init__(common, common.informers.instances, decide, answered)
-
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
         super().subscribe(queue)
@@ -96,27 +89,10 @@ class ServiceInstances(_AtBroker[instances.Seen]):
 class ServiceBindings(_AtBroker[bindings.Seen]):
     """Has a broker give credentials, and hands them out in Secrets."""
 
-    def __init__(self, common: Common) -> None:
-        decide, answered = binding_decisions.next_step, binding_results.answered
-        super().__init__(common, common.informers.bindings, decide, answered)
-
-    def subscribe(self, queue: Queue[ObjectKey]) -> None:
-        """Have the keys enqueued that a change concerns."""
-        super().subscribe(queue)
-        by_source = enqueue_mapped(queue, self._view, views.SOURCE)
-        self._common.informers.instances.subscribe(views.CLAIM, by_source)
-
-    def instance_of(self, key: ObjectKey) -> str:
-        """Return the id of the instance that is bound."""
-        live = self._live.get(*key) or {}
-        found, _ = self._instance(live)
-        at = views.instance_at(found or {})
-        return views.instance_at(live) or at or manifest.uid_of(found or live)
-
     async def seen(self, live: Manifest, reached: Reached) -> bindings.Seen:
         """Return what a decision about a binding is made on. Raises ClusterErrors."""
         cluster, where = self._common.informers.cluster, connection.place(live)
-        instance, lookup = self._instance(live)
+        instance, lookup = self.source(live)
         reads = reached.server is not None and not reached.facts.get("rest")
         secret = None
         if reads and where is not None:
@@ -130,32 +106,13 @@ class ServiceBindings(_AtBroker[bindings.Seen]):
             **await self.facts(reached),
         )
 
-    def _instance(self, live: Manifest) -> tuple[Manifest | None, str]:
-        informers = self._common.informers
-        return informers.of_claim(informers.instances, live, source_name(live))
-
 
 class Jobs(ManagedReconciler[jobs.Seen]):
     """Has a backup manager make backups, or bring them back."""
 
-    def __init__(self, common: Common, view: Store, sources: Store) -> None:
-        super().__init__(common, view, job_decisions.next_step, job_decisions.answered)
-        self._sources = sources
-
-    def subscribe(self, queue: Queue[ObjectKey]) -> None:
-        """Have the keys enqueued that a change concerns."""
-        super().subscribe(queue)
-        self._sources.subscribe(views.CLAIM, enqueue_mapped(queue, self._view, views.SOURCE))
-
-    def instance_of(self, key: ObjectKey) -> str:
-        """Return the id of the instance."""
-        live = self._live.get(*key) or {}
-        found, _ = self._common.informers.of_claim(self._sources, live, source_name(live))
-        return views.instance_at(live) or views.instance_at(found or {}) or manifest.uid_of(live)
-
     async def seen(self, live: Manifest, reached: Reached) -> jobs.Seen:
         """Return what a decision about a job is made on."""
-        found, lookup = self._common.informers.of_claim(self._sources, live, source_name(live))
+        found, lookup = self.source(live)
         facts = {"live": live, "source": found, "lookup": lookup, **reached.facts}
         return jobs.Seen(named=self._named(live), **facts)
 
@@ -173,7 +130,7 @@ class Jobs(ManagedReconciler[jobs.Seen]):
         )
         return frozenset(number for number in numbers if number is not None)
 
-    async def ask(self, server: Server, view: jobs.Seen, step: Ask) -> job_decisions.Answer:
+    async def ask(self, server: Server, view: jobs.Seen, step: Ask) -> jobs.Answer:
         """Return the answer to a request. Raises Stopped."""
         return await server.ask(step.request, space=view.space)
 
@@ -241,13 +198,19 @@ def reconcilers(
 ) -> dict[str, ObjectReconciler[Any, Any]]:
     """Return the reconcilers, by the names of their controllers. `brokers` is to be run beside."""
     common = Common(informers, executor, brokers, places, terms)
+    made, bound = informers.instances, informers.bindings
     backups, restores = informers.backups, informers.restores
+    decide, answered = jobs.next_step, jobs.answered
     return {
         "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
-        "dataservices-serviceinstance": ServiceInstances(common),
-        "dataservices-servicebinding": ServiceBindings(common),
-        "dataservices-backup": Jobs(common, backups, informers.instances),
-        "dataservices-restore": Jobs(common, restores, backups),
+        "dataservices-serviceinstance": ServiceInstances(
+            common, made, instances.next_step, instance_results.answered
+        ),
+        "dataservices-servicebinding": ServiceBindings(
+            common, bound, bindings.next_step, binding_results.answered, made
+        ),
+        "dataservices-backup": Jobs(common, backups, decide, answered, made),
+        "dataservices-restore": Jobs(common, restores, decide, answered, backups),
     }
 
 
@@ -255,11 +218,18 @@ def workers(
     informers: Informers,
     places: Places,
     runtime: Runtime,
-    ways: Terms,
+    settings: Settings,
+    metrics: BrokerMetrics,
     terms: Callable[[], Sequence[str]],
 ) -> list[Worker]:
     """Return all that works on these views; `terms` as of `Claims`."""
-    brokers = Brokers(informers.cluster, clock=runtime.clock, fence=runtime.fence, terms=ways)
+    brokers = Brokers(
+        informers.cluster,
+        settings,
+        clock=runtime.clock,
+        fence=runtime.fence,
+        observer=metrics.observer,
+    )
     executor = runtime.executor(informers.cluster)
     working = list[Worker]()
     for name, reconciler in reconcilers(informers, executor, brokers, places, terms).items():

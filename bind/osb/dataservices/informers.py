@@ -1,15 +1,16 @@
 """Informers of the kinds of provider-anynines, and their indexes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from bind.osb.dataservices import managed
 from bind.osb.dataservices.managed import config_name
+from bind.osb.informers import Views
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer, ReadYourWrites
+from reconciler.kube.informer import Informer
 from reconciler.kube.store import Index, Store
 
 UID: Final = "uid"
@@ -19,38 +20,30 @@ SOURCE: Final = "the place of the claim that it is of"
 INSTANCE: Final = "id of the instance"
 
 
-class Informers:
+class Informers(Views):
     """The views, by kind."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._recents: dict[Store, ReadYourWrites] = {}
+        super().__init__(cluster)
         common: dict[str, Index] = {
             UID: lambda live: [manifest.uid_of(live)],
             CONFIG: lambda live: [config_name(live)],
             CLAIM: _claim,
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
-        self.instances = self._view(managed.SERVICE_INSTANCE, common | itself)
+        self.instances = self._kept(
+            Informer(cluster, managed.SERVICE_INSTANCE, indexes=common | itself)
+        )
         of: dict[str, Index] = {SOURCE: _source, INSTANCE: lambda live: [instance_at(live)]}
         related = common | of
-        self.bindings = self._view(managed.SERVICE_BINDING, related)
-        self.backups = self._view(managed.BACKUP, related)
-        self.restores = self._view(managed.RESTORE, related)
-        self.configs = self._view(managed.PROVIDER_CONFIG, {})
+        self.bindings = self._kept(Informer(cluster, managed.SERVICE_BINDING, indexes=related))
+        self.backups = self._kept(Informer(cluster, managed.BACKUP, indexes=related))
+        self.restores = self._kept(Informer(cluster, managed.RESTORE, indexes=related))
+        self.configs = self._kept(Informer(cluster, managed.PROVIDER_CONFIG, indexes={}))
         used: dict[str, Index] = {
             CONFIG: lambda usage: [manifest.get_text(usage, "providerConfigRef", "name")]
         }
-        self.usages = self._view(managed.PROVIDER_CONFIG_USAGE, used)
-
-    @property
-    def informers(self) -> Sequence[Informer]:
-        """What keeps the views."""
-        return [recent.view for recent in self._recents.values()]
-
-    def recent(self, view: Store) -> ReadYourWrites:
-        """Return one of these views together with what was written of it just now."""
-        return self._recents[view]
+        self.usages = self._kept(Informer(cluster, managed.PROVIDER_CONFIG_USAGE, indexes=used))
 
     def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
         """Return the object of a claim beside that of another object, or why there is not one."""
@@ -65,11 +58,6 @@ class Informers:
 
     def _get(self, view: Store, key: ObjectKey) -> Manifest | None:
         return self._recents[view].get(*key)
-
-    def _view(self, kind: Kind, indexes: Mapping[str, Index]) -> Store:
-        informer = Informer(self.cluster, kind, indexes=indexes)
-        self._recents[informer.store] = ReadYourWrites(informer)
-        return informer.store
 
 
 def _claim(live: Manifest) -> Iterable[ObjectKey]:

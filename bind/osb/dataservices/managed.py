@@ -140,17 +140,30 @@ class Seen:
         return manifest.is_deleting(self.live)
 
     def said(
-        self, at_provider: Mapping[str, JSON], *conditions: Condition, **others: JSON
+        self,
+        at_provider: Mapping[str, JSON],
+        *conditions: Condition,
+        again: timedelta | None = None,
+        note: decision.Note | None = None,
+        step: decision.Step | None = None,
+        **others: JSON,
     ) -> decision.Decision:
         """Return the decision that its status says this; null takes away, all else stays.
 
-        The time of a condition stays where its status and reason do: it is how long that lasts.
+        `step` is written before. The time of a condition stays where its status and reason do: it
+        is how long that lasts.
         """
         status = manifest.get_map(self.live, "status")
         after = {**status, **others, "conditions": self._conditions(conditions)}
         if at_provider:
             after["atProvider"] = {**self.at_provider, **at_provider}
-        return decision.Decision(fields=decision.merge_diff(status, after), sums_up=False)
+        return decision.Decision(
+            tasks=() if step is None else (decision.Task((step,), WRITE_FAILED),),
+            fields=decision.merge_diff(status, after),
+            notes=() if note is None else (note,),
+            again=again,
+            sums_up=False,
+        )
 
     def _conditions(self, conditions: Sequence[Condition]) -> list[JSON]:
         held = manifest.get_maps(self.live, "status", "conditions")
@@ -190,10 +203,15 @@ class Seen:
         return decision.Decision(again=self.rest, sums_up=False) if self.rest else ask
 
     def failed(
-        self, message: str, *conditions: Condition, again: timedelta | None
+        self,
+        message: str,
+        *conditions: Condition,
+        again: timedelta | None,
+        note: decision.Note | None = None,
+        step: decision.Step | None = None,
     ) -> decision.Decision:
         """Return the decision to say what is wrong, and to look again."""
-        return replace(self.said({}, *conditions, error(message)), again=again)
+        return self.said({}, *conditions, error(message), again=again, note=note, step=step)
 
 
 def config_name(live: Manifest) -> str:
@@ -243,17 +261,14 @@ def framed(seen: Seen) -> decision.Decision | None:
 
 def held(seen: Seen, at_provider: Mapping[str, JSON], *conditions: Condition) -> decision.Decision:
     """Return the decision to hold an object, and to say what is going to be asked for it."""
-    said = seen.said(at_provider, *conditions)
     finalizers = manifest.finalizers_of(seen.live)
     metadata: dict[str, JSON] = {}
     if keys.MANAGED_RESOURCE not in finalizers:
         metadata["finalizers"] = [*finalizers, keys.MANAGED_RESOURCE]
     if keys.EXTERNAL_NAME not in seen.annotations:
         metadata["annotations"] = {keys.EXTERNAL_NAME: manifest.name_of(seen.live)}
-    if not metadata:
-        return said
     step = decision.modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
-    return replace(said, tasks=(decision.Task((step,), WRITE_FAILED),))
+    return seen.said(at_provider, *conditions, step=step if metadata else None)
 
 
 def released(seen: Seen, reason: str, message: str) -> decision.Decision:

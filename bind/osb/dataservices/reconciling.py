@@ -11,7 +11,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from bind.osb.controllers.places import Places
 from bind.osb.dataservices.brokers import Brokers, Server
-from bind.osb.dataservices.informers import CONFIG, UID, Informers
+from bind.osb.dataservices.informers import (
+    CLAIM,
+    CONFIG,
+    SOURCE,
+    UID,
+    Informers,
+    instance_at,
+    source_name,
+)
 from bind.osb.dataservices.managed import Seen, config_name, is_paused
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
@@ -54,7 +62,7 @@ class Reached:
 
 
 class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
-    """The reconciler of one kind. `view` has its objects.
+    """The reconciler of one kind. `view` has its objects, `sources` those that they are of.
 
     `next_step` and `answered` return the Decision, or what is to be asked next.
     """
@@ -65,12 +73,13 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         view: Store,
         next_step: Callable[[V], Any],
         answered: Callable[[V, Any, Any], Any],
+        sources: Store | None = None,
     ) -> None:
         informers = common.informers
         self._live = informers.recent(view)
         self._usages = informers.recent(informers.usages)
         super().__init__(common.executor, self._live, self._usages)
-        self._common, self._view = common, view
+        self._common, self._view, self._sources = common, view, sources
         self._next_step, self._answered = next_step, answered
         self._rests: dict[ObjectKey, _Rest] = {}
         self._servers: dict[str, Server] = {}  # of those that are looked at, by uid
@@ -82,6 +91,8 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         self._view.subscribe_keys(queue.enqueue)
         self._common.informers.configs.subscribe_keys(lambda key: by_config(key.name))
         self._common.informers.usages.subscribe_keys(lambda key: by_uid(key.name))
+        if self._sources is not None:
+            self._sources.subscribe(CLAIM, enqueue_mapped(queue, self._view, SOURCE))
 
     async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """Have a turn of the instance, which its bindings and backups change too.
@@ -94,9 +105,17 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
         async with turn:
             return await super().reconcile(key)
 
-    @abstractmethod
     def instance_of(self, key: ObjectKey) -> str:
         """Return what the turn is of: the id of an instance, as far as it is known."""
+        live = self._live.get(*key) or {}
+        found, _ = self.source(live)
+        return instance_at(live) or instance_at(found or {}) or manifest.uid_of(found or live)
+
+    def source(self, live: Manifest) -> tuple[Manifest | None, str]:
+        """Return what an object is of, or why there is not one."""
+        if self._sources is None:
+            return None, ""
+        return self._common.informers.of_claim(self._sources, live, source_name(live))
 
     async def look(self, key: ObjectKey) -> tuple[Observed, V] | None:
         """Return one object and all that concerns it. Raises ClusterErrors."""

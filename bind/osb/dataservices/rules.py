@@ -1,7 +1,7 @@
 """Rules of service instances and their bindings: names to ids, what differs, what was sent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -39,6 +39,31 @@ class OfBroker(Seen):
     catalogue: Catalogue | None = field(default=None, repr=False)
     confirmed: bool = False
     unread: str = ""
+
+    @property
+    def service_id(self) -> str:
+        """The id of its service, "" where it was never asked for."""
+        return _id(self.at_provider, "service")
+
+    @property
+    def plan_id(self) -> str:
+        """The id of its plan."""
+        return _id(self.at_provider, "plan")
+
+    @property
+    def offering(self) -> Offering | None:
+        """Its service, None where the catalogue does not have it."""
+        return None if self.catalogue is None else self.catalogue.offering(self.service_id)
+
+    @property
+    def plan(self) -> Plan | None:
+        """Its plan, None where the catalogue does not have it."""
+        return None if self.offering is None else self.offering.plan(self.plan_id)
+
+
+def _id(at_provider: Manifest, of: str) -> str:
+    """Return an id, whose name instances and bindings spell otherwise."""
+    return manifest.get_text(at_provider, f"{of}Id") or manifest.get_text(at_provider, f"{of}ID")
 
 
 def resolve(
@@ -213,7 +238,7 @@ def in_progress(
     asked = outcome.retry_after if isinstance(outcome, answers.Progress) else None
     again = rules.poll_pause(seen.now, since, asked)
     if isinstance(outcome, answers.Progress):
-        return replace(seen.said({}, *ready, managed.SUCCESS), again=again)
+        return seen.said({}, *ready, managed.SUCCESS, again=again)
     return seen.failed(refusal(outcome), again=again)
 
 

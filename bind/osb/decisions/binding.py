@@ -92,7 +92,7 @@ def secret_name(binding: BindingView) -> str:
 
 def _open(seen: Seen) -> Next | None:
     """Go on with what was begun; what is late comes after what is to leave."""
-    for one in seen.numbers.leaving:
+    for one in seen.leaving:
         if one.is_open:
             return unbinding.unbind(seen, one)
     for one in seen.binding.records:
@@ -111,11 +111,9 @@ def _leaves(seen: Seen) -> Next | None:
         if (step := _leaves_later(seen, old)) is not None:
             return soon(step)
     over = [old for old in seen.older if old.leave_at is not None and old.leave_at <= seen.now]
-    undone = (*over, *seen.numbers.lost)
+    undone = (*over, *seen.lost)
     going = [one for one in undone if not credentials.may_hold(seen.binding, one)]
-    paused = [
-        one for one in seen.numbers.leaving if one.intent is None or one.intent.since <= seen.now
-    ]
+    paused = [one for one in seen.leaving if one.intent is None or one.intent.since <= seen.now]
     if not seen.free or not (going or paused) or seen.broker is None:
         return None
     return unbinding.next_to_leave(seen, (*paused, *going))
@@ -189,7 +187,7 @@ def _well(seen: Seen, current: Record) -> list[str]:
     """
     is_read = seen.binding.secret is not None
     well = [causes.BOUND] if is_read or not conditions.said(seen.claim, causes.BOUND) else []
-    is_over = seen.candidate is None and not seen.numbers.lost and not _is_due(seen, current)
+    is_over = seen.candidate is None and not seen.lost and not _is_due(seen, current)
     has_old = any(one.leave_at is not None for one in seen.older)
     if is_over and (has_old or conditions.said(seen.claim, causes.ROTATED) is not None):
         well.append(causes.ROTATED)

@@ -1,7 +1,13 @@
 """Conditions of claims and brokers, and the causes for which they are False."""
 
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final
 
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import CLOSED, InstanceView
+from reconciler.api.osb import GeneratedKind
+from reconciler.core import keys
 from reconciler.core.conditions import DELETES_ALLOWED, ERROR, INFO, WARNING, Cause
 
 # Of instances.
@@ -96,3 +102,35 @@ def overdue(problem: str) -> str:
 def of_rotation(cause: Cause) -> Cause:
     """Return for what cause a rotation is not done; the old credentials stay as they are."""
     return Cause(ROTATED, WARNING, cause.reason)
+
+
+def mass_deletion(
+    view: InstanceView, kind: GeneratedKind, *, crd_is_deleting: bool, undo: str = "delete"
+) -> tuple[Cause, str] | None:
+    """Return why claims of a kind are held; None where they are not, or that is confirmed."""
+    if view.broker is not None and view.broker.confirms_mass_delete:
+        return None
+    resource = kind.kind.resource
+    if crd_is_deleting:
+        advice = f"annotate ServiceBroker {kind.broker} with {keys.CONFIRM_MASS_DELETE}"
+        return MASS_DELETION, f"CRD {resource} is being deleted; to {undo} all: {advice}"
+    if view.unsure:
+        message = f"it cannot be seen whether CRD {resource} is being deleted: {view.unsure}"
+        return CRDS_UNREAD, message
+    return None
+
+
+def no_broker(records: Iterable[Record], kind_broker: str) -> str:
+    """Return what is said of claims whose ServiceBroker is gone, and what frees a deleted one."""
+    one = next(iter(records), None)
+    if one is None:
+        return f"there is no ServiceBroker {kind_broker}"
+    return (
+        f"there is no ServiceBroker {one.broker}; apply it again, or have a deleted claim go "
+        f"without it: annotate BrokerRecord {one.id} with {keys.OSB_ORPHAN}: {keys.ORPHAN_FORGET}"
+    )
+
+
+def looked_at_again(cause: Cause) -> timedelta | None:
+    """Return when it is looked at looked_at_again what is held; None where a change leads there."""
+    return CLOSED if cause == CRDS_UNREAD else None

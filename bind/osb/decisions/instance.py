@@ -5,14 +5,15 @@ follow from the claim's uid, and a record says what was begun.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from bind.osb import engine
-from bind.osb.decisions import causes, holds, instance_status, record
+from bind.osb.decisions import causes, instance_status, record
 from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.instance_moves import InstanceMoves
+from bind.osb.decisions.instance_status import READY
 from bind.osb.decisions.record import Intent, Record, Sent
 from bind.osb.decisions.view import (
     CLOSED,
@@ -50,10 +51,10 @@ def look(  # noqa: PLR0911 - a row each
     if is_deleting(live):
         return _leave(view, live, free=free, now=now)
     if view.broker is None:
-        return _held(view, causes.NO_BROKER, holds.no_broker(view.records, view.kind.broker))
+        return _held(view, causes.NO_BROKER, causes.no_broker(view.records, view.kind.broker))
     if current is not None and view.broker.moved:
         cause = causes.MOVED if current.state == record.PRESENT else causes.PROVISION_MOVED
-        return Next(instance_status.of(view, current, false=[(cause, view.broker.moved)]))
+        return _held(view, cause, view.broker.moved, READY)
     if keys.OSB not in manifest.finalizers_of(live):
         held = [*manifest.finalizers_of(live), keys.OSB]
         patch = modification(view.cluster, view.kind.kind, live, metadata={"finalizers": held})
@@ -169,7 +170,7 @@ def _retry(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
     """Provision what was refused, or failed too often, once something is another than then."""
     target = wants.wanted(view, None)
     if not wants.is_news(view, current, target):
-        return Next(instance_status.unchanged(view, current, "Failed"))
+        return Next(instance_status.of(view, current, phase="Failed"))
     if (refusal := _not_offered(view, target)) is not None:
         return refusal
     if not free:
@@ -217,16 +218,13 @@ def _change(
     assert view.live is not None
     if view.broker.plan(view.kind, target.plan) is None and view.broker.catalogue is not None:
         message = f"there is no plan {plan_name(view.live)!r} any more"
-        return Next(
-            instance_status.of(view, current, false=((causes.UPDATE_NOT_OFFERED, message),))
-        )
+        return _held(view, causes.UPDATE_NOT_OFFERED, message, READY)
     if problem := wants.invalid(view, target, current.sent):
-        return Next(instance_status.of(view, current, false=((causes.UPDATE_INVALID, problem),)))
+        return _held(view, causes.UPDATE_INVALID, problem, READY)
     if not free or view.broker.closed:
         message = view.broker.closed or "another operation of this instance goes on"
         again = CLOSED if view.broker.closed else None
-        waits = ((causes.UPDATE_WAITS, message),)
-        return Next(instance_status.of(view, current, false=waits, again=again))
+        return _held(view, causes.UPDATE_WAITS, message, READY, again)
     intent = Intent("Update", now, target)
     return replace(
         soon(record.changed(current, intent=intent, asked=wants.asked(view))),
@@ -264,8 +262,7 @@ def _leave(  # noqa: PLR0911 - a row each
     if policy != RETAIN and current.state == record.PRESENT and current.is_open:
         return _end(view, current, deletion_of(live, now), now)
     if (hold := _hold(view, policy)) is not None:
-        again = holds.again(hold[0])
-        return Next(instance_status.of(view, current, phase="Deleting", false=(hold,), again=again))
+        return _held(view, *hold, "Deleting", causes.looked_at_again(hold[0]))
     if policy == RETAIN or _was_never_made(current):
         return Next(Decision(tasks=(_let_go(view, lift, keeps=policy == RETAIN),)))
     for one in sorted(view.records, key=lambda each: each.number):
@@ -273,8 +270,7 @@ def _leave(  # noqa: PLR0911 - a row each
             return calls.remove(view, one, now)
     if not (free or current.is_open):
         message = "another operation of this instance goes on"
-        waits = ((causes.NOT_DELETED, message),)
-        return Next(instance_status.of(view, current, phase="Deleting", false=waits))
+        return _held(view, causes.NOT_DELETED, message, "Deleting")
     step = record.changed(current, state=record.LEAVING, intent=None, operation=None)
     return replace(soon(step), begins=True, pauses={current.id: NO_PAUSE})
 
@@ -294,10 +290,10 @@ def _end(view: InstanceView, current: Record, deleted_at: datetime, now: datetim
 def _hold(view: InstanceView, policy: str) -> tuple[Cause, str] | None:
     """Return why a claim's instance is not deleted now; None where it is."""
     if view.broker is None and policy != RETAIN:
-        return causes.NO_BROKER_TO_DELETE, holds.no_broker(view.records, view.kind.broker)
+        return causes.NO_BROKER_TO_DELETE, causes.no_broker(view.records, view.kind.broker)
     if view.broker is not None and view.broker.moved and policy != RETAIN:
         return causes.MOVED_TO_DELETE, view.broker.moved
-    is_mass = holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
+    is_mass = causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting)
     if is_mass is not None:
         return is_mass
     held = [
@@ -372,10 +368,17 @@ def _orphaned(one: Record) -> Decision:
     return Decision(tasks=steps, notes=(note,), again=SOON)
 
 
-def _held(view: InstanceView, cause: Cause, message: str) -> Next:
-    return Next(instance_status.of(view, view.current, phase="Pending", false=((cause, message),)))
+def _held(
+    view: InstanceView,
+    cause: Cause,
+    message: str,
+    phase: str = instance_status.PENDING,
+    again: timedelta | None = None,
+) -> Next:
+    """Return what the status says where nothing is done now; `again`: until that is looked at."""
+    said = [(cause, message)]
+    return Next(instance_status.of(view, view.current, phase=phase, false=said, again=again))
 
 
 def _waits(view: InstanceView, cause: Cause, message: str) -> Next:
-    decision = instance_status.of(view, view.current, phase="Pending", false=((cause, message),))
-    return Next(replace(decision, again=CLOSED))
+    return _held(view, cause, message, again=CLOSED)

@@ -28,27 +28,22 @@ class InstanceMoves(Moves):
     """One instance at a broker."""
 
     @property
-    def waits_for_others(self) -> timedelta:
-        """How long to wait for another operation on the instance."""
+    def _waits_for_others(self) -> timedelta:
         return engine.BUSY if self.is_leaving else min(self.timing.poll, engine.BUSY)
 
-    def at_work(self, after: Record, description: str = "") -> Decision:
-        """Return the status while the broker works."""
+    def _at_work(self, after: Record, description: str = "") -> Decision:
         return instance_status.in_progress(self.view, after, description=description)
 
-    def still_at_work(self, *, is_late: bool) -> Decision:
-        """Return the status while how far it is is asked; what is late keeps it."""
-        return NOTHING if is_late else self.at_work(self.one)
+    def _still_at_work(self, *, is_late: bool) -> Decision:
+        return NOTHING if is_late else self._at_work(self.one)
 
-    def overdue(self, problem: str) -> Decision:
-        """Return the status where the broker does not say how what is late ended."""
+    def _overdue(self, problem: str) -> Decision:
         return instance_status.overdue(self.view, self.one, problem)
 
-    def waiting(self, problem: str) -> Decision:
-        """Return the status while a call waits."""
+    def _waiting(self, problem: str) -> Decision:
         return instance_status.waiting(self.view, self.one, problem)
 
-    def row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
+    def _row(self, call: messages.Call) -> str:  # noqa: PLR0911 - a row each
         """Return the row of the table that an answer is of, "" where nothing waits for it."""
         intent, operation, state = self.one.intent, self.one.operation, self.one.state
         questions, is_new = self.pause.questions, state == record.INTENDED
@@ -72,8 +67,7 @@ class InstanceMoves(Moves):
             return "asking again" if intent.tries else "asking"
         return "edited"
 
-    def why(self, outcome: Outcome) -> str:
-        """Return what an answer says to people."""
+    def _why(self, outcome: Outcome) -> str:
         if self.pause.questions:
             return "the broker has something of this id, and does not say what"
         match outcome:
@@ -83,9 +77,8 @@ class InstanceMoves(Moves):
                 return "the broker knows no such operation"
         return self.words(outcome)
 
-    def otherwise(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
-        """Return what follows from a move that only instances have."""
-        problem, intent, questions = self.why(outcome), self.one.intent, self.pause.questions
+    def _otherwise(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
+        problem, intent, questions = self._why(outcome), self.one.intent, self.pause.questions
         url = outcome.dashboard_url if isinstance(outcome, Done) else ""
         match move:
             case Move.DONE if self.one.state == record.PRESENT and intent is not None:
@@ -194,7 +187,7 @@ class InstanceMoves(Moves):
         step = record.changed(one, intent=again, operation=None, made_at=made_at)
         wait = engine.unknown(intent.tries)
         return self.rests(
-            wait, self.waiting(problem), step, count=0, misses=0, tried=0, questions=0
+            wait, self._waiting(problem), step, count=0, misses=0, tried=0, questions=0
         )
 
     def _anew(self, outcome: Outcome) -> Next:
@@ -208,8 +201,7 @@ class InstanceMoves(Moves):
         step = record.changed(self.one, intent=new, plan=target.plan, asked=asked)
         return self.next(Decision(again=SOON), step, pause=NO_PAUSE)
 
-    def refused(self, problem: str) -> Next:
-        """Have a record say that this is not asked for again, until something is another."""
+    def _refused(self, problem: str) -> Next:
         intent, is_new = self.one.intent, self.one.state == record.INTENDED
         assert intent is not None
         closed = replace(intent, closed=record.REFUSED, catalog=wants.catalogue(self.view))
@@ -237,8 +229,7 @@ class InstanceMoves(Moves):
         note = Note("UpdateFailed", problem, type="Warning")
         return self.rests(engine.unknown(tries - 1), decision, step, note=note)
 
-    def again(self, problem: str) -> Next:
-        """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
+    def _again(self, problem: str) -> Next:
         one, count, live = self.one, self.pause.count, self.view.live
         step = None if one.operation is None else record.changed(one, operation=None)
         decision = instance_status.leaving(self.view, one)

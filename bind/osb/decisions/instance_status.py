@@ -57,11 +57,6 @@ def kept(view: InstanceView, current: Record) -> Decision:
     return of(view, current)
 
 
-def unchanged(view: InstanceView, current: Record, phase: str) -> Decision:
-    """Return the status where nothing was found out: the conditions stay."""
-    return of(view, current, phase=phase)
-
-
 def begun(view: InstanceView, current: Record, intent: Intent) -> Decision:
     """Return the status while a call is on its way."""
     if intent.verb == "Update":

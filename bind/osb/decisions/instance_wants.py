@@ -1,7 +1,6 @@
 """What an instance is wanted to be, compared with what its broker has."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -90,29 +89,12 @@ def further(view: InstanceView, gone: Record, now: datetime) -> Record:
     It is provisioned after a pause; after some in a row, only once the claim or its annotation
     changes.
     """
-    number = gone.number + 1
+    number, target = gone.number + 1, wanted(view, None)
     pause = engine.further(number)
-    target = wanted(view, None)
-    intent = Intent(
-        "Provision",
-        now if pause is None else now + pause,
-        target,
-        closed=record.FAILED if pause is None else "",
-    )
-    return replace(
-        gone,
-        id=record.identifier(gone.claim.uid, number),
-        instance=record.identifier(gone.claim.uid, number),
-        number=number,
-        plan=target.plan,
-        state=record.INTENDED,
-        sent=None,
-        intent=intent,
-        operation=None,
-        asked=asked(view),
-        made_at=None,
-        live=None,
-    )
+    since, closed = (now, record.FAILED) if pause is None else (now + pause, "")
+    intent = Intent("Provision", since, target, closed=closed)
+    instance = record.identifier(gone.claim.uid, number)
+    return record.further(gone, intent, instance=instance, plan=target.plan, asked=asked(view))
 
 
 def catalogue(view: InstanceView) -> str:

@@ -37,29 +37,24 @@ class Moves(ABC):
         return self.view.pause(self.one)
 
     @property
-    def cleared(self) -> Pause:
-        """What is remembered once something else is to be done about the id."""
-        return Pause()
-
-    @property
     @abstractmethod
-    def waits_for_others(self) -> timedelta:
+    def _waits_for_others(self) -> timedelta:
         """How long to wait for another operation on the instance."""
 
     @abstractmethod
-    def at_work(self, after: Record, description: str = "") -> Decision:
+    def _at_work(self, after: Record, description: str = "") -> Decision:
         """Return the status while the broker works."""
 
     @abstractmethod
-    def overdue(self, problem: str) -> Decision:
+    def _overdue(self, problem: str) -> Decision:
         """Return the status where the broker does not say how what is late ended."""
 
     @abstractmethod
-    def waiting(self, problem: str) -> Decision:
+    def _waiting(self, problem: str) -> Decision:
         """Return the status while a call waits."""
 
     @abstractmethod
-    def row(self, call: messages.Call) -> str:
+    def _row(self, call: messages.Call) -> str:
         """Return the row of the table that an answer is of.
 
         "" where a record went on without it: it was deleted meanwhile, or what followed was written
@@ -67,11 +62,11 @@ class Moves(ABC):
         """
 
     @abstractmethod
-    def why(self, outcome: Outcome) -> str:
+    def _why(self, outcome: Outcome) -> str:
         """Return what an answer says to people."""
 
     @abstractmethod
-    def refused(self, problem: str) -> Next:
+    def _refused(self, problem: str) -> Next:
         """Have a record say that this is not asked for again, until something is another."""
 
     @abstractmethod
@@ -79,7 +74,7 @@ class Moves(ABC):
         """Have deleted at the broker of which nobody knows whether it is whole."""
 
     @abstractmethod
-    def again(self, problem: str) -> Next:
+    def _again(self, problem: str) -> Next:
         """Delete again and again, ever slower: a claim goes only after a confirmed deletion."""
 
     @abstractmethod
@@ -87,7 +82,7 @@ class Moves(ABC):
         """Forget what is confirmed to be gone; a failed try is followed by the next number."""
 
     @abstractmethod
-    def otherwise(self, move: Move, outcome: Outcome) -> Next:
+    def _otherwise(self, move: Move, outcome: Outcome) -> Next:
         """Return what follows from a move that only this kind has."""
 
     # What both have
@@ -186,20 +181,20 @@ class Moves(ABC):
         is_late = operation.deadline <= self.now
         if is_late and self.one.state != record.INTENDED:
             late = outcomes.Progress("in progress")
-            return self.moved(engine.move(self.row(call), late, Standing()), late)
-        asked = self.asks(self.still_at_work(is_late=is_late), call)
+            return self.moved(engine.move(self._row(call), late, Standing()), late)
+        asked = self.asks(self._still_at_work(is_late=is_late), call)
         return asked if is_late else asked.within(operation.deadline - self.now)
 
-    def still_at_work(self, *, is_late: bool) -> Decision:
+    def _still_at_work(self, *, is_late: bool) -> Decision:
         """Return the status while how far it is is asked."""
-        return self.at_work(self.one)
+        return self._at_work(self.one)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
         """Return what follows from the answer to a call."""
         if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
             stated = outcome.retry_after if isinstance(outcome, outcomes.Unsent) else None
             return self.later(outcome.problem, stated)
-        row = self.row(call)
+        row = self._row(call)
         if not row:
             return Next(Decision(again=SOON))
         intent, broker = self.one.intent, self.view.broker
@@ -213,7 +208,7 @@ class Moves(ABC):
 
     def moved(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
         """Return what a move comes to."""
-        problem = self.why(outcome)
+        problem = self._why(outcome)
         match move:
             case Move.ACCEPT:
                 return self.accepted(outcome)
@@ -228,24 +223,24 @@ class Moves(ABC):
             case Move.BUSY:
                 return self.busy(problem)
             case Move.REFUSE:
-                return self.refused(problem)
+                return self._refused(problem)
             case Move.MITIGATE:
                 return self.mitigated(problem)
             case Move.GONE:
                 return self.gone()
             case Move.AGAIN:
-                return self.again(problem)
+                return self._again(problem)
             case Move.UNPROVED if self.is_leaving:
-                next_ = self.again("a 404 proves nothing before the catalogue was read")
+                next_ = self._again("a 404 proves nothing before the catalogue was read")
                 return replace(next_, reads_catalogue=True)
             case Move.DELETE:
                 return soon(record.changed(self.one, operation=None))
-        return self.otherwise(move, outcome)
+        return self._otherwise(move, outcome)
 
     def later(self, problem: str, stated: timedelta | None = None) -> Next:
         """Make the same call later: surely nothing was done."""
         count = self.pause.count
-        return self.rests(engine.unsent(count, stated), self.waiting(problem), count=count + 1)
+        return self.rests(engine.unsent(count, stated), self._waiting(problem), count=count + 1)
 
     def repeated(self, problem: str, **fields: str) -> Next:
         """Make the same call again, so often; the record counts, because a restart must not forget.
@@ -256,11 +251,11 @@ class Moves(ABC):
         assert intent is not None
         again = replace(intent, tries=intent.tries + 1, **fields)  # type: ignore[arg-type]
         step = record.changed(self.one, intent=again)
-        return self.rests(engine.unknown(intent.tries), self.waiting(problem), step)
+        return self.rests(engine.unknown(intent.tries), self._waiting(problem), step)
 
     def busy(self, problem: str) -> Next:
         """Wait for another operation on the instance; nothing was done, so nothing is undone."""
-        return self.rests(self.waits_for_others, self.waiting(problem))
+        return self.rests(self._waits_for_others, self._waiting(problem))
 
     def accepted(self, outcome: Outcome) -> Next:
         """Have a record hold the operation that has begun, or is seen to go on."""
@@ -280,16 +275,16 @@ class Moves(ABC):
         step = record.changed(one, operation=after.operation, intent=intent)
         wait = stated or self.timing.poll
         pause = Pause(until=self.now + wait, checked=self.pause.checked)
-        return self.next(self.at_work(after), step, again=wait, pause=pause)
+        return self.next(self._at_work(after), step, again=wait, pause=pause)
 
     def polled(self, outcome: Outcome, *, misses: int = 0) -> Next:
         """Ask again later how far an operation is; `misses` answers knew nothing of it."""
         said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("")
         one, count = self.one, self.pause.count + 1
         wait = engine.poll(self.timing.poll, count, said.retry_after)
-        decision = self.at_work(one, said.problem)
+        decision = self._at_work(one, said.problem)
         if one.operation is not None and one.operation.deadline > self.now:
             wait = min(wait, one.operation.deadline - self.now)
         elif one.state == record.INTENDED:
-            decision = self.overdue(self.words(outcome))
+            decision = self._overdue(self.words(outcome))
         return self.rests(wait, decision, count=count, misses=misses)

@@ -154,9 +154,20 @@ class Record:
         return {} if self.live is None else manifest.annotations_of(self.live)
 
 
+_MOMENTS: Final = ("leave_at", "made_at", "expires_at", "renew_before")
+
+
 def identifier(uid: str, number: int) -> str:
     """Return the id of a claim at the broker: its uid, and one made of it for each further one."""
     return uid if number == 0 else str(uuid.uuid5(uuid.UUID(uid), str(number)))
+
+
+def further(gone: Record, intent: Intent, **fields: object) -> Record:
+    """Return the record of the next number, after what had this one failed and is gone."""
+    number = gone.number + 1
+    new = {"id": identifier(gone.claim.uid, number), "number": number, "state": INTENDED}
+    left = dict.fromkeys(("sent", "operation", *_MOMENTS, "live"))
+    return replace(gone, intent=intent, **{**new, **left, **fields})  # type: ignore[arg-type]
 
 
 def digest_of(salt: str, value: JSON) -> str:

@@ -14,10 +14,11 @@ from postgresql_server.postgres import Postgres
 from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import MaintenanceInfo
 from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
-from reconciler.broker.address import Basic, BrokerAddress
+from reconciler.broker.address import BrokerAddress
 from reconciler.broker.client import BrokerClient
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.kube.connection import BasicAuth
 from tests.support.brokered import fresh, running
 from tests.support.eventually import eventually
 
@@ -119,7 +120,7 @@ def test_a_login_gets_into_no_other_database(server, platform, instance):
 
 
 async def test_our_own_client_understands_every_answer(platform):
-    login = Basic(platform.username, Secret(platform.password))
+    login = BasicAuth(platform.username, Secret(platform.password))
     way, one = BrokerAddress(platform.url, login), fresh()
     about = (one, OFFERING, SMALL)
     bound = (one, "web", OFFERING, SMALL)

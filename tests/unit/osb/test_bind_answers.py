@@ -58,10 +58,6 @@ def bind(fault: Fault, count: int, **span: float) -> World:
     ("fault", "at"),
     [
         (osb_faults.says(429), [0, 2, 6, 14]),
-        (osb_faults.says(408), [0, 2, 6, 14]),
-        (osb_faults.unavailable(90), [0, 90, 180, 270]),
-        (osb_faults.refuses(401), [0, 2, 6, 14]),
-        (osb_faults.refuses(403), [0, 2, 6, 14]),
         (osb_faults.busy(), [0, 60, 120, 180]),
     ],
 )
@@ -180,7 +176,6 @@ def unbind(fault: Fault, count: int, **span: float) -> World:
     ("fault", "at"),
     [
         (osb_faults.says(429), [0, 2, 6, 14]),
-        (osb_faults.refuses(401), [0, 2, 6, 14]),
         (osb_faults.gateway(404), [0, 2, 10, 42]),
         (osb_faults.refuses(409), [0, 2, 10, 42]),
         (osb_faults.refuses(400), [0, 2, 10, 42]),
@@ -261,27 +256,6 @@ def test_credentials_that_never_come_are_replaced(fault: Fault) -> None:
 
 
 # last_operation
-
-
-def poll_bind(fault: Fault, count: int, **span: float) -> World:
-    """Return a world whose binding came later, and whose polling met a fault so often."""
-    world = World()
-    world.broker.modes.asynchronous = ASYNC
-    world.broker.faults.add("poll-binding", fault, times=count)
-    world.claim()
-    world.run(**span)
-    return world
-
-
-def test_an_operation_is_polled_ever_slower_or_as_the_broker_says() -> None:
-    world = poll_bind(osb_faults.says(200, {"state": "in progress"}), 5, minutes=10)
-    polls = times(world, "poll-binding")
-    gaps = [later - one for one, later in itertools.pairwise(polls)]
-    assert gaps[:3] == [15, 22.5, 33.75]
-    assert max(gaps) <= 60
-    said = osb_faults.says(200, {"state": "in progress"}, Retry_After="100")
-    world = poll_bind(said, 3, minutes=10)
-    assert times(world, "poll-binding")[:4] == [0, 100, 200, 300]
 
 
 def late(fault: Fault, count: int) -> World:

@@ -16,7 +16,6 @@ from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, SUCCESS
 from bind.osb.decisions.record import identifier
 from bind.osb.decisions.view import deletion_of
 from reconciler.blueprints.offering import validation
-from reconciler.blueprints.offering.catalogue import Offering, Plan
 from reconciler.blueprints.offering.messages import Bind, Call, FetchBinding, LastOperation, Unbind
 from reconciler.core import keys, manifest
 from reconciler.core.decision import NOTHING, Decision, Patch, Task, deletion
@@ -133,27 +132,12 @@ class Seen(rules.OfBroker):
         return manifest.get_text(self.at_provider, "instanceId")
 
     @property
-    def service_id(self) -> str:
-        """The id of its instance's service."""
-        return manifest.get_text(self.at_provider, "serviceID")
-
-    @property
     def plan_id(self) -> str:
         """The id of its instance's plan, which may have changed since."""
         at = manifest.get_map(self.instance, "status", "atProvider")
         if at and manifest.get_text(at, "instanceId") == self.instance_id:
             return manifest.get_text(at, "planId")
         return manifest.get_text(self.at_provider, "planID")
-
-    @property
-    def offering(self) -> Offering | None:
-        """The service of its instance."""
-        return None if self.catalogue is None else self.catalogue.offering(self.service_id)
-
-    @property
-    def plan(self) -> Plan | None:
-        """The plan of its instance."""
-        return None if self.offering is None else self.offering.plan(self.plan_id)
 
     @property
     def is_retrievable(self) -> bool:
@@ -267,8 +251,7 @@ def _leaving(seen: Seen) -> Step:
     binding = [*sorted(ledger.old), *coming, seen.id(ledger.number)][0]
     call = seen.paced(unbind(seen, binding))
     if isinstance(call, Decision):
-        said = seen.said({"state": "Deleting"}, DELETING)
-        return replace(said, again=call.again)
+        return seen.said({"state": "Deleting"}, DELETING, again=call.again)
     return call
 
 
@@ -359,7 +342,7 @@ def steady(seen: Seen) -> Decision:
     if not manifest.get_list(seen.at_provider, "connectionDetails"):
         texts = connection.texts_of(seen.secret)
         at |= reached(seen, connection.details(texts, instance_type(seen)))
-    return replace(seen.said(at, AVAILABLE, SUCCESS), again=lasts(seen))
+    return seen.said(at, AVAILABLE, SUCCESS, again=lasts(seen))
 
 
 def reached(seen: Seen, details: list[JSON]) -> dict[str, JSON]:

@@ -63,7 +63,7 @@ def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
     binding = getattr(call, "binding", "")
     counts = row == "fetching" and seen.is_created and binding == seen.id(ledger.number)
     if seen.is_deleting and row.startswith("binding") and move not in _GOES_ON:
-        return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)
+        return _soon(seen, ledger)
     match move:
         case Move.DONE if counts and not seen.is_lost:
             return decide.steady(seen)
@@ -84,17 +84,18 @@ def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
         case Move.POLL | Move.MISS if operation is not None:
             return in_progress(seen, outcome, operation.since)
         case Move.REPEAT:
-            failed = seen.failed(problem, again=seen.pause())
-            return _with(failed, seen, replace(ledger, tries=ledger.tries + 1))
+            step = seen.noted(replace(ledger, tries=ledger.tries + 1), None)
+            return seen.failed(problem, again=seen.pause(), step=step)
         case Move.REFUSE:
             return _refused(seen, ledger, problem)
         case Move.GONE:
             return _gone(seen, operation.binding if operation is not None else binding)
         case Move.AGAIN | Move.UNPROVED if row != "fetching":
             again = max(seen.pause(), rules.POLL)
-            return _with(seen.failed(problem, *_leaves(seen), again=again), seen, ledger)
+            step = seen.noted(ledger, None)
+            return seen.failed(problem, *_leaves(seen), again=again, step=step)
         case Move.DELETE:
-            return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)
+            return _soon(seen, ledger)
         case Move.MISSING if counts:
             return _lost(seen)
         case Move.MITIGATE | Move.MISSING | Move.UNREAD:
@@ -122,23 +123,15 @@ def _accepted(seen: Seen, operation: Operation, outcome: answers.Accepted) -> De
     conditions = (SUCCESS,) if seen.is_created else (CREATING, SUCCESS)
     if seen.is_deleting:
         conditions = (DELETING, SUCCESS)
-    said = _with(seen.said({}, *conditions), seen, seen.ledger, operation)
-    return replace(said, again=rules.poll_pause(seen.now, operation.since, outcome.retry_after))
+    again = rules.poll_pause(seen.now, operation.since, outcome.retry_after)
+    return seen.said({}, *conditions, again=again, step=seen.noted(seen.ledger, operation))
 
 
-def _with(
-    decision: Decision,
-    seen: Seen,
-    ledger: Ledger,
-    operation: Operation | None = None,
-    *,
-    created: bool = False,
-) -> Decision:
-    """Return the decision with what the annotations say, written before the status."""
-    step = seen.noted(ledger, operation, created=created)
-    if step is None:
-        return decision
-    return replace(decision, tasks=(*decision.tasks, Task((step,), managed.WRITE_FAILED)))
+def _soon(seen: Seen, ledger: Ledger) -> Decision:
+    """Return the decision to note which bindings there are, and to go on."""
+    step = seen.noted(ledger, None)
+    tasks = () if step is None else (Task((step,), managed.WRITE_FAILED),)
+    return Decision(tasks=tasks, again=rules.SOON, sums_up=False)
 
 
 def _present(seen: Seen, credentials: Secret) -> Decision:
@@ -153,7 +146,6 @@ def _present(seen: Seen, credentials: Secret) -> Decision:
     ledger = replace(ledger, rotate=seen.rotation, refused="", tries=0)
     at: dict[str, JSON] = {"state": "Created", "planID": seen.plan_id}
     at |= decide.reached(seen, connection.details(texts, decide.instance_type(seen)))
-    said = replace(seen.said(at, AVAILABLE, SUCCESS), again=decide.lasts(seen, ledger))
     write = connection.written(seen, seen.secret, texts, binding)
     note = Note("Bound", "The broker gave credentials")
     if same:
@@ -162,7 +154,8 @@ def _present(seen: Seen, credentials: Secret) -> Decision:
     # In one task: credentials that were not written were not handed out.
     steps = tuple(one for one in (write, step) if one is not None)
     tasks = (Task(steps, managed.WRITE_FAILED),) if steps else ()
-    return replace(said, tasks=tasks, notes=(note,))
+    said = seen.said(at, AVAILABLE, SUCCESS, again=decide.lasts(seen, ledger), note=note)
+    return replace(said, tasks=tasks)
 
 
 def _without_credentials(seen: Seen) -> Decision:
@@ -183,17 +176,17 @@ def _forsaken(seen: Seen) -> Ledger:
 def _given_up(seen: Seen, problem: str) -> Decision:
     """Delete what could not be made, and try once more, later."""
     conditions = () if seen.is_created else (CREATING,)
-    said = seen.failed(problem, *conditions, again=max(seen.pause(), rules.POLL))
-    note = Note("BindingFailed", problem, "Warning")
-    return _with(replace(said, notes=(note,)), seen, _forsaken(seen))
+    note, again = Note("BindingFailed", problem, "Warning"), max(seen.pause(), rules.POLL)
+    step = seen.noted(_forsaken(seen), None)
+    return seen.failed(problem, *conditions, again=again, note=note, step=step)
 
 
 def _refused(seen: Seen, ledger: Ledger, problem: str) -> Decision:
     """Stop until a user asks for something else; credentials that were handed out stay."""
     conditions = () if seen.is_created else (replace(managed.UNAVAILABLE, message=problem),)
-    said = seen.failed(problem, *conditions, again=rules.SOON if ledger.old else None)
-    note = Note("BindingRefused", problem, "Warning")
-    return _with(replace(said, notes=(note,)), seen, replace(ledger, refused=seen.asked))
+    note, again = Note("BindingRefused", problem, "Warning"), rules.SOON if ledger.old else None
+    step = seen.noted(replace(ledger, refused=seen.asked), None)
+    return seen.failed(problem, *conditions, again=again, note=note, step=step)
 
 
 def _lost(seen: Seen) -> Decision:
@@ -201,8 +194,7 @@ def _lost(seen: Seen) -> Decision:
         "The broker does not know the binding any more; the annotation "
         f"{keys.OSB_ROTATE} has another one made"
     )
-    said = seen.said({}, replace(MISSING, message=problem), managed.error(problem))
-    return replace(said, again=rules.RESYNC)
+    return seen.failed(problem, replace(MISSING, message=problem), again=rules.RESYNC)
 
 
 def _leaves(seen: Seen) -> tuple[managed.Condition, ...]:
@@ -215,4 +207,4 @@ def _gone(seen: Seen, binding: str) -> Decision:
         ledger = replace(ledger, coming=0)
     elif seen.is_deleting and binding == seen.id(ledger.number) and not ledger.old:
         return decide.left(seen)
-    return _with(Decision(again=rules.SOON, sums_up=False), seen, ledger)
+    return _soon(seen, ledger)

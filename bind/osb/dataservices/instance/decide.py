@@ -68,22 +68,6 @@ class Seen(rules.OfBroker):
         return identifier(self.uid, self.number + 1)
 
     @property
-    def service_id(self) -> str:
-        """The id of its service, "" where it was never asked for."""
-        return manifest.get_text(self.at_provider, "serviceId")
-
-    @property
-    def plan_id(self) -> str:
-        """The id of its plan."""
-        return manifest.get_text(self.at_provider, "planId")
-
-    @property
-    def plan(self) -> Plan | None:
-        """Its plan, None where the catalogue does not have it."""
-        offering = None if self.catalogue is None else self.catalogue.offering(self.service_id)
-        return None if offering is None else offering.plan(self.plan_id)
-
-    @property
     def sent(self) -> rules.Sent | None:
         """What was asked for last, None where its status says it."""
         return rules.sent(self)
@@ -155,8 +139,7 @@ def is_polled(seen: Seen) -> bool:
 
 def is_retrievable(seen: Seen) -> bool:
     """Tell whether instances of its service can be read."""
-    offering = None if seen.catalogue is None else seen.catalogue.offering(seen.service_id)
-    return offering is not None and offering.instances_retrievable
+    return seen.offering is not None and seen.offering.instances_retrievable
 
 
 def _wanted(seen: Seen) -> _Wanted | str:
@@ -293,7 +276,7 @@ def _present(seen: Seen) -> Step:
         return seen.paced(call)
     if seen.rest or (wanted.offering.instances_retrievable and managed.may(seen.live, "Observe")):
         return seen.paced(fetch(seen))
-    return replace(seen.said({}, AVAILABLE, managed.SUCCESS), again=rules.RESYNC)
+    return seen.said({}, AVAILABLE, managed.SUCCESS, again=rules.RESYNC)
 
 
 def _update(seen: Seen, wanted: _Wanted) -> messages.Update:

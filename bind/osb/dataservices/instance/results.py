@@ -20,7 +20,7 @@ from reconciler.blueprints.offering.messages import (
     Update,
 )
 from reconciler.core import keys, manifest
-from reconciler.core.decision import Decision, Note, Task
+from reconciler.core.decision import Decision, Note, Patch
 from reconciler.core.times import format_time
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
             ready = replace(CREATING, message=words) if row.startswith("making") else AVAILABLE
             return in_progress(seen, outcome, _since(seen, row), _ready(seen, ready))
         case Move.FORGET if what.tries < engine.MOST_TRIES:
+            step = _noted(seen, replace(what, tries=what.tries + 1))
             at: dict[str, JSON] = {"state": ""}
-            said = replace(seen.said(at, CREATING, pendingOperation=None), again=rules.SOON)
-            return _with(said, seen, replace(what, tries=what.tries + 1))
+            return seen.said(at, CREATING, again=rules.SOON, step=step, pendingOperation=None)
         case Move.REPEAT if row == "Provision":
-            said = seen.failed(problem, again=seen.pause())
             tries = seen.sent.tries + 1 if seen.sent is not None else 1
-            return _with(said, seen, replace(what, tries=tries))
+            step = _noted(seen, replace(what, tries=tries))
+            return seen.failed(problem, again=seen.pause(), step=step)
         case Move.ASK if isinstance(call, Provision):
             return decide.last_operation(seen)
         case Move.ASK if not isinstance(call, FetchInstance) and decide.is_retrievable(seen):
@@ -123,10 +123,10 @@ def _moved(  # noqa: C901, PLR0911, PLR0912 - a move each
         case Move.GONE:
             return _gone(seen)
         case Move.DELETE:
-            return replace(seen.said({}, DELETING, pendingOperation=None), again=rules.SOON)
+            return seen.said({}, DELETING, again=rules.SOON, pendingOperation=None)
         case Move.AGAIN | Move.UNPROVED if row != "reading":
-            said = seen.said({}, DELETING, managed.error(problem), pendingOperation=None)
-            return replace(said, again=max(seen.pause(), rules.POLL))
+            stated, again = managed.error(problem), max(seen.pause(), rules.POLL)
+            return seen.said({}, DELETING, stated, again=again, pendingOperation=None)
         case Move.LATER:
             return seen.failed(problem, again=seen.pause())
         case Move.MISSING:
@@ -166,10 +166,9 @@ def _now(seen: Seen) -> str:
     return format_time(seen.now)
 
 
-def _with(decision: Decision, seen: Seen, annotation: Sent) -> Decision:
-    """Return the decision with what was sent, written before the status."""
-    step = managed.annotated(seen, {keys.OSB_SENT: annotation.text()})
-    return replace(decision, tasks=(Task((step,), managed.WRITE_FAILED), *decision.tasks))
+def _noted(seen: Seen, what: Sent) -> Patch:
+    """Return the write of what was sent."""
+    return managed.annotated(seen, {keys.OSB_SENT: what.text()})
 
 
 def _asked(seen: Seen, plan: str, *, refused: bool = False) -> Sent:
@@ -191,9 +190,8 @@ def _done(seen: Seen, what: Sent, note: Note) -> Decision:
         "updatedAt": now,
         "instanceId": seen.id,
     }
-    said = seen.said(after, AVAILABLE, managed.SUCCESS, pendingOperation=None)
-    decision = replace(said, notes=(note,), again=rules.SOON)
-    return _with(decision, seen, what) if seen.asks_again else decision
+    step, well = _noted(seen, what) if seen.asks_again else None, (AVAILABLE, managed.SUCCESS)
+    return seen.said(after, *well, again=rules.SOON, note=note, step=step, pendingOperation=None)
 
 
 def _refused(seen: Seen, problem: str, what: Sent) -> Decision:
@@ -201,8 +199,8 @@ def _refused(seen: Seen, problem: str, what: Sent) -> Decision:
     at: dict[str, JSON] = {"state": ""} if seen.state else {}
     stated = (replace(UNAVAILABLE, message=problem), managed.error(problem))
     note = Note("ProvisioningRefused", problem, "Warning")
-    said = replace(seen.said(at, *stated, pendingOperation=None), notes=(note,))
-    return _with(said, seen, replace(what, refused=True))
+    step = _noted(seen, replace(what, refused=True))
+    return seen.said(at, *stated, note=note, step=step, pendingOperation=None)
 
 
 def _accepted(seen: Seen, outcome: answers.Outcome, what: Sent, row: str) -> Decision:
@@ -210,32 +208,26 @@ def _accepted(seen: Seen, outcome: answers.Outcome, what: Sent, row: str) -> Dec
     operation = outcome.operation if isinstance(outcome, answers.Accepted) else None
     key = "" if operation is None else operation.reveal()
     at: dict[str, JSON] = {"state": "deploying", "createdAt": _now(seen)}
-    ready, note = CREATING, Note("Provisioning", "The broker makes the instance")
+    ready, note = CREATING, None
+    if row != "Deprovision":
+        note = Note("Provisioning", "The broker makes the instance")
     if row == "Update":
         at, ready = {"updatedAt": _now(seen)}, AVAILABLE
         note = Note("Updating", "The broker changes the instance")
     elif row == "Deprovision":
         at, ready = {"state": "deleting"}, DELETING
-    said = seen.said(at, ready, managed.SUCCESS, pendingOperation=key)
-    stated = (
-        outcome.retry_after if isinstance(outcome, answers.Accepted | answers.Progress) else None
-    )
-    said = replace(said, again=rules.poll_pause(seen.now, _now(seen), stated))
-    return said if row == "Deprovision" else _with(replace(said, notes=(note,)), seen, what)
+    again = rules.poll_pause(seen.now, _now(seen), getattr(outcome, "retry_after", None))
+    step, well = None if note is None else _noted(seen, what), (ready, managed.SUCCESS)
+    return seen.said(at, *well, again=again, note=note, step=step, pendingOperation=key)
 
 
 def _broken(seen: Seen, problem: str) -> Decision:
     """Say that nothing came of making it; what there is of it is deleted next."""
-    said = seen.said(
-        {"state": "failed"},
-        replace(UNAVAILABLE, message=problem),
-        managed.error(problem),
-        pendingOperation=None,
-    )
+    stated = (replace(UNAVAILABLE, message=problem), managed.error(problem))
     note = Note("ProvisioningFailed", problem, "Warning")
-    decision = replace(said, notes=(note,), again=rules.SOON)
-    last = seen.sent or _asked(seen, seen.plan_id)
-    return decision if last == seen.sent else _with(decision, seen, last)
+    step = _noted(seen, _asked(seen, seen.plan_id)) if seen.sent is None else None
+    at: dict[str, JSON] = {"state": "failed"}
+    return seen.said(at, *stated, again=rules.SOON, note=note, step=step, pendingOperation=None)
 
 
 def _update_failed(seen: Seen, what: Sent, problem: str, outcome: answers.Outcome) -> Decision:
@@ -245,11 +237,10 @@ def _update_failed(seen: Seen, what: Sent, problem: str, outcome: answers.Outcom
     if isinstance(outcome, answers.Progress) and outcome.state == "failed":
         repeatable = outcome.update_repeatable is not False
     ready = AVAILABLE if usable is not False else replace(UNAVAILABLE, message=problem)
-    said = seen.said({}, ready, managed.error(problem), pendingOperation=None)
-    note = Note("UpdateFailed", problem, "Warning")
+    note, stated = Note("UpdateFailed", problem, "Warning"), (ready, managed.error(problem))
     again = max(seen.pause(), rules.POLL) if repeatable else None
-    decision = replace(said, notes=(note,), again=again)
-    return _with(decision, seen, replace(what, refused=not repeatable))
+    step = _noted(seen, replace(what, refused=not repeatable))
+    return seen.said({}, *stated, again=again, note=note, step=step, pendingOperation=None)
 
 
 def _gone(seen: Seen) -> Decision:
@@ -265,20 +256,18 @@ def _gone(seen: Seen) -> Decision:
     unavailable = replace(UNAVAILABLE, message=problem)
     if tried < len(_PAUSES):
         at = {"state": "deleted", "instanceId": seen.next_id}
-        said = seen.said(at, unavailable, pendingOperation=None)
-        return replace(said, again=_PAUSES[tried])
-    said = seen.said({"state": "failed"}, unavailable, pendingOperation=None)
+        return seen.said(at, unavailable, again=_PAUSES[tried], pendingOperation=None)
     last = seen.sent or _asked(seen, seen.plan_id)
-    return _with(said, seen, replace(last, refused=True))
+    step = _noted(seen, replace(last, refused=True))
+    return seen.said({"state": "failed"}, unavailable, step=step, pendingOperation=None)
 
 
 def _lost(seen: Seen) -> Decision:
     problem = "The broker does not know the instance any more; nothing is made in its place"
     at: dict[str, JSON] = {"state": "deleted"}
-    said = seen.said(at, replace(MISSING, message=problem), managed.error(problem))
-    note = Note("Missing", problem, "Warning")
-    notes = () if seen.state == "deleted" else (note,)
-    return replace(said, notes=notes, again=rules.RESYNC)
+    stated = (replace(MISSING, message=problem), managed.error(problem))
+    note = None if seen.state == "deleted" else Note("Missing", problem, "Warning")
+    return seen.said(at, *stated, again=rules.RESYNC, note=note)
 
 
 def _compared(seen: Seen, found: answers.Done) -> Decision:
@@ -296,4 +285,4 @@ def _compared(seen: Seen, found: answers.Done) -> Decision:
         names = ", ".join(differ)
         problem = f"The broker has another {names}; the annotation {keys.OSB_RETRY} changes it back"
         conditions = (AVAILABLE, managed.error(problem))
-    return replace(seen.said({"state": "provisioned"}, *conditions), again=rules.RESYNC)
+    return seen.said({"state": "provisioned"}, *conditions, again=rules.RESYNC)

@@ -45,28 +45,23 @@ class BindingMoves(Moves):
         return self.seen.pause(self.one)
 
     @property
-    def cleared(self) -> Pause:
-        """What is remembered once something else is to be done about the id."""
-        return replace(self.pause, until=None, count=0, misses=0)
+    def _cleared(self) -> Pause:
+        return Pause(checked=self.pause.checked)
 
     @property
-    def waits_for_others(self) -> timedelta:
-        """How long to wait for another operation on the instance."""
+    def _waits_for_others(self) -> timedelta:
         return engine.BUSY
 
-    def at_work(self, after: Record, description: str = "") -> Decision:
-        """Return the status while the broker works."""
+    def _at_work(self, after: Record, description: str = "") -> Decision:
         return status.of(self.seen)
 
-    def overdue(self, problem: str) -> Decision:
-        """Return the status where the broker does not say how what is late ended."""
+    def _overdue(self, problem: str) -> Decision:
         return status.trouble(self.seen, causes.BINDING, causes.overdue(problem))
 
-    def waiting(self, problem: str) -> Decision:
-        """Return the status while a call waits."""
+    def _waiting(self, problem: str) -> Decision:
         return status.waiting(self.seen, problem)
 
-    def row(self, call: messages.Call) -> str:
+    def _row(self, call: messages.Call) -> str:
         """Return the row of the table that an answer is of, "" where nothing waits for it."""
         one, operation = self.one, self.one.operation
         match call:
@@ -83,8 +78,7 @@ class BindingMoves(Moves):
                 return "fetching"
         return ""
 
-    def why(self, outcome: Outcome) -> str:
-        """Return what an answer says to people."""
+    def _why(self, outcome: Outcome) -> str:
         operation = self.one.operation
         is_late = operation is not None and operation.deadline <= self.now
         match outcome:
@@ -102,7 +96,7 @@ class BindingMoves(Moves):
         if isinstance(call, messages.LastOperation):
             if one.state == record.ORPHANED:
                 return self._waited(outcome)
-            if self.is_leaving and self.row(call) and not _is_unsent(outcome):
+            if self.is_leaving and self._row(call) and not _is_unsent(outcome):
                 if one.operation is None or self.pause.misses:
                     # It was asked what keeps the binding from going.
                     wait = SOON if _is_over(outcome) else engine.BUSY
@@ -111,7 +105,7 @@ class BindingMoves(Moves):
                     return self._waited(outcome, intent=None)
         is_going = live is None or ends(self.view, self.seen.binding)
         is_unwanted = not (self.is_leaving or isinstance(outcome, outcomes.Accepted))
-        if (is_going and is_unwanted) or not self.row(call):
+        if (is_going and is_unwanted) or not self._row(call):
             return Next(Decision(again=SOON))  # it is unbound next, or an orphan
         return Moves.answered(self, call, outcome)
 
@@ -121,8 +115,7 @@ class BindingMoves(Moves):
             return soon(record.changed(self.one, operation=None, **fields))
         return self.polled(outcome)
 
-    def otherwise(self, move: Move, outcome: Outcome) -> Next:
-        """Return what follows from a move that only bindings have."""
+    def _otherwise(self, move: Move, outcome: Outcome) -> Next:
         match move:
             case Move.DONE if isinstance(outcome, Done) and outcome.credentials is not None:
                 return self.bound(outcome)
@@ -206,7 +199,7 @@ class BindingMoves(Moves):
             tasks=(Task(tuple(step for step in steps if step is not None), failure),),
             notes=(note,) if secret is not None or not is_held(self.one) else (),
         )
-        return self.next(decision, pause=self.cleared)
+        return self.next(decision, pause=self._cleared)
 
     def _replaced(self, new: Record) -> Iterator[Step | None]:
         """Yield the steps after which what was replaced leaves in time.
@@ -244,7 +237,7 @@ class BindingMoves(Moves):
         one = self.one
         target = one.intent.target if one.intent is not None else Sent(one.plan)
         step = record.changed(one, state=record.PRESENT, sent=target, intent=None, operation=None)
-        return self.next(status.of(self.seen), step, again=SOON, pause=self.cleared)
+        return self.next(status.of(self.seen), step, again=SOON, pause=self._cleared)
 
     def _missed(self, misses: int) -> Next:
         """Read a binding again later: what came was no credentials."""
@@ -254,10 +247,9 @@ class BindingMoves(Moves):
         """Wait for another operation on the instance; before an unbind, ask for it each minute."""
         if not self.is_leaving:
             return Moves.busy(self, problem)
-        return self.rests(min(self.timing.poll, engine.BUSY), self.waiting(problem), misses=1)
+        return self.rests(min(self.timing.poll, engine.BUSY), self._waiting(problem), misses=1)
 
-    def refused(self, problem: str) -> Next:
-        """Have a record say that this is not asked for again, until something is another."""
+    def _refused(self, problem: str) -> Next:
         seen, one = self.seen, self.one
         if credentials.is_named(seen.binding, one):
             return self._settled()
@@ -267,7 +259,9 @@ class BindingMoves(Moves):
         step = record.changed(one, intent=intent)
         after = seen.after(replace(one, intent=intent))
         decision = status.trouble(after, causes.BIND_REFUSED, problem)
-        return self.next(decision, step, note=self._warning("Refused", problem), pause=self.cleared)
+        return self.next(
+            decision, step, note=self._warning("Refused", problem), pause=self._cleared
+        )
 
     def _warning(self, what: str, problem: str) -> Note:
         verb = "Bind" if self.seen.current is None else "Rotation"
@@ -282,8 +276,7 @@ class BindingMoves(Moves):
             return Next(status.of(seen, again=CLOSED))  # the Secret has to be read first
         message = f"{problem}; it is deleted at the broker before another try"
         decision, note = status.trouble(seen, cause, message), self._warning("Failed", problem)
-        pause = Pause(checked=self.pause.checked)
-        return self.next(decision, self._left(), again=SOON, note=note, pause=pause)
+        return self.next(decision, self._left(), again=SOON, note=note, pause=self._cleared)
 
     def _left(self) -> Step | None:
         """Have a record leave: at once where it is its turn at the broker, else when that is free.
@@ -301,9 +294,9 @@ class BindingMoves(Moves):
         message = f"the broker does not know binding {self.one.id} any more"
         decision = status.of(self.seen, false=[(causes.SECRET_LOST, message)])
         note = Note("Missing", message, type="Warning")
-        return self.next(decision, self._left(), again=SOON, note=note, pause=self.cleared)
+        return self.next(decision, self._left(), again=SOON, note=note, pause=self._cleared)
 
-    def again(self, problem: str) -> Next:
+    def _again(self, problem: str) -> Next:
         """Unbind again and again, ever slower: a claim goes only after a confirmed deletion.
 
         In a long pause, others of the instance may go on: what expires meanwhile must be rotated.
@@ -351,7 +344,8 @@ def finished(seen: Seen, steps: tuple[Step, ...], notes: tuple[Note, ...]) -> Ne
     every = [step for step in (credentials.removed(seen.binding), *steps, lift) if step is not None]
     message = f"{seen.view.kind.kind} {seen.view.name} is being deleted, and its bindings with it"
     said = [] if is_going else [(causes.INSTANCE_DELETED, message)]
-    decision = status.of(seen.without(), false=said, again=SOON if every else None)
+    after = replace(seen, current=None, candidate=None, older=())
+    decision = status.of(after, false=said, again=SOON if every else None)
     return Next(replace(decision, notes=notes, tasks=(Task(tuple(every)),) if every else ()))
 
 

@@ -169,18 +169,4 @@ def further(seen: Seen, gone: Record) -> Record:
         closed=record.FAILED if is_last else record.PAUSED,
         catalog=circumstances(seen, record.FAILED),
     )
-    number = gone.number + 1
-    return replace(
-        gone,
-        id=record.identifier(gone.claim.uid, number),
-        number=number,
-        state=record.INTENDED,
-        sent=None,
-        intent=intent,
-        operation=None,
-        leave_at=None,
-        made_at=None,
-        expires_at=None,
-        renew_before=None,
-        live=None,
-    )
+    return record.further(gone, intent)

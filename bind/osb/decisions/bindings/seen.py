@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.osb.decisions import holds, record, rotation
+from bind.osb.decisions import causes, record, rotation
 from bind.osb.decisions.record import Claim, Record, Sent
 from bind.osb.decisions.view import BindingView, Broker, InstanceView, Next, Pause, parameters_of
 from reconciler.blueprints.offering.catalogue import Plan
@@ -51,30 +51,14 @@ def numbers_of(records: Iterable[Record]) -> Numbers:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen(Numbers):
     """A binding in one look. `free`: it may begin something that changes it at the broker."""
 
     view: InstanceView
     binding: BindingView
     now: datetime
     free: bool
-    numbers: Numbers
-
-    @property
-    def current(self) -> Record | None:
-        """The record whose credentials count."""
-        return self.numbers.current
-
-    @property
-    def candidate(self) -> Record | None:
-        """The record that is to be the next current one."""
-        return self.numbers.candidate
-
-    @property
-    def older(self) -> tuple[Record, ...]:
-        """The records whose credentials were replaced, by number."""
-        return self.numbers.older
 
     @property
     def claim(self) -> Manifest:
@@ -112,14 +96,21 @@ class Seen:
         binding = replace(self.binding, records=(*kept, changed))
         return seen(self.view, binding, free=self.free, now=self.now)
 
-    def without(self) -> "Seen":
-        """Return the binding once nothing is left of it."""
-        return replace(self, numbers=Numbers())
-
 
 def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: datetime) -> Seen:
     """Return a binding as it is to be decided about."""
-    return Seen(view, binding, now, free, numbers_of(binding.records))
+    numbers = numbers_of(binding.records)
+    return Seen(
+        view=view,
+        binding=binding,
+        now=now,
+        free=free,
+        current=numbers.current,
+        candidate=numbers.candidate,
+        older=numbers.older,
+        lost=numbers.lost,
+        leaving=numbers.leaving,
+    )
 
 
 def is_held(one: Record) -> bool:
@@ -219,4 +210,4 @@ def ends(view: InstanceView, binding: BindingView) -> bool:
         return False
     if manifest.get_text(view.live, "spec", "deletionPolicy") != IMMEDIATE:
         return False
-    return holds.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None
+    return causes.mass_deletion(view, view.kind, crd_is_deleting=view.crd_is_deleting) is None

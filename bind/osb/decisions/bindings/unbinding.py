@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bind.osb import engine
-from bind.osb.decisions import causes, holds, record
+from bind.osb.decisions import causes, record
 from bind.osb.decisions.bindings import status
 from bind.osb.decisions.bindings.moves import finished
 from bind.osb.decisions.bindings.moves import of as moves_of
@@ -85,7 +85,7 @@ def leave(seen: Seen) -> Next:
         if is_forgotten or was_never_sent(one, seen.now):
             return moves_of(seen, one).gone()
     if (reason := _hold(seen)) is not None:
-        return Next(status.of(seen, false=[reason], again=holds.again(reason[0])))
+        return Next(status.of(seen, false=[reason], again=causes.looked_at_again(reason[0])))
     for one in records:
         if one.state == record.LEAVING and one.is_open:
             return unbind(seen, one)
@@ -96,11 +96,11 @@ def _hold(seen: Seen) -> tuple[Cause, str] | None:
     """Return why nothing is unbound now; None where it may be."""
     broker = seen.binding.kind.broker
     if seen.broker is None:
-        return causes.NO_BROKER_TO_DELETE, holds.no_broker(seen.binding.records, broker)
+        return causes.NO_BROKER_TO_DELETE, causes.no_broker(seen.binding.records, broker)
     if seen.broker.moved:
         return causes.MOVED_TO_DELETE, seen.broker.moved
     is_deleting = seen.binding.crd_is_deleting
-    return holds.mass_deletion(
+    return causes.mass_deletion(
         seen.view, seen.binding.kind, crd_is_deleting=is_deleting, undo="unbind"
     )
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from bind.osb.dataservices import jobs as wire
 from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices import rules
-from bind.osb.dataservices.backup import wire
-from bind.osb.dataservices.backup.decide import Seen, answered, next_step
-from bind.osb.dataservices.backup.wire import Ask, Reply
+from bind.osb.dataservices.jobs import Ask, Reply, Seen, answered, next_step
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
 from reconciler.core import keys
 from reconciler.core.decision import Decision
@@ -74,11 +73,11 @@ def test_a_job_is_made_once_what_was_there_before_is_written_down(kind):
     assert finalizers_of(held) == [keys.MANAGED_RESOURCE]
     assert at_provider(held)["instanceId"] == "i-1"
     mark = step(held)
-    assert mark == wire.jobs("mark", "i-1", SORTS[kind])
+    assert mark == wire.every_job("mark", "i-1", SORTS[kind])
     marked, _ = follow(held, mark, jobs(3, 5, 4))
     assert annotation(marked, keys.OSB_AFTER) == "5"
     find = step(marked)
-    assert find == wire.jobs("find", "i-1", SORTS[kind])
+    assert find == wire.every_job("find", "i-1", SORTS[kind])
     create: Any = answered(seen(marked), find, jobs(3, 5, 4))
     paths = {BACKUP: "/instances/i-1/backups", RESTORE: "/instances/i-1/backups/101/restore"}
     assert (create.request.method, create.request.path) == ("POST", paths[kind])
@@ -87,11 +86,11 @@ def test_a_job_is_made_once_what_was_there_before_is_written_down(kind):
     assert annotation(named, key) == "6"
     assert at_provider(named)[WORDS[kind]] == "queued"
     assert conditions(named)["Ready"] == "Creating"
-    assert step(named) == wire.job("i-1", SORTS[kind], 6)
+    assert step(named) == wire.one_job("i-1", SORTS[kind], 6)
 
 
 def test_no_job_before_is_a_fact_too():
-    marked, _ = follow(live(BACKUP), wire.jobs("mark", "i-1", "backups"), jobs())
+    marked, _ = follow(live(BACKUP), wire.every_job("mark", "i-1", "backups"), jobs())
     assert annotation(marked, keys.OSB_AFTER) == "0"
 
 
@@ -125,7 +124,7 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(kind, answer, marks):
 @pytest.mark.parametrize("answer", [Unknown("cut"), Reply(201, {}), Reply(500, {}), Reply(409, {})])
 def test_a_lost_creation_is_looked_for(answer):
     marked = live(BACKUP, annotations={keys.OSB_AFTER: "5"})
-    known, decision = follow(marked, wire.backup("i-1"), answer)
+    known, decision = follow(marked, wire.new_backup("i-1"), answer)
     assert decision.again >= rules.POLL
     assert step(known).purpose == "find"
 
@@ -217,13 +216,13 @@ def test_what_is_missing_is_not_made_anew(kind):
 def test_a_number_of_the_original_is_found_in_its_annotation(kind):
     key = keys.BACKUP_ID if kind is BACKUP else keys.RESTORE_ID
     of = live(kind, annotations={key: "42"})
-    assert step(of) == wire.job("i-1", SORTS[kind], 42)
+    assert step(of) == wire.one_job("i-1", SORTS[kind], 42)
 
 
 def test_a_backup_is_deleted():
     leaving = live(BACKUP, "done", **DELETED)
     ask = step(leaving)
-    assert ask == wire.deletion("i-1", 7)
+    assert ask == wire.deleted_backup("i-1", 7)
     for answer in (Reply(200, {}), Reply(404, {}), Reply(410, {})):
         assert finalizers_of(follow(leaving, ask, answer)[0]) == []
     waits: Any = (Reply(423, {}), Reply(404, None), Unsent("no"), Reply(500, {}))
@@ -268,5 +267,5 @@ def test_answers_are_read_within_bounds_and_without_secrets():
     assert wire.reply(200, b'[{"id":1}]', ()).jobs == [{"id": 1}]
     said = wire.reply(400, b'{"description":"not sesame-1"}', (Secret("sesame-1"),))
     assert "sesame" not in said.problem
-    assert isinstance(wire.jobs("mark", "a/b", "backups"), Ask)
-    assert "a%2Fb" in wire.jobs("mark", "a/b", "backups").request.path
+    assert isinstance(wire.every_job("mark", "a/b", "backups"), Ask)
+    assert "a%2Fb" in wire.every_job("mark", "a/b", "backups").request.path

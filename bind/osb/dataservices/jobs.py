@@ -1,23 +1,102 @@
-"""Decides about one Backup or Restore.
+"""Decides about one Backup or Restore, and asks a backup manager, which has REST with numbers.
 
 A POST carries no id: so the highest number is written down before it, and after a crash the newer
 job that no object names is ours. A restore cannot be undone, and is not begun twice for one object.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from bind.osb.dataservices import managed, rules
-from bind.osb.dataservices.backup import wire
-from bind.osb.dataservices.backup.wire import Ask, Reply
 from bind.osb.dataservices.instance import decide as instances
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
+from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
+from reconciler.blueprints.offering.wording import scrub
 from reconciler.core import keys, manifest
 from reconciler.core.decision import Decision, Note, Task
+from reconciler.core.documents import object_of
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.secret import Secret
 from reconciler.core.times import moment
+
+Purpose: TypeAlias = Literal["mark", "find", "configure", "create", "read", "delete"]
+_MOST_MEMORY: Final = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request, and what for: the same list is read before a job is made and after a crash."""
+
+    purpose: Purpose
+    request: HttpRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. `value` is its JSON, None where it is none; `problem` are the manager's words."""
+
+    status: int
+    value: JSON = field(default=None, repr=False)
+    problem: str = ""
+
+    @property
+    def jobs(self) -> list[Manifest] | None:
+        """The jobs of a list, None where it is none."""
+        if self.status != 200 or not isinstance(self.value, list):
+            return None
+        return [one for one in self.value if isinstance(one, dict)]
+
+    @property
+    def number(self) -> int | None:
+        """The number of a job that was made, None where it says none."""
+        return manifest.get_int(self.value, "id") if 200 <= self.status < 300 else None
+
+
+def reply(status: int, body: bytes, secrets: Sequence[Secret]) -> Reply:
+    """Read an answer; `secrets` are never repeated."""
+    read = object_of(b'{"value":%s}' % (body or b"null"), most_memory=_MOST_MEMORY)
+    value = None if read is None else read.get("value")
+    words = manifest.get_text(value, "description") or manifest.get_text(value, "error")
+    return Reply(status, value, scrub(words, secrets) or f"HTTP {status}, without a word")
+
+
+def every_job(purpose: Purpose, instance: str, sort: str) -> Ask:
+    """Return the question for all backups or restores (`sort`) of an instance."""
+    return Ask(purpose, HttpRequest("GET", f"{_path_of(instance)}/{sort}"))
+
+
+def configured(instance: str, wanted: Manifest) -> Ask:
+    """Return the request to treat backups of an instance so."""
+    return Ask("configure", HttpRequest("PUT", _path_of(instance), manifest.canonical(wanted)))
+
+
+def new_backup(instance: str) -> Ask:
+    """Return the request to make a backup."""
+    return Ask("create", HttpRequest("POST", f"{_path_of(instance)}/backups"))
+
+
+def new_restore(instance: str, number: int) -> Ask:
+    """Return the request to bring a backup back."""
+    return Ask("create", HttpRequest("POST", f"{_path_of(instance)}/backups/{number}/restore"))
+
+
+def one_job(instance: str, sort: str, number: int) -> Ask:
+    """Return the question for a job."""
+    return Ask("read", HttpRequest("GET", f"{_path_of(instance)}/{sort}/{number}"))
+
+
+def deleted_backup(instance: str, number: int) -> Ask:
+    """Return the request to delete a backup."""
+    return Ask("delete", HttpRequest("DELETE", f"{_path_of(instance)}/backups/{number}"))
+
+
+def _path_of(instance: str) -> str:
+    return f"/instances/{quote(instance, safe='')}"
+
 
 UNDER_WAY: Final = ("queued", "running")
 STATES: Final = (*UNDER_WAY, "done", "failed", "deleted")
@@ -147,7 +226,7 @@ def next_step(seen: Seen) -> Step:
         return _leaving(seen)
     if seen.number is None:
         return _absent(seen)
-    return seen.paced(wire.job(seen.instance, seen.words.sort, seen.number))
+    return seen.paced(one_job(seen.instance, seen.words.sort, seen.number))
 
 
 def _absent(seen: Seen) -> Step:
@@ -156,8 +235,8 @@ def _absent(seen: Seen) -> Step:
     ids = seen.ids
     if seen.after is None and not (seen.is_held and manifest.covers(seen.at_provider, ids)):
         return managed.held(seen, ids, CREATING)
-    purpose: wire.Purpose = "mark" if seen.after is None else "find"
-    return seen.paced(wire.jobs(purpose, seen.instance, seen.words.sort))
+    purpose: Purpose = "mark" if seen.after is None else "find"
+    return seen.paced(every_job(purpose, seen.instance, seen.words.sort))
 
 
 def _hindrance(seen: Seen) -> str:
@@ -170,9 +249,9 @@ def _leaving(seen: Seen) -> Step:
     if number is None:
         return managed.released(seen, "Forgotten", "The backup manager gave it no number")
     if not seen.is_restore:
-        return seen.paced(wire.deletion(seen.instance, number))
+        return seen.paced(deleted_backup(seen.instance, number))
     if seen.state in UNDER_WAY or not seen.state:
-        return seen.paced(wire.job(seen.instance, seen.words.sort, number))
+        return seen.paced(one_job(seen.instance, seen.words.sort, number))
     return managed.released(seen, "Forgotten", "What was restored stays")
 
 
@@ -195,7 +274,7 @@ def answered(seen: Seen, ask: Ask, answer: Answer) -> Step:
             return _creating(seen, ask.purpose, answer)
 
 
-def _creating(seen: Seen, purpose: wire.Purpose, answer: Reply) -> Step:
+def _creating(seen: Seen, purpose: Purpose, answer: Reply) -> Step:
     match purpose, answer.jobs, answer.number:
         case "mark", list() as found, _:
             return _marked(seen, found)
@@ -227,22 +306,21 @@ def _found(seen: Seen, found: list[Manifest]) -> Step:
     ]
     if newer:
         return _named(seen, min(newer))
-    return wire.settings(seen.instance, seen.settings) if seen.settings else _creation(seen)
+    return configured(seen.instance, seen.settings) if seen.settings else _creation(seen)
 
 
 def _creation(seen: Seen) -> Ask:
     if seen.is_restore and seen.backup is not None:
-        return wire.restore(seen.instance, seen.backup)
-    return wire.backup(seen.instance)
+        return new_restore(seen.instance, seen.backup)
+    return new_backup(seen.instance)
 
 
 def _named(seen: Seen, number: int) -> Decision:
     names = seen.words
-    said = seen.said({names.number: number, names.state: "queued"}, CREATING, managed.SUCCESS)
+    at: dict[str, JSON] = {names.number: number, names.state: "queued"}
     step = managed.annotated(seen, {names.annotation: str(number)})
     note = Note("Created", f"The backup manager gave it the number {number}")
-    task = Task((step,), managed.WRITE_FAILED)
-    return replace(said, tasks=(task,), notes=(note,), again=_SOONEST)
+    return seen.said(at, CREATING, managed.SUCCESS, again=_SOONEST, note=note, step=step)
 
 
 def _read(seen: Seen, answer: Reply) -> Decision:
@@ -267,8 +345,8 @@ def _observed(seen: Seen, job: JSON, state: str) -> Decision:
         at["downloadable"] = manifest.get_bool(job, "downloadable")
     if seen.is_deleting:
         return _restore_leaving(seen, at, state)
-    said = seen.said(at, _ready(seen, state), managed.SUCCESS)
-    return replace(said, again=_poll(seen) if state in UNDER_WAY else rules.RESYNC)
+    again = _poll(seen) if state in UNDER_WAY else rules.RESYNC
+    return seen.said(at, _ready(seen, state), managed.SUCCESS, again=again)
 
 
 def _poll(seen: Seen) -> timedelta:
@@ -296,16 +374,15 @@ def _ready(seen: Seen, state: str) -> managed.Condition:
 def _restore_leaving(seen: Seen, at: dict[str, JSON], state: str) -> Decision:
     if state not in UNDER_WAY:
         return managed.released(seen, "Forgotten", "What was restored stays")
-    said = seen.said(at, DELETING, managed.error(f"The restore is still {state}"))
-    return replace(said, again=_poll(seen))
+    problem = managed.error(f"The restore is still {state}")
+    return seen.said(at, DELETING, problem, again=_poll(seen))
 
 
 def _lost(seen: Seen) -> Decision:
     if seen.is_deleting:
         return managed.released(seen, "Forgotten", "The backup manager does not know it")
     problem = "The backup manager does not know it any more"
-    said = seen.said({}, replace(MISSING, message=problem), managed.error(problem))
-    return replace(said, again=rules.RESYNC)
+    return seen.failed(problem, replace(MISSING, message=problem), again=rules.RESYNC)
 
 
 def _deleted(seen: Seen, answer: Reply) -> Decision:

@@ -1,1 +1,0 @@
-"""Backups and Restores, and the jobs of a backup manager behind them."""
