@@ -15,6 +15,14 @@ _TURNS: Final = "tests/unit/kube/test_turns.py"
 _MODEL: Final = "tests/model/test_konnector_"
 _BIND: Final = "tests/unit/bind"
 _SOURCE: Final = "tests/unit/source"
+_INSTANCE: Final = f"{_UNIT}/test_instance.py"
+_CONTENT: Final = f"{_UNIT}/test_claimed_content.py"
+_GUARD: Final = f"{_UNIT}/test_guard.py"
+_ANOTHER: Final = f"{_MODEL}another_namespace.py"
+_COPIED: Final = "tests/contract/trust/test_s28_copied_marks.py"
+_SPACES: Final = (
+    f"{_BIND}/test_service_namespace.py", "tests/contract/trust/test_s01_former_spaces.py",
+)  # fmt: skip
 _NEVER: Final = "if False:"
 
 
@@ -39,6 +47,11 @@ def _guard(
     """
     following = rf"(?=\s+{then})" if then else ""
     return Mutation(name, package, rf"if {condition}:{following}", _NEVER, breaks, tests)
+
+
+def _blind(name: str, package: str, compared: str, answer: str, *tests: str) -> Mutation:
+    """Return the mutation that does not compare uids."""
+    return Mutation(name, package, compared, answer, "another one counts as the one meant", tests)
 
 
 def places(mutation: Mutation, root: Path) -> Sequence[tuple[Path, str]]:
@@ -237,14 +250,6 @@ PERMISSION_CLAIMS: Final = (
         "nothing that is revoked ever goes",
         f"{_UNIT}/test_claimed_content.py",
     ),
-    Mutation(
-        "end-of-any",
-        "konnector",
-        r"if ended and identity\.of_mark\(ended, copy, keys\.ORIGIN_UID\) is not Life\.ANOTHER:",
-        "if ended:",
-        "credentials go with an object that they did not come from",
-        (f"{_UNIT}/test_claimed_content.py",),
-    ),
     _guard(
         "lost-with-its-export",
         "konnector",
@@ -336,22 +341,32 @@ NAMESPACES: Final = (
         "a new konnector deletes before another one can answer",
         (f"{_UNIT}/test_active.py",),
     ),
-    Mutation(
-        "another-namespace",
-        "konnector",
-        r" or self\.link\.homes\.is_held\(place\.namespace\):",
-        ":",
-        "an app namespace gets the data of a former one of its name",
-        (f"{_MODEL}another_namespace.py",),
+)
+IDENTITY: Final = (
+    _blind("claim-uid", "konnector", r"identity\.of_mark\(uid, .*\)", "Life.SAME", _INSTANCE),
+    _blind("own-uid", "konnector", r"identity\.of_mark\(manifest\..*\)", "Life.SAME", _INSTANCE),
+    _blind("uid-let-go", "konnector", r"_life\(.*\) is Life\.ANOTHER(?=:)", "False", _INSTANCE),
+    _blind("uid-joined", "konnector", r"is_ours and life is Life\.ANOTHER", "False", _INSTANCE),
+    _blind("uid-marked", "konnector", r"(?<=and )life is not Life\.ANOTHER", "True", _INSTANCE),
+    _blind("origin-uid", "konnector", r"identity\.of_mark\(ended, .*(?=:)", "True", _CONTENT),
+    _blind("origin-space", "konnector", r"identity\.of_mark\(seen\.sp.*", "False", _CONTENT),
+    _blind("namespace-uid", "konnector", r"(?<=return )life is Life\.A.*", "False", _ANOTHER),
+    _blind("namespace-unknown", "konnector", r"not _is_ending\(app_na.*", "False", _ANOTHER),
+    _blind("namespace-held", "konnector", r" or self\.link\.homes\.is_held\(.*(?=:)", "", _ANOTHER),
+    _blind("namespace-left", "bind", r"identity\.of_mark\(former, .*", "True", _ANOTHER),
+    _blind("app-cluster-uid", "konnector", r"identity\.recorded_app_c.* - ", "set() - ", _GUARD),
+    _blind("space-uid", "konnector", r"identity\.recorded_spaces - ", "set() - ", _GUARD),
+    _blind("space-record", "konnector", r"held and not confirmed", "False", _GUARD),
+    _blind("space-left", "bind", r"(?<=return )recorded in identity\.lives.*", "True", *_SPACES),
+    _blind(
+        "account-left",
+        "reconciler",
+        r"former not in lives(?= and)",
+        "False",
+        "tests/unit/blueprints/test_rbac.py",
     ),
-    Mutation(
-        "unrecorded-namespace",
-        "konnector",
-        r"return not _is_ending\(app_namespace\)",
-        "return False",
-        "an app namespace gets the data of one that an older konnector mapped",
-        (f"{_UNIT}/test_namespace.py",),
-    ),
+    _blind("copied-uid", "konnector", r"another and self\.view\.store\.has.*", "False", _COPIED),
+    _blind("copied-by-any", "konnector", r"(?<=another and )self\.view\.st.*", "True", _COPIED),
 )
 EXPORTS: Final = (
     Mutation(
@@ -379,14 +394,6 @@ EXPORTS: Final = (
         (f"{_MODEL}canaries.py",),
     ),
     Mutation(
-        "copy-of-any-life",
-        "konnector",
-        r"identity\.of_mark\(uid, copy, keys\.CLAIM_UID, stamped=seen\.stamped\)",
-        "Life.SAME",
-        "an old deletion of a name ends the copy of a later claim",
-        (f"{_UNIT}/test_instance.py",),
-    ),
-    Mutation(
         "deletions-of-any-life",
         "konnector",
         r"if copy is None or _is_let_go\(seen, claim, copy\):",
@@ -401,14 +408,6 @@ EXPORTS: Final = (
         "if True:",
         "copies that the original wrote meanwhile count as those of another life",
         (f"{_MODEL}uids.py",),
-    ),
-    Mutation(
-        "marks-of-anybody",
-        "konnector",
-        r"another and self\.view\.store\.has\(_UID, named\)",
-        "False",
-        "a claim from a copied manifest is never served",
-        ("tests/contract/trust/test_s28_copied_marks.py",),
     ),
     _guard(
         "connected-for-ever",
@@ -537,14 +536,6 @@ BACKEND: Final = (
         _BIND,
     ),
     Mutation(
-        "space-by-name",
-        "bind",
-        r"return recorded in identity\.lives\(seen\.space\)",
-        "return True",
-        "the next space of a name is given the service namespaces of the former one",
-        (f"{_BIND}/test_service_namespace.py", "tests/contract/trust/test_s01_former_spaces.py"),
-    ),
-    Mutation(
         "rights-of-dead-spaces",
         "bind",
         r"if manifest\.namespace_of\(one\) in gone and",
@@ -560,14 +551,6 @@ BACKEND: Final = (
         "\n    if True or recorded in",
         "the next AppClusterBinding of a name is given the space of the former one",
         (f"{_BIND}/test_app_cluster_binding_cleanup.py",),
-    ),
-    Mutation(
-        "account-over-left-overs",
-        "reconciler",
-        r"if former not in lives and",
-        "if False and",
-        "an account is made whose name has data already",
-        ("tests/unit/blueprints/test_rbac.py",),
     ),
     Mutation(
         "kinds-searched-again",
@@ -1426,6 +1409,7 @@ ALL: Final = (
     *CLAIMS,
     *PERMISSION_CLAIMS,
     *NAMESPACES,
+    *IDENTITY,
     *EXPORTS,
     *GUARDS,
     *DRAIN,
