@@ -18,6 +18,7 @@ _SOURCE: Final = "tests/unit/source"
 _INSTANCE: Final = f"{_UNIT}/test_instance.py"
 _CONTENT: Final = f"{_UNIT}/test_claimed_content.py"
 _GUARD: Final = f"{_UNIT}/test_guard.py"
+_BURSTS: Final = f"{_MODEL}bursts.py"
 _ANOTHER: Final = f"{_MODEL}another_namespace.py"
 _COPIED: Final = "tests/contract/trust/test_s28_copied_marks.py"
 _SPACES: Final = (
@@ -50,7 +51,7 @@ def _guard(
 
 
 def _blind(name: str, package: str, compared: str, answer: str, *tests: str) -> Mutation:
-    """Return the mutation that does not compare uids."""
+    """Return the mutation that does not ask whether an object is the one meant, and stays."""
     return Mutation(name, package, compared, answer, "another one counts as the one meant", tests)
 
 
@@ -365,6 +366,7 @@ IDENTITY: Final = (
         "False",
         "tests/unit/blueprints/test_rbac.py",
     ),
+    _blind("dying-origin", "konnector", r" or manifest\.is_deleting\(origin\)", "", _BURSTS),
     _blind("copied-uid", "konnector", r"another and self\.view\.store\.has.*", "False", _COPIED),
     _blind("copied-by-any", "konnector", r"(?<=another and )self\.view\.st.*", "True", _COPIED),
 )

@@ -17,12 +17,14 @@ from tests.support.settled import settled
 
 HELD: Final = {"finalizers": ["service.example/hold"]}
 _NAMES: Final = 20
+_SORTS, _DYING = 4, 2
 
 
 async def bursts(scene: Scene, random: Random, count: int) -> None:
     """Make bursts, half of them while the konnector is stopped, half of them while it runs.
 
-    Afterwards each object is as its side has made it, unless the other side had its name before.
+    Afterwards each object is as its side has made it, unless the other side had its name before;
+    nothing of a dying origin is there.
     """
     both = ends(scene)
     for burst in range(count):
@@ -33,6 +35,9 @@ async def bursts(scene: Scene, random: Random, count: int) -> None:
             await settled(running)
         assert len(made) > _NAMES
         await _are_as_they_were_made(made)
+        for name in names[_DYING::_SORTS]:
+            copy = await both[1].read(SECRET, name) or {"metadata": {}}
+            assert keys.ORIGIN_UID not in annotations_of(copy), name
 
 
 async def _burst(random: Random, there: End, here: End, names: list[str]) -> list[tuple[End, str]]:
@@ -46,13 +51,15 @@ async def _burst(random: Random, there: End, here: End, names: list[str]) -> lis
         await asyncio.sleep(random.choice((0, 0, 0.001, 0.01)))
         marks = {"annotations": {keys.RESOURCE_OWNER: "Provider"}} if number == 1 else {}
         with contextlib.suppress(AlreadyExists):
-            more = {"metadata": HELD if number == 2 else marks} if end is there else {}
+            more = {"metadata": HELD if number == _DYING else marks} if end is there else {}
             await end.make(SECRET, name, **data(end.writer), **more)
             made.append((end, name))
-        if end is there and number == 2:
+        if end is there and number == _DYING:
             await there.delete(SECRET, name)
 
-    makings = [make(end, name, at % 4) for at, name in enumerate(names) for end in (there, here)]
+    makings = [
+        make(end, name, at % _SORTS) for at, name in enumerate(names) for end in (there, here)
+    ]
     random.shuffle(makings)
     await asyncio.gather(*makings)
     return made

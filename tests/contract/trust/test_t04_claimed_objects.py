@@ -7,6 +7,8 @@ The provider here maps whichever app namespace it likes, and writes what would d
 
 from random import Random
 
+import pytest
+
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
@@ -70,9 +72,12 @@ async def test_nothing_leaves_where_no_developer_uses_the_service(scene: Scene) 
                 assert annotations_of(await here.read(SECRET, "canary")) == {}
 
 
-async def test_no_burst_on_both_sides_overwrites_anything(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    "seed", [26, *(pytest.param(one, marks=pytest.mark.soak) for one in range(5))]
+)
+async def test_no_burst_on_both_sides_overwrites_anything(scene: Scene, seed: int) -> None:
     """S26: a name that both have made stays on both sides as it is."""
     async with scene.backend():
         async with konnector(scene.app.connection):
             await bound(scene, DOWN)
-        await bursts(scene, Random(26), 4)
+        await bursts(scene, Random(seed), 4)
