@@ -112,17 +112,6 @@ async def test_one_subject_looks_at_the_catalogue_ten_times_at_once() -> None:
     assert (await bind(desk, WANTED)).status == 200
 
 
-@pytest.mark.parametrize("verifier", ["", "x", "v" * 43, CODE["code_challenge"]])
-async def test_a_code_is_for_its_verifier(verifier: str) -> None:
-    desk = await signed_in(CODE)
-    code = await code_of(desk, "0")
-    with pytest.raises(Refused) as refused:
-        await redeem(desk, code, verifier)
-    assert refused.value.reason == "verifier"
-    assert not desk.plane.made
-    assert (await redeem(desk, code)).status == 200  # it was not used up
-
-
 async def test_a_code_is_good_once_and_for_a_minute() -> None:
     desk = await signed_in(CODE)
     code, late = await code_of(desk, "0"), await code_of(desk, "0")
