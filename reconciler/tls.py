@@ -13,14 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
+from reconciler.files import LastGood
 
 _log = logging.getLogger(__name__)
-_LOOK_EVERY: Final = 1.0  # seconds
-_Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 _TRUSTED: Final = ("builtins", "socket", "ssl")  # the modules of errors whose words are theirs
 
 
@@ -94,48 +93,30 @@ class TlsFiles:
     key: Path
 
 
-class Certificates:
-    """The last good certificate that these files held.
+def certificates(files: TlsFiles, clock: Callable[[], float]) -> Callable[[], ssl.SSLContext]:
+    """Return what gives each new connection the last good certificate that these files held.
 
-    `context` is for one connection: each new one gets what is good then. What cannot be read is
-    logged once. Raises HostError where there is none to begin with.
+    What cannot be read is logged once. Raises HostError where there is none to begin with.
     """
+    fields = {"certificate": str(files.cert)}
 
-    def __init__(self, files: TlsFiles, clock: Callable[[], float]) -> None:
-        self._files, self._clock, self._looked_at = files, clock, clock()
-        self._stamp = self._look()
-        try:
-            self._context = _loaded(files)
-        except (OSError, ValueError) as error:
-            raise HostError(
-                f"cannot use the certificate {files.cert} with the key {files.key}: "
-                + system_text(error),
-                hint="Give PEM files that belong together; the key without a passphrase",
-            ) from None
+    def noted(error: Exception | None) -> None:
+        if error is None:
+            _log.info("a new certificate is used", extra=fields)
+            return
+        reason = {"reason": system_text(error)}
+        _log.warning(
+            "a new certificate cannot be used: the last one is kept", extra={**fields, **reason}
+        )
 
-    def context(self) -> ssl.SSLContext:
-        """Return what the next connection is to be served with."""
-        if abs((now := self._clock()) - self._looked_at) < _LOOK_EVERY:
-            return self._context
-        self._looked_at = now
-        # What is not good is read again once it changes again.
-        before, self._stamp = self._stamp, self._look()
-        if self._stamp != before:
-            fields = {"certificate": str(self._files.cert)}
-            try:
-                self._context = _loaded(self._files)
-                _log.info("a new certificate is used", extra=fields)
-            except (OSError, ValueError) as error:
-                fields["reason"] = system_text(error)
-                _log.warning("a new certificate cannot be used: the last one is kept", extra=fields)
-        return self._context
-
-    def _look(self) -> _Stamp:
-        try:
-            stats = [path.stat() for path in (self._files.cert, self._files.key)]
-        except OSError:
-            return ()
-        return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
+    try:
+        return LastGood((files.cert, files.key), lambda: _loaded(files), clock, noted).current
+    except (OSError, ValueError) as error:
+        raise HostError(
+            f"cannot use the certificate {files.cert} with the key {files.key}: "
+            + system_text(error),
+            hint="Give PEM files that belong together; the key without a passphrase",
+        ) from None
 
 
 def _loaded(files: TlsFiles) -> ssl.SSLContext:

@@ -16,6 +16,7 @@ from reconciler.core import keys, manifest
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
+from reconciler.files import LastGood
 from reconciler.kube.cluster import Writer
 
 log = logging.getLogger(__name__)
@@ -179,53 +180,24 @@ def authorizer(
             assert_never(mode)
 
 
-_Stamp: TypeAlias = tuple[int, int, int] | None
-_LOOK_EVERY: Final = 1.0  # second
-
-
-class AccessFile:
-    """An access file on disk: read again when it changes; a bad one leaves the last good.
+def access_file(path: Path, monotonic: Callable[[], float]) -> Callable[[], Access]:
+    """Return what gives an access file as it is on disk; a bad one leaves the last good.
 
     Raises ConfigError where it is not good to begin with.
     """
 
-    def __init__(self, path: Path, monotonic: Callable[[], float]) -> None:
-        self._path, self._monotonic = path, monotonic
-        self._stamp, self._looked_at = self._look(), monotonic()
-        self._access = self._read()
-
-    def current(self) -> Access:
-        """Return what the file says, or said last."""
-        now = self._monotonic()
-        if now - self._looked_at >= _LOOK_EVERY:
-            self._looked_at = now
-            self._read_if_changed()
-        return self._access
-
-    def _read_if_changed(self) -> None:
-        stamp = self._look()
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp  # also of a bad one: it is read again once it changes again
+    def read() -> Access:
         try:
-            self._access = self._read()
-        except ConfigError as error:
-            log.error(
-                "a new access file is not used: the last one counts", extra={"why": str(error)}
-            )
-        else:
-            log.info("a new access file is used", extra={"path": str(self._path)})
-
-    def _read(self) -> Access:
-        try:
-            content = self._path.read_bytes()
+            content = path.read_bytes()
         except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", where=str(self._path)) from None
-        return access.parse(content, str(self._path))
+            raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        return access.parse(content, str(path))
 
-    def _look(self) -> _Stamp:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+    def noted(error: Exception | None) -> None:
+        if error is None:
+            log.info("a new access file is used", extra={"path": str(path)})
+            return
+        why = {"why": str(error)}
+        log.error("a new access file is not used: the last one counts", extra=why)
+
+    return LastGood((path,), read, monotonic, noted).current

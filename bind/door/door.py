@@ -12,7 +12,6 @@ from prometheus_client.registry import Collector
 from bind.door import access, authorizer, spaces
 from bind.door.access import Access, TrustedIssuer
 from bind.door.audit import Audit
-from bind.door.authorizer import AccessFile
 from bind.door.handlers import answers
 from bind.door.handlers.api import Api
 from bind.door.handlers.services import Services
@@ -168,7 +167,7 @@ def _access(settings: DoorSettings, clock: Clock) -> Callable[[], Access]:
     """Return what tells whose tokens are believed, and the rules. Raises ConfigError."""
     if settings.access_file is None:
         return lambda: access.NO_ACCESS
-    return AccessFile(settings.access_file, clock.monotonic).current
+    return authorizer.access_file(settings.access_file, clock.monotonic)
 
 
 def _routes(services: Services) -> Routes:

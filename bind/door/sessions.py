@@ -10,14 +10,17 @@ import hashlib
 import hmac
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bind.door.identity import Identity
+
+T = TypeVar("T")
 
 KEY_BYTES: Final = 32
 MOST: Final = 3_800  # characters of a sealed text: browsers drop cookies of more than 4,096 bytes
@@ -126,11 +129,9 @@ class Login:
     @classmethod
     def opened(cls, keys: Keys, text: str, now: float) -> Self | None:
         """Return what a cookie holds, or None."""
-        held = keys.open(LOGIN, text, now)
-        try:
-            return None if held is None else cls(**{**held, "wish": Wish(**held["wish"])})
-        except (KeyError, TypeError):  # sealed by another version
-            return None
+        return _made(
+            keys.open(LOGIN, text, now), lambda held: cls(**{**held, "wish": Wish(**held["wish"])})
+        )
 
 
 def login_id(state: str) -> str:
@@ -153,11 +154,7 @@ class Session:
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie or a code holds, or None."""
-        held = keys.open(purpose, text, now)
-        try:
-            return None if held is None else cls(**_session_fields(held))
-        except (KeyError, TypeError):  # sealed by another version
-            return None
+        return _made(keys.open(purpose, text, now), lambda held: cls(**_session_fields(held)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +172,10 @@ class Code(Session):
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a code holds, or None."""
-        held = keys.open(purpose, text, now)
-        try:
-            return None if held is None else cls(**_session_fields(held), **_code_fields(held))
-        except (KeyError, TypeError):  # sealed by another version
-            return None
+        return _made(
+            keys.open(purpose, text, now),
+            lambda held: cls(**_session_fields(held), **_code_fields(held)),
+        )
 
 
 def _code_fields(held: dict[str, Any]) -> dict[str, Any]:
@@ -197,13 +193,19 @@ class Visit(Session):
     @classmethod
     def opened(cls, keys: Keys, purpose: Purpose, text: str, now: float) -> Self | None:
         """Return what a cookie holds; None also where it was not used for an hour."""
-        held = keys.open(purpose, text, now)
-        try:
-            if held is None or now - (used := held.get("used", held["at"])) > _IDLE:
-                return None
-            return cls(**_session_fields(held), used=used)
-        except (KeyError, TypeError):  # sealed by another version
-            return None
+        visit = _made(
+            keys.open(purpose, text, now),
+            lambda held: cls(**_session_fields(held), used=held.get("used", held["at"])),
+        )
+        return None if visit is None or now - visit.used > _IDLE else visit
+
+
+def _made(held: dict[str, Any] | None, make: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return what was sealed; None for nothing, and for what another version sealed."""
+    try:
+        return None if held is None else make(held)
+    except (KeyError, TypeError):
+        return None
 
 
 def _session_fields(held: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from reconciler.core.errors import HostError, origin
-from reconciler.tls import Certificates
 from reconciler.web.requests import NOWHERE, address_key, address_of
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Limits:
 def bound_socket(address: tuple[str, int]) -> socket.socket:
     """Return a socket that listens. Raises HostError, from the OSError."""
     host, port = address
-    everywhere = not host and socket.has_dualstack_ipv6()
+    everywhere = host in ("", "::") and socket.has_dualstack_ipv6()
     try:
         bound = socket.create_server(
             ("::" if everywhere else host, port),
@@ -120,9 +120,9 @@ class Connections:
         self,
         limits: Limits,
         protocol: Callable[[Connection], asyncio.BaseProtocol],
-        certificates: Certificates | None,
+        certificate: Callable[[], ssl.SSLContext] | None,
     ) -> None:
-        self._limits, self._protocol, self._certificates = limits, protocol, certificates
+        self._limits, self._protocol, self._certificate = limits, protocol, certificate
         self._open: dict[Connection, None] = {}  # the oldest first
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -173,7 +173,7 @@ class Connections:
         task.add_done_callback(partial(self._ended, accepted, connection))
 
     async def _connect(self, accepted: socket.socket, connection: Connection) -> None:
-        context = self._certificates.context() if self._certificates else None
+        context = self._certificate() if self._certificate else None
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._protocol(connection),
             accepted,

@@ -28,7 +28,7 @@ from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 from multidict import CIMultiDict
 
-from reconciler.tls import Certificates, TlsFiles
+from reconciler.tls import TlsFiles, certificates
 from reconciler.web import requests
 from reconciler.web.connections import (
     Connection,
@@ -87,12 +87,12 @@ async def served(
 
     Raises HostError.
     """
-    certificates = Certificates(listening.tls, clock) if listening.tls else None
+    certificate = certificates(listening.tls, clock) if listening.tls else None
     answering = _Answering(handler, refusal_page, listening, clock)
     loop = asyncio.get_running_loop()
     server = Server(answering.answer, request_factory=partial(_Raw, loop=loop))
     bound = bound_socket(listening.address)
-    connections = Connections(listening.limits, partial(_Protocol, server), certificates)
+    connections = Connections(listening.limits, partial(_Protocol, server), certificate)
     accepting = loop.create_task(connections.accept(bound))
     try:
         yield bound.getsockname()[:2]

@@ -12,7 +12,7 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from reconciler.core.errors import HostError
-from reconciler.tls import Certificates, TlsFiles
+from reconciler.tls import TlsFiles, certificates
 from reconciler.web.requests import Response
 from reconciler.web.serve import Listening, served
 from tests.support.web import answered, connected, on_uvloop, request, serving, status
@@ -143,7 +143,7 @@ async def test_a_bad_certificate_leaves_the_last_good_one(files, pairs, spoil, c
 def test_a_server_does_not_start_without_a_certificate(files, pairs, spoil):
     spoil(pairs, files.cert.parent)
     with pytest.raises(HostError, match="cannot use the certificate "):
-        Certificates(files, Clock())
+        certificates(files, Clock())
 
 
 def test_a_key_with_a_passphrase_is_not_asked_about(files, tmp_path):
@@ -153,12 +153,12 @@ def test_a_key_with_a_passphrase_is_not_asked_about(files, tmp_path):
     locked = forms.BestAvailableEncryption(b"secret")
     files.key.write_bytes(key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, locked))
     with pytest.raises(HostError, match="the key without a passphrase"):
-        Certificates(files, Clock())
+        certificates(files, Clock())
 
 
 def test_files_are_looked_at_once_in_a_while(files, monkeypatch):
     looked, real = [], Path.stat
-    certificates = Certificates(files, lambda: 5.0)
+    current = certificates(files, lambda: 5.0)
 
     def stat(path, **named):
         looked.append(path)
@@ -166,5 +166,5 @@ def test_files_are_looked_at_once_in_a_while(files, monkeypatch):
 
     monkeypatch.setattr(Path, "stat", stat)
     for _ in range(100):
-        certificates.context()
+        current()
     assert looked == []

@@ -17,9 +17,9 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
+from reconciler.files import read_secret
 from reconciler.kube.cluster import Cluster
 from reconciler.outbound.http import Http, OutboundError
-from reconciler.outbound.secret_file import read_secret
 
 _SECONDS: Final = 600
 _GITHUB_URL: Final = "ACTIONS_ID_TOKEN_REQUEST_URL"

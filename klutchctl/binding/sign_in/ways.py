@@ -9,8 +9,8 @@ from pathlib import Path
 from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
 from klutchctl.binding.sign_in import identities
 from reconciler.core.errors import ConfigError
+from reconciler.files import read_secret
 from reconciler.oidc.grants import Client
-from reconciler.outbound.secret_file import read_secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

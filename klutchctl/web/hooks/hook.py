@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,8 +11,8 @@ from typing import Final
 from klutchctl.web.hooks.decide import Provider
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.files import LastGood, read_secret
 from reconciler.outbound import standard_webhooks
-from reconciler.outbound.secret_file import read_secret
 
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -28,37 +29,22 @@ class Hook:
     file: Path
 
 
-class HookSecret:
-    """The secret in a hook's file, which is read again when it changes.
+def secret_reader(hook: Hook) -> Callable[[], Secret | None]:
+    """Return what gives the secret as the file holds it now.
 
     There is none while the file cannot be used: an old secret may have been taken away because
     others know it. What is wrong is logged once. Polls go on meanwhile.
     """
 
-    def __init__(self, hook: Hook) -> None:
-        self._hook = hook
-        self._stamp: tuple[int, int, int] | None = None
-        self._secret: Secret | None = None
-
-    def current(self) -> Secret | None:
-        """Return the secret as the file holds it now, None where it cannot be used."""
+    def read() -> Secret | None:
         try:
-            stat = self._hook.file.stat()
-            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        except OSError:
-            stamp = (0, 0, 0)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._secret = self._read()
-        return self._secret
-
-    def _read(self) -> Secret | None:
-        try:
-            return secret_of(self._hook)
+            return secret_of(hook)
         except ConfigError as error:
-            fields = {"hook": self._hook.name, "reason": error.message}
+            fields = {"hook": hook.name, "reason": error.message}
             _log.warning("the secret of a webhook cannot be used: it is refused", extra=fields)
             return None
+
+    return LastGood((hook.file,), read, time.monotonic, lambda _: None, every=0.0).current
 
 
 def parse_hook(text: str) -> Hook:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from klutchctl.web.hooks import decide
-from klutchctl.web.hooks.hook import Hook, HookSecret
+from klutchctl.web.hooks.hook import Hook, secret_reader
 from reconciler.controller.tasks import Clock
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
@@ -62,7 +62,7 @@ class _Receiver:
     def __init__(
         self, hooks: Sequence[Hook], look: Callable[[], None], *, clock: Clock, counted: Counted
     ) -> None:
-        self._hooks = {hook.name: (hook, HookSecret(hook)) for hook in hooks}
+        self._hooks = {hook.name: (hook, secret_reader(hook)) for hook in hooks}
         self._look, self._clock, self._counted = look, clock, counted
         self._deliveries = Deliveries()
 
@@ -89,7 +89,7 @@ class _Receiver:
 
     async def _verdict(self, name: str, request: Request) -> decide.Verdict:
         hook, held = self._hooks.get(name, (None, None))
-        secret = held.current() if held is not None else None
+        secret = held() if held is not None else None
         provider = hook.provider if hook is not None else decide.Provider.GITHUB
         # Of the largest body it takes milliseconds, which the work on a fleet does not wait for.
         verdict = await asyncio.to_thread(

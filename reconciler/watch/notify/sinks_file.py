@@ -21,11 +21,11 @@ from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import UnreadableText, locate
+from reconciler.files import read_secret
 from reconciler.fleet import base_model
 from reconciler.fleet.base_model import NAME, Form, Line, StrictModel
 from reconciler.oidc.provider import is_secure
 from reconciler.outbound import standard_webhooks
-from reconciler.outbound.secret_file import read_secret
 from reconciler.watch.notify.messages import Phase
 
 _APIS: Final = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}

@@ -71,14 +71,20 @@ def test_a_konnector_tells_its_health_as_the_original_does(registry):
         assert fetch(f"{url}/readyz") == (503, "not read yet: Secrets\n")
 
 
-def test_on_every_address(registry):
-    with health_server.served(("", 0), metrics=lambda: registry, ailment=lambda: "") as (_, port):
+@pytest.mark.parametrize("everywhere", ["", "::"])
+def test_on_every_address(registry, everywhere):
+    if everywhere and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with health_server.served((everywhere, 0), metrics=lambda: registry, ailment=lambda: "") as (
+        _,
+        port,
+    ):
         assert fetch(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
         if socket.has_dualstack_ipv6():
             assert fetch(f"http://[::1]:{port}/healthz") == (200, "ok\n")
         with (
-            pytest.raises(HostError, match=f"cannot listen on any address, port {port}: "),
-            health_server.served(("", port), metrics=lambda: registry, ailment=lambda: ""),
+            pytest.raises(HostError, match=rf"cannot listen on \S+( address,)? port {port}: "),
+            health_server.served((everywhere, port), metrics=lambda: registry, ailment=lambda: ""),
         ):
             pass
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from klutchctl.web.hooks.decide import Provider
-from klutchctl.web.hooks.hook import Hook, HookSecret, parse_hook, parse_hooks
+from klutchctl.web.hooks.hook import Hook, parse_hook, parse_hooks, secret_reader
 from klutchctl.web.hooks.receiver import REMEMBERED, Deliveries, tls_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
@@ -29,7 +29,7 @@ def put(path, content):
 
 def test_a_hook(file):
     assert parse_hook(f"web=github:{file}") == Hook("web", Provider.GITHUB, file)
-    assert HookSecret(parse_hook(f"web=github:{file}")).current() == Secret(KEY)
+    assert secret_reader(parse_hook(f"web=github:{file}"))() == Secret(KEY)
     with pytest.raises(ConfigError, match="twice"):
         parse_hooks([f"a=github:{file}", f"b=gitea:{file}", f"a=gitlab:{file}"])
     assert [one.name for one in parse_hooks([f"a=github:{file}", f"b=gitea:{file}"])] == ["a", "b"]
@@ -86,18 +86,18 @@ def test_a_secret_in_the_wrong_place_is_not_quoted():
 
 
 def test_a_secret_is_read_again_and_an_old_one_is_worth_nothing(file, caplog):
-    secret = HookSecret(Hook("a", Provider.GITHUB, file))
-    assert secret.current() == Secret(KEY)
+    secret = secret_reader(Hook("a", Provider.GITHUB, file))
+    assert secret() == Secret(KEY)
     put(file, SIGNING_TOKEN.encode())
-    assert secret.current() == Secret(SIGNING_TOKEN)
+    assert secret() == Secret(SIGNING_TOKEN)
     put(file, b"short")
-    assert [secret.current(), secret.current()] == [None, None]
+    assert [secret(), secret()] == [None, None]
     file.unlink()
-    assert secret.current() is None
+    assert secret() is None
     assert len(caplog.records) == 2
     assert "short" not in caplog.text
     put(file, KEY.encode())
-    assert secret.current() == Secret(KEY)
+    assert secret() == Secret(KEY)
 
 
 def test_deliveries_are_remembered_within_a_bound():

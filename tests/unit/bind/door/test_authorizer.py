@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from bind.door import access, authorizer
-from bind.door.authorizer import AccessFile, Mode, Reviews
+from bind.door.authorizer import Mode, Reviews, access_file
 from bind.door.catalogue import Offer
 from bind.door.identity import Identity
 from bind.door.refusals import Refused
@@ -150,16 +150,16 @@ HEAD: Final = "apiVersion: bind.klutchctl.dev/v1alpha1\nkind: Access\n"
 def test_an_access_file_is_read_again_and_a_bad_one_is_not_used(tmp_path: Path) -> None:
     time, path = Time(), tmp_path / "access.yaml"
     path.write_text(HEAD)
-    file = AccessFile(path, time)
+    file = access_file(path, time)
     found = []
     for text in ("allow: [{subjects: [a]}]", "allow: [{}]", None, "allow: [{subjects: [bc]}]"):
         if text is None:
             path.unlink()
         else:
             path.write_text(HEAD + text)
-        found.append([rule.subjects for rule in file.current().rules])
+        found.append([rule.subjects for rule in file().rules])
         time.now += 2
-        found.append([rule.subjects for rule in file.current().rules])
+        found.append([rule.subjects for rule in file().rules])
     a, bc = [("a",)], [("bc",)]
     assert found == [[], a, a, a, a, a, a, bc]
 
@@ -170,4 +170,4 @@ def test_a_door_does_not_start_with_a_bad_access_file(tmp_path: Path, text: str 
     if text is not None:
         path.write_text(HEAD + text)
     with pytest.raises(ConfigError, match=r"access\.yaml"):
-        AccessFile(path, Time())
+        access_file(path, Time())
