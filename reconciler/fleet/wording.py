@@ -156,6 +156,8 @@ _NAMING: Final = frozenset(
     | {"onClusterLeave", "operator", "optional", "owner", "paths", "rbac", "resource", "state"}
     | {"template", "templateNamespaces", "templates", "version"}
 )
+# Labels select, and are no secrets.
+_LABELS: Final = frozenset({"labels", "matchExpressions", "matchLabels"})
 # Anything may stand below these.
 _FREE: Final = frozenset({"annotations", "args", "env", "overrides", "parameters", "vars"})
 _CREDENTIAL: Final = re.compile(
@@ -259,7 +261,8 @@ def is_name(keys: Sequence[str], text: str) -> bool:
 
 
 def _is_naming(keys: Sequence[str]) -> bool:
-    return not _may_be_secret(keys) and bool(keys) and keys[-1] in _NAMING
+    names = keys[-1:] and (keys[-1] in _NAMING or not _LABELS.isdisjoint(keys))
+    return bool(names) and not _may_be_secret(keys)
 
 
 def _may_be_secret(keys: Iterable[str]) -> bool:

@@ -13,6 +13,8 @@ from tests.support.fleet_texts import tree
 SHOWN = {
     "names and words": ("{template: gp, mode: On}", 12, "{template: gp, mode: On}", 11),
     "numbers and flags": ("a: {maxDeletes: 5, on: true}", 17, "a: {maxDeletes: 5, on: true}", 16),
+    "labels": ("matchLabels: {team: gold}", 21, "matchLabels: {team: gold}", 20),
+    "a label called like a credential": ("labels: {token: x}", 17, "labels: {token: ...}", 16),
     "a list of names": ("names: [shop, mall]", 15, "names: [shop, mall]", 14),
     "free text": ("reason: moving to eu", 1, "reason: ...", 0),
     "text behind a name": ('name: "two words"', 7, "name: ...", 6),
