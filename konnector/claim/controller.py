@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.claim import copies, decide, orphans
+from konnector.claim import copies, decide, orphans, returns
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
 from konnector.context import SyncContext
@@ -53,6 +53,7 @@ class Claims(PairedSync):
         self._lived_in: set[str] = set()
         self._deletions = Deletions(self.view.store)
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
+        self._returns = returns.Returns(pair.content)
         self._states = link.agent.syncs.claims(pair.kind.resource)
         self._trips = Trips(resource=pair.kind.resource)
         self.view.store.subscribe(_LIVING, self._look_who_lives)
@@ -170,6 +171,7 @@ class Claims(PairedSync):
             stamped=self._stamped(place.namespace, copy),
             stamps_in=self._stamps_in(place, claim, copy),
             copied=claim is not None and self._is_copied(claim),
+            left=self._returns.left(place, claim),
         )
 
     def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
@@ -372,6 +374,7 @@ class Claims(PairedSync):
         copy = there.get(*seen.copy_place)
         if seen.claim is None or copy is None or not _applies(decision):
             return
+        self._returns.note(seen.place, seen.claim, seen.copy or {}, seen.now)
         if _applies(decide.decide(self.pair, replace(seen, copy=copy))):
             self._tried[seen.place] = self._state(seen.claim, copy)
 

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from konnector import APP_CLUSTER, CONTROL_PLANE
-from konnector.claim import copies, orphans, status
+from konnector.claim import copies, orphans, returns, status
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
 from reconciler.api import claim_status
@@ -52,6 +52,7 @@ class Seen:
     `stamped`: each copy of this app namespace has its claim's uid. `stamps_in`: when this one may
     get it without another reason to write, None: it has it. `copied`: the claim's marks are those
     of another claim, which lives. `withdrawn`: the kind is going, so that no copy is made at all.
+    `left`: fields that the provider takes away each time, so that they are its own.
     """
 
     place: ObjectKey
@@ -71,6 +72,7 @@ class Seen:
     stamps_in: timedelta | None = None
     copied: bool = False
     withdrawn: bool = False
+    left: frozenset[str] = frozenset()
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -239,8 +241,10 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     is_others = is_ours and life is Life.ANOTHER
     if is_others and manifest.is_deleting(copy):
         return Decision(notes=(_FORMER,))
-    wanted = stated(pair, claim)
-    written = field_set.owned(copy, *WRITERS)
+    written, wanted = field_set.owned(copy, *WRITERS), stated(pair, claim)
+    # One that an apply no longer states while it is ours would go.
+    left = {key for key in seen.left if f"f:{key}" not in written}
+    wanted = {key: value for key, value in wanted.items() if key not in left}
     is_left = _holds_unstated(pair, copy, written, wanted)
     is_up = not is_left and (seen.settled or _agrees(copy, wanted, written))
     held = _patch_claim(pair, claim, {**_finalizer(claim), **_marks(seen, claim, copy)})
@@ -256,7 +260,8 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return Read.COPY
     if is_kept:
         return _let_be(pair, copy, tasks)
-    return _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
+    found = _decision(*tasks, () if is_up else _spec_up(pair, copy, _stamped(wanted, claim)))
+    return replace(found, notes=tuple(map(returns.left_to_provider, sorted(left))))
 
 
 def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> Decision:

@@ -8,7 +8,7 @@ from reconciler.core.manifest import canonical
 from tests.support.bound_scenes import Scene, until
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_scenes import Side, Story, redefine, sides, story, working
+from tests.support.konnector_scenes import Side, Story, event, redefine, sides, story, working
 from tests.support.kstatus import kstatus
 
 # What a spec holds, and what comes to stand in its place.
@@ -115,6 +115,34 @@ async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scen
         async with working(scene) as account:
             assert await account.writes() == []
             assert await account.there.spec() == {"size": "1Gi", **added}
+
+
+def operated(version: dict[str, Any]) -> None:
+    """Let a version know a field beside `spec`, as Argo CD has one."""
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    properties["operation"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+async def test_a_field_that_the_provider_takes_away_each_time_becomes_its_own(scene: Scene) -> None:
+    await redefine(scene.plane, scene, operated)
+    async with story(scene) as account:
+        here, there = account.here, account.there
+
+        async def is_up(number: int) -> bool:
+            return bool((await there.read()).get("operation") == {"sync": number})
+
+        await account.settle(operation={"sync": 1})
+        for number, times in ((1, 4), (2, 3)):  # the first was made so
+            await here.patch({"operation": {"sync": number}})
+            for _ in range(times):
+                await until(partial(is_up, number))
+                await there.patch({"operation": None})
+            await until(lambda: event(scene, "orders", "FieldLeft"))
+            spec = {"size": f"{number}Ti"}
+            await here.patch({"spec": spec})
+            await until(partial(there.has_spec, spec))
+            await account.begin()
+            assert "operation" not in await there.read()
 
 
 async def test_the_claim_is_current_once_the_provider_has_seen_its_newest_spec(

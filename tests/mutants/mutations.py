@@ -158,6 +158,22 @@ CLAIMS: Final = (
         ("tests/unit/health/test_verdict.py",),
     ),
     Mutation(
+        "returned-for-ever",
+        "konnector",
+        r"self\._returns\.note\(.*\)",
+        "pass",
+        "a field that the provider takes away is written for ever",
+        (f"{_MODEL}values.py",),
+    ),
+    Mutation(
+        "left-whatever-it-says",
+        "konnector",
+        r" and digest\(said\[key\]\) == value",
+        "",
+        "what a claim says anew stays below, as the provider took something else away",
+        (f"{_MODEL}values.py",),
+    ),
+    Mutation(
         "approval-left",
         "konnector",
         r"if approval is None else \{keys\.API_APPROVED: approval\}",
@@ -1328,6 +1344,30 @@ RIGHTS: Final = (
 _OVERSIZED: Final = "tests/model/test_oversized.py"
 _CACHE: Final = "tests/unit/kube/cache/test_oversized.py"
 LIMITS: Final = (
+    Mutation(
+        "quotas-lowered",
+        "bind",
+        r"max\(least, 2 \* counts\.get\(one, 0\)\)",
+        "least",
+        "an upgrade stops whoever has many objects",
+        (f"{_BIND}/test_bounds.py",),
+    ),
+    Mutation(
+        "spaces-uncounted",
+        "bind",
+        r"for one in sorted\(counted\.resources\)\} if number",
+        "for one in []} if number",
+        "one space has as many objects as it likes",
+        ("tests/contract/trust/test_t09_one_tenant.py",),
+    ),
+    Mutation(
+        "finalizers-of-anybody",
+        "bind",
+        r"manifest\.finalizers_of\(live\)\[:finalizers\]",
+        "manifest.finalizers_of(live)",
+        "the backend holds whatever finalizers a tenant makes up",
+        (f"{_BIND}/test_bounds.py",),
+    ),
     Mutation(
         "wide-work-at-once",
         "reconciler/kube",

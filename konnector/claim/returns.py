@@ -1,0 +1,59 @@
+"""Fields of claims that the provider's side takes away as often as they come.
+
+Both sides would write for ever. What was brought so often within an hour, while the claim said the
+same, is left to the provider until the claim says something else. A process that starts anew begins
+to count anew.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from reconciler.core.decision import Note
+from reconciler.core.manifest import Manifest, digest
+from reconciler.core.refs import ObjectKey
+
+_MOST: Final = 3
+_WINDOW: Final = timedelta(hours=1)
+
+
+class Returns:
+    """The fields that copies lacked, by the places of their claims.
+
+    `content` returns what of a claim goes up: a field is a key of that.
+    """
+
+    def __init__(self, content: Callable[[Manifest], Manifest]) -> None:
+        self._content = content
+        # Of each field: the digest of its value, and when that was brought.
+        self._brought: dict[ObjectKey, dict[str, tuple[str, tuple[datetime, ...]]]] = {}
+
+    def left(self, place: ObjectKey, claim: Manifest | None) -> frozenset[str]:
+        """Return the fields of a claim that are the provider's; forget a claim that is gone."""
+        if place not in self._brought:
+            return frozenset()
+        known = self._brought[place] if claim is not None else self._brought.pop(place)
+        said = self._content(claim or {})
+        return frozenset(
+            key
+            for key, (value, times) in known.items()
+            if len(times) >= _MOST and key in said and digest(said[key]) == value
+        )
+
+    def note(self, place: ObjectKey, claim: Manifest, copy: Manifest, now: datetime) -> None:
+        """Take in that all that a claim says was brought to a copy, which was like this before."""
+        said = self._content(claim)
+        for key in said.keys() - copy.keys() - self.left(place, claim):
+            known, value = self._brought.setdefault(place, {}), digest(said[key])
+            before, times = known.get(key, ("", ()))
+            recent = [one for one in times if value == before and now - one < _WINDOW]
+            known[key] = (value, (*recent, now))
+
+
+def left_to_provider(key: str) -> Note:
+    """Return what a claim says of a field that is left."""
+    message = (
+        f"The provider takes {key} away each time: it is the provider's until this claim says"
+        " something else there"
+    )
+    return Note("FieldLeft", message, "Warning")
