@@ -75,7 +75,7 @@ def needs_secret(binding: BindingView, *, now: datetime) -> bool:
         return False
     if manifest.is_deleting(live):
         return len(binding.records) <= 1
-    state = look_of.numbers_of(binding.records)
+    state = look_of.numbers_of(binding.records, look_of.Numbers)
     if state.current is None or state.candidate is not None or state.leaving or state.lost:
         return True
     if any(one.leave_at is not None and one.leave_at <= now for one in state.older):
@@ -235,7 +235,8 @@ def _noted(seen: Seen, next_: Next) -> Next:
         if seen.binding.secret is not None:
             is_kept = credentials.state(seen.binding, current) == credentials.KEPT
             checked = seen.now if is_kept else None  # else it is read until it is as it should be
-            next_ = look_of.remembered(seen, current, next_, checked=checked)
+            pause = replace(seen.pause(current), checked=checked)
+            next_ = replace(next_, pauses={**next_.pauses, current.id: pause})
         due_at = rotation.due_at(seen.claim, current, seen.older, seen.now)
         check_at = None if checked is None else checked + CHECKS
         times += [time for time in (due_at, current.expires_at, check_at) if time is not None]

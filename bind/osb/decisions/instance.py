@@ -10,7 +10,6 @@ from typing import Final
 
 from bind.osb import engine
 from bind.osb.decisions import causes, instance_status, record
-from bind.osb.decisions import instance_calls as calls
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.instance_moves import InstanceMoves
 from bind.osb.decisions.instance_status import READY
@@ -64,7 +63,7 @@ def look(  # noqa: PLR0911 - a row each
     if current.is_unstamped:
         return soon(record.changed(current))
     if older := [one for one in view.records if one is not current]:
-        return calls.remove(view, older[0], now)
+        return InstanceMoves(view, older[0], now).remove()
     return _go_on(view, current, free=free, now=now)
 
 
@@ -86,7 +85,7 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
         instance=uid,
         service=view.kind.offering,
         plan=target.plan,
-        claim=_claim(view, live),
+        claim=record.claim_of(view.kind.kind, live),
         state=record.INTENDED,
         intent=Intent("Provision", now, target),
         asked=wants.asked(view),
@@ -97,16 +96,11 @@ def _begin(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> 
     return replace(soon(record.created(new, view.broker.spec.namespace)), begins=True)
 
 
-def _claim(view: InstanceView, live: Manifest) -> record.Claim:
-    kind = view.kind.kind
-    return record.Claim(kind.group, kind.kind, view.namespace, view.name, uid_of(live))
-
-
 def _take_over(view: InstanceView, live: Manifest, *, free: bool, now: datetime) -> Next:
     """Do with what a predecessor of a claim's name left as its record says; the claim waits."""
     for other in view.others:
         if other.mark.get(keys.OSB_ORPHAN) == keys.ORPHAN_ADOPT:
-            return soon(_reclaimed(other, now, claim=_claim(view, live)))
+            return soon(_reclaimed(other, now, claim=record.claim_of(view.kind.kind, live)))
     left = view.others[0]
     advice = (
         f"annotate BrokerRecord {left.id} with {keys.OSB_ORPHAN}: Adopt to take it over, "
@@ -156,11 +150,11 @@ def _go_on(view: InstanceView, current: Record, *, free: bool, now: datetime) ->
     if current.state in (record.ORPHANED, record.RETAINED):
         return soon(_reclaimed(current, now))
     if current.state == record.LEAVING:
-        return calls.remove(view, current, now)
+        return InstanceMoves(view, current, now).remove()
     if current.operation is not None:
         return InstanceMoves(view, current, now).poll()
     if current.intent is not None and not current.intent.closed:
-        return calls.send(view, current, current.intent, now)
+        return InstanceMoves(view, current, now).send(current.intent)
     if current.state == record.INTENDED:
         return _retry(view, current, free=free, now=now)
     return _keep(view, current, free=free, now=now)
@@ -267,7 +261,7 @@ def _leave(  # noqa: PLR0911 - a row each
         return Next(Decision(tasks=(_let_go(view, lift, keeps=policy == RETAIN),)))
     for one in sorted(view.records, key=lambda each: each.number):
         if one.state == record.LEAVING:
-            return calls.remove(view, one, now)
+            return InstanceMoves(view, one, now).remove()
     if not (free or current.is_open):
         message = "another operation of this instance goes on"
         return _held(view, causes.NOT_DELETED, message, "Deleting")
@@ -342,7 +336,7 @@ def _unclaimed(
     for one in sorted(records, key=lambda each: each.number):
         wish = one.mark.get(keys.OSB_ORPHAN, "")
         if one.state == record.LEAVING:
-            return calls.remove(view, one, now)
+            return InstanceMoves(view, one, now).remove()
         if one.state not in (record.ORPHANED, record.RETAINED):
             return Next(_orphaned(one))
         if is_bound:

@@ -1,4 +1,4 @@
-"""The moves that only instances have, and what those of all come to for an instance."""
+"""The moves and calls that only instances have, and what those of all come to for one."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -8,7 +8,16 @@ from bind.osb.decisions import causes, instance_status, record
 from bind.osb.decisions import instance_wants as wants
 from bind.osb.decisions.moves import Moves
 from bind.osb.decisions.record import Intent, Record, Sent
-from bind.osb.decisions.view import NO_PAUSE, SOON, Ask, InstanceView, Next, Pause, soon
+from bind.osb.decisions.view import (
+    NO_PAUSE,
+    SOON,
+    Ask,
+    InstanceView,
+    Next,
+    Pause,
+    parameters_of,
+    soon,
+)
 from bind.osb.engine import Move
 from reconciler.blueprints.offering import messages, outcomes
 from reconciler.blueprints.offering.outcomes import Done, Outcome
@@ -153,8 +162,7 @@ class InstanceMoves(Moves):
 
     def _stopped(self, problem: str) -> Next:
         """Keep an instance that may be there for long: it is deleted with its claim only."""
-        one, intent = self.one, self.one.intent
-        assert intent is not None
+        one, intent = self.one, self.intent
         closed = replace(
             intent,
             tries=max(intent.tries, 1),
@@ -178,22 +186,19 @@ class InstanceMoves(Moves):
         It may have ended long ago: "a backup with its record was restored". So a PUT is made again,
         which the broker answers by what it has, and nothing is deleted, whatever it answers.
         """
-        problem, one, intent = "the broker knows no such operation", self.one, self.one.intent
-        assert intent is not None
+        problem, one, intent = "the broker knows no such operation", self.one, self.intent
         if intent.tries >= engine.MOST_TRIES:
             return self._stopped(f"{problem}, though it was asked {intent.tries + 1} times")
         again = replace(intent, tries=intent.tries + 1)
         made_at = one.made_at or intent.since
         step = record.changed(one, intent=again, operation=None, made_at=made_at)
         wait = engine.unknown(intent.tries)
-        return self.rests(
-            wait, self._waiting(problem), step, count=0, misses=0, tried=0, questions=0
-        )
+        pause = Pause(until=self.now + wait, checked=self.pause.checked)
+        return self.next(self._waiting(problem), step, again=wait, pause=pause)
 
     def _anew(self, outcome: Outcome) -> Next:
         """Ask for what the claim says now. That it may have been made is not forgotten."""
-        intent = self.one.intent
-        assert intent is not None
+        intent = self.intent
         is_absent = isinstance(outcome, outcomes.Absent | outcomes.Gone)  # a refusal proves nothing
         target, tries = wants.wanted(self.view, None), min(intent.tries, 1) if is_absent else 1
         new = Intent("Provision", self.now, target, tries, catalog=intent.catalog)
@@ -202,8 +207,7 @@ class InstanceMoves(Moves):
         return self.next(Decision(again=SOON), step, pause=NO_PAUSE)
 
     def _refused(self, problem: str) -> Next:
-        intent, is_new = self.one.intent, self.one.state == record.INTENDED
-        assert intent is not None
+        intent, is_new = self.intent, self.one.state == record.INTENDED
         closed = replace(intent, closed=record.REFUSED, catalog=wants.catalogue(self.view))
         step = record.changed(self.one, intent=closed)
         cause = causes.REFUSED if is_new else causes.UPDATE_REFUSED
@@ -214,8 +218,7 @@ class InstanceMoves(Moves):
 
     def _update_failed(self, outcome: Outcome, problem: str) -> Next:
         """Try an update again, as the broker says; what it left unusable is Provisioned no more."""
-        one, intent = self.one, self.one.intent
-        assert intent is not None
+        one, intent = self.one, self.intent
         said = outcome if isinstance(outcome, outcomes.Progress) else outcomes.Progress("failed")
         tries = intent.tries + 1
         is_last = said.update_repeatable is False or tries >= engine.MOST_TRIES
@@ -305,6 +308,89 @@ class InstanceMoves(Moves):
         decision = instance_status.synced(view, one, differing)
         decision = _with_dashboard(decision, outcome.dashboard_url)
         return self.next(decision, again=self.timing.resync, pause=pause)
+
+    def send(self, intent: Intent) -> Next:
+        """Send what an intent says, again where its outcome is not known."""
+        view, one, target = self.view, self.one, wants.wanted(self.view, self.one.sent)
+        decision, asked = instance_status.begun(view, one, intent), wants.asked(view)
+        is_other, is_update = not wants.is_as_wanted(intent.target, target), intent.verb == "Update"
+        if intent.since > self.now and is_other:
+            # It was never sent: what the claim says now is sent in its place, at once.
+            changed = replace(intent, since=self.now, target=target)
+            return soon(record.changed(one, intent=changed, plan=target.plan, asked=asked))
+        if is_update and is_other:
+            # Nobody knows whether the earlier wish was sent, so all of this one is.
+            unknown = Sent(one.plan if one.sent is None else one.sent.plan)
+            changed = replace(intent, target=target)
+            return soon(record.changed(one, intent=changed, sent=unknown, asked=asked))
+        if self.wait(intent.since) is None and (held := self._held(intent, target)) is not None:
+            return held
+        ids = (one.instance, one.service, one.plan)
+        call: messages.Call
+        if is_update:
+            call = self._update(intent, target)
+        elif self.pause.questions > 1:
+            call = messages.FetchInstance(*ids)
+        elif self.pause.questions or is_other:
+            call = messages.LastOperation(*ids)
+        else:
+            call = self._provision(intent)
+        return self.asks(decision, call, intent.since)
+
+    def _held(self, intent: Intent, target: Sent) -> Next | None:
+        """Hold what the plan refuses back, unless it may have been sent: then that is found out."""
+        if intent.tries:
+            return None
+        sent, cause, phase = None, causes.INVALID, instance_status.PENDING
+        if intent.verb == "Update":
+            sent, cause, phase = self.one.sent, causes.UPDATE_INVALID, instance_status.READY
+        problem = wants.invalid(self.view, target, sent)
+        said = [(cause, problem)]
+        held = instance_status.of(self.view, self.one, phase=phase, false=said)
+        return Next(held) if problem else None
+
+    def remove(self) -> Next:
+        """Have an instance deleted at the broker, until that is confirmed."""
+        one = self.one
+        if one.operation is not None:
+            return self.poll()
+        call = messages.Deprovision(one.instance, one.service, one.plan)
+        return self.asks(instance_status.leaving(self.view, one), call)
+
+    def _provision(self, intent: Intent) -> messages.Provision:
+        one, live, place = self.one, self.view.live, self.view.place
+        assert live is not None
+        assert place is not None
+        return messages.Provision(
+            instance=one.instance,
+            service=one.service,
+            plan=intent.target.plan,
+            organization=place.cluster,
+            space=place.space,
+            context=place.context(self.view.name),
+            parameters=parameters_of(live) or None,
+            maintenance=intent.target.maintenance,
+        )
+
+    def _update(self, intent: Intent, target: Sent) -> messages.Update | messages.FetchInstance:
+        """Return the update; where an earlier one may have been done, what reads the instance."""
+        view, one, place = self.view, self.one, self.view.place
+        if intent.tries and self.pause.tried != intent.tries and wants.is_retrievable(view):
+            return messages.FetchInstance(one.instance, one.service, one.plan)
+        assert place is not None
+        sent = one.sent or Sent(one.plan)
+        whole = not sent.digest or wants.drifts(view)
+        differs = whole or target.digest != sent.digest
+        is_newer = whole or target.maintenance != sent.maintenance
+        return messages.Update(
+            instance=one.instance,
+            service=one.service,
+            plan=target.plan,
+            parameters=wants.changeable(view, target.plan) if differs else None,
+            context=place.context(view.name),
+            maintenance=target.maintenance if is_newer else "",
+            previous=messages.Previous(sent.plan, place.cluster, place.space, sent.maintenance),
+        )
 
 
 def _with_dashboard(decision: Decision, url: str) -> Decision:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from bind.osb import engine
 from bind.osb.decisions import record
-from bind.osb.decisions.record import Operation, Record
+from bind.osb.decisions.record import Intent, Operation, Record
 from bind.osb.decisions.view import CLOSED, SOON, Ask, InstanceView, Next, Pause, due, soon
 from bind.osb.engine import Move, Standing
 from reconciler.api.osb import Timing
@@ -91,6 +91,12 @@ class Moves(ABC):
     def timing(self) -> Timing:
         """How long the broker is waited for."""
         return self.view.broker.spec.timing if self.view.broker is not None else Timing()
+
+    @property
+    def intent(self) -> Intent:
+        """What is asked, where something is."""
+        assert self.one.intent is not None
+        return self.one.intent
 
     @property
     def is_leaving(self) -> bool:
@@ -247,11 +253,10 @@ class Moves(ABC):
 
         `fields` are those of its intent that are to be others.
         """
-        intent = self.one.intent
-        assert intent is not None
-        again = replace(intent, tries=intent.tries + 1, **fields)  # type: ignore[arg-type]
+        tries = self.intent.tries
+        again = replace(self.intent, tries=tries + 1, **fields)  # type: ignore[arg-type]
         step = record.changed(self.one, intent=again)
-        return self.rests(engine.unknown(intent.tries), self._waiting(problem), step)
+        return self.rests(engine.unknown(tries), self._waiting(problem), step)
 
     def busy(self, problem: str) -> Next:
         """Wait for another operation on the instance; nothing was done, so nothing is undone."""

@@ -15,6 +15,7 @@ from reconciler.api.osb import BROKER_RECORD
 from reconciler.core import manifest
 from reconciler.core.decision import Create, Delete, Patch, deletion, merge_diff, modification
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 from reconciler.core.times import format_time, moment
 
@@ -48,6 +49,12 @@ class Claim:
     namespace: str
     name: str
     uid: str
+
+
+def claim_of(kind: Kind, live: Manifest) -> Claim:
+    """Return that a record is for this object."""
+    place = manifest.identity_of(live)
+    return Claim(kind.group, kind.kind, *place, manifest.uid_of(live))
 
 
 @dataclass(frozen=True, slots=True)

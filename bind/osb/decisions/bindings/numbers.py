@@ -7,7 +7,7 @@ from typing import Final
 from bind.osb import engine
 from bind.osb.decisions import causes, credentials, record, rotation
 from bind.osb.decisions.bindings import status
-from bind.osb.decisions.bindings.seen import Seen, circumstances, claim_of, is_held, target
+from bind.osb.decisions.bindings.seen import Seen, circumstances, is_held, target
 from bind.osb.decisions.record import Intent, Record
 from bind.osb.decisions.view import CLOSED, Next, parameters_of, soon
 from reconciler.blueprints.offering import validation
@@ -35,7 +35,7 @@ def begin(seen: Seen) -> Next:
         instance=instance.id,
         service=instance.service,
         plan=instance.plan,
-        claim=claim_of(seen),
+        claim=record.claim_of(seen.binding.kind.kind, seen.claim),
         state=record.INTENDED,
         number=number,
         intent=Intent("Bind", seen.now, target(seen, instance.plan)),

@@ -1,13 +1,13 @@
 """A binding as one look shows it: its claim, its Secret, and what each of its numbers is to it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from bind.osb.decisions import causes, record, rotation
-from bind.osb.decisions.record import Claim, Record, Sent
-from bind.osb.decisions.view import BindingView, Broker, InstanceView, Next, Pause, parameters_of
+from bind.osb.decisions.record import Record, Sent
+from bind.osb.decisions.view import BindingView, Broker, InstanceView, Pause, parameters_of
 from reconciler.blueprints.offering.catalogue import Plan
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
@@ -32,8 +32,11 @@ class Numbers:
     leaving: tuple[Record, ...] = ()
 
 
-def numbers_of(records: Iterable[Record]) -> Numbers:
-    """Return what each record of a binding is to it."""
+N = TypeVar("N", bound=Numbers)
+
+
+def numbers_of(records: Iterable[Record], make: Callable[..., N], **more: object) -> N:
+    """Return what each record of a binding is to it, beside what is known more."""
     rising = sorted(records, key=lambda one: one.number)
     held = [one for one in rising if is_held(one)]
     current = held[-1] if held else None
@@ -42,12 +45,13 @@ def numbers_of(records: Iterable[Record]) -> Numbers:
     ]
     top = asked[-1] if asked else None
     is_candidate = top is not None and (current is None or top.number > current.number)
-    return Numbers(
+    return make(
         current=current,
         candidate=top if is_candidate else None,
         older=tuple(held[:-1]),
         lost=tuple(asked[:-1] if is_candidate else asked),
         leaving=tuple(one for one in rising if one.state == record.LEAVING),
+        **more,
     )
 
 
@@ -99,18 +103,7 @@ class Seen(Numbers):
 
 def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: datetime) -> Seen:
     """Return a binding as it is to be decided about."""
-    numbers = numbers_of(binding.records)
-    return Seen(
-        view=view,
-        binding=binding,
-        now=now,
-        free=free,
-        current=numbers.current,
-        candidate=numbers.candidate,
-        older=numbers.older,
-        lost=numbers.lost,
-        leaving=numbers.leaving,
-    )
+    return numbers_of(binding.records, Seen, view=view, binding=binding, now=now, free=free)
 
 
 def is_held(one: Record) -> bool:
@@ -169,19 +162,6 @@ def circumstances(seen: Seen, closed: str) -> str:
         instance.plan if instance is not None else "",
     ]
     return record.digest_of(manifest.uid_of(seen.claim), parts)
-
-
-def claim_of(seen: Seen) -> Claim:
-    """Return whom a record of this binding is for."""
-    kind, live = seen.binding.kind.kind, seen.claim
-    namespace, name = manifest.identity_of(live)
-    return Claim(kind.group, kind.kind, namespace, name, manifest.uid_of(live))
-
-
-def remembered(seen: Seen, one: Record, next_: Next, **fields: object) -> Next:
-    """Return what follows, with this remembered of an id."""
-    pause = replace(seen.pause(one), **fields)  # type: ignore[arg-type]
-    return replace(next_, pauses={**next_.pauses, one.id: pause})
 
 
 def is_of_former(view: InstanceView, one: Record) -> bool:
