@@ -39,6 +39,12 @@ _START: Final = 60.0  # seconds for a process on a busy machine
 _LOG_END: Final = 4_000
 
 
+def memory_of(pid: int, at: str) -> int:
+    """Return the octets of memory of a process, by a word of its status (proc(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split(f"{at}:")[1].split()[0]) * 1024
+
+
 @dataclass
 class Replica:
     """One process. `user` is what the audit log calls it, `out` has its standard output."""
@@ -54,8 +60,7 @@ class Replica:
 
     def memory(self, *, at: Literal["VmRSS", "VmHWM"] = "VmRSS") -> int:
         """Return the octets that the process holds, or held at its peak."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split(f"{at}:")[1].split()[0]) * 1024
+        return memory_of(self.process.pid, at)
 
     async def ended(self) -> int:
         """Wait for its end and return its exit code."""
