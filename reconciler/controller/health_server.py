@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from math import inf
 from typing import Final
 
@@ -56,6 +56,8 @@ def served(
 
     Raises HostError.
     """
+    from reconciler.web import connections, serve  # late: it costs 1 MiB
+
     probes: dict[str, Callable[[Request], Response]] = {}
     if ailment is not None:
         probes["/healthz"] = lambda _: healthz(ailment())
@@ -63,31 +65,7 @@ def served(
         probes["/readyz"] = lambda _: plain(unready())
     if metrics is not None:
         probes["/metrics"] = lambda request: _counted(metrics(), request)
-    begun: Future[tuple[tuple[str, int], Callable[[], object]]] = Future()
-    serving = _serve(address, _Answering(probes, settled), begun)
-    thread = threading.Thread(
-        target=lambda: asyncio.run(serving), name="health server", daemon=True
-    )
-    thread.start()
-    where, stop = begun.result()
-    try:
-        yield where
-    finally:
-        stop()
-        thread.join()
-
-
-async def _serve(
-    address: tuple[str, int],
-    answering: "_Answering",
-    begun: "Future[tuple[tuple[str, int], Callable[[], object]]]",
-) -> None:
-    """Serve until what `begun` gets is called. `begun` raises HostError."""
-    from reconciler.web.connections import Limits  # late: it costs 1 MiB
-    from reconciler.web.serve import Listening, served
-
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    limits = Limits(
+    limits = connections.Limits(
         line=_LONGEST,
         head=_LONGEST,
         body=1024,
@@ -98,9 +76,28 @@ async def _serve(
         connections=16,
         rate=inf,
     )
-    listening = Listening(address, limits=limits, query=lambda text: {_QUERY: text})
+    listening = serve.Listening(address, limits=limits, query=lambda text: {_QUERY: text})
+    server = serve.served(listening, _Answering(probes, settled).answer)
+    begun: Future[tuple[tuple[str, int], Callable[[], object]]] = Future()
+    task = _serve(server, begun)
+    thread = threading.Thread(target=asyncio.run, args=[task], name="health server", daemon=True)
+    thread.start()
+    where, stop = begun.result()
     try:
-        async with served(listening, answering.answer) as where:
+        yield where
+    finally:
+        stop()
+        thread.join()
+
+
+async def _serve(
+    server: AbstractAsyncContextManager[tuple[str, int]],
+    begun: "Future[tuple[tuple[str, int], Callable[[], object]]]",
+) -> None:
+    """Serve until what `begun` gets is called; or `begun` gets why that cannot be."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        async with server as where:
             begun.set_result((where, lambda: loop.call_soon_threadsafe(stopped.set)))
             await stopped.wait()
     except Exception as error:
