@@ -390,7 +390,7 @@ EXPORTS: Final = (
     Mutation(
         "late-for-ever",
         "konnector",
-        r"late = self\._\w+\.clock\.monotonic\(\) - self\._began > LATE",
+        r"late = self\._context\.clock\.monotonic\(\) - began > LATE",
         "late = False",
         "nothing says that a control plane never answered",
         (f"{_MODEL}waiting.py",),
@@ -1238,8 +1238,8 @@ WEBHOOKS: Final = (
     ),
     _guard(
         "webhook-secret-of-old",
-        _HOOKS,
-        r"stamp != self\._stamp",
+        "reconciler",
+        r"self\._stamp != before",
         "a secret that was taken away is good for ever",
         "tests/unit/web/test_hooks.py",
     ),
@@ -1344,6 +1344,14 @@ RIGHTS: Final = (
 _OVERSIZED: Final = "tests/model/test_oversized.py"
 _CACHE: Final = "tests/unit/kube/cache/test_oversized.py"
 LIMITS: Final = (
+    Mutation(
+        "author-of-bindings",
+        "bind",
+        r"served=served,\n\s+budget=OF_CLAIMS,(?=\n\s+\)\n\s+self\.bindings)",
+        "served=served,",
+        "sixty AppClusterBindings fill the memory of the backend",
+        (f"{_BIND}/test_parties.py",),
+    ),
     Mutation(
         "quotas-lowered",
         "bind",

@@ -144,6 +144,14 @@ async def test_an_owner_of_fifty_spaces_has_every_second_turn(made: Any) -> None
     await nowhere.close()
 
 
+async def test_of_a_flooded_app_cluster_binding_klutch_bind_knows_its_name() -> None:
+    async with KubeCluster(Connection("control-plane", "https://control-plane.invalid")) as nowhere:
+        view = Informers(nowhere, control_plane_mode=True).app_cluster_bindings
+        flood: Any = {"apiExports": [{}] * 10**6}
+        view.put({"metadata": {"namespace": "dev", "name": "orders"}, "spec": flood})
+        assert view.stub("dev", "orders")
+
+
 async def test_a_flooded_cluster_binding_is_no_obstacle_to_klutch_osb() -> None:
     async with KubeCluster(Connection("control-plane", "https://control-plane.invalid")) as nowhere:
         informers = views.Informers(nowhere, "klutch-bind", Metrics())
