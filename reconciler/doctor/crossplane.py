@@ -298,11 +298,6 @@ def not_looked_at() -> Finding:
     )
 
 
-def is_there(crds: Collection[str]) -> bool:
-    """Tell by the names of its CRDs whether a cluster has Crossplane."""
-    return COMPOSITION.resource in crds
-
-
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

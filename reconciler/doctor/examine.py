@@ -194,7 +194,7 @@ async def _look(
     else:
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
-        if target.side is Side.CONTROL_PLANE and crossplane.is_there(there):
+        if target.side is Side.CONTROL_PLANE and refs.COMPOSITION.resource in there:
             installation, unread = await crossplane_of(cluster, there)
             findings += [*(crossplane.findings(installation) if installation else ()), *unread]
     if task is Task.APPLY:

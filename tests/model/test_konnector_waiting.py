@@ -86,11 +86,10 @@ async def test_a_binding_is_late_by_its_own_time_and_not_by_its_providers(
     scene: Scene, namespace: str
 ) -> None:
     faults, gate = Faults(), Gate()
-    plane, app = scene.plane.cluster, scene.app.cluster
     async with (
         scene.backend(),
         mortal(scene.app.connection, faults),
-        offered(plane, app, namespace=namespace) as offer,
+        offered(scene.plane.cluster, scene.app.cluster, namespace=namespace) as offer,
     ):
         await scene.bound()
         other = replace(scene, offer=offer)

@@ -41,6 +41,7 @@ CACHES: Final = Offer(
     "Cache",
     "cache",
     "Namespaced",
+    "A cache",
     claims=(SECRETS, CONFIG),
 )
 SETTINGS: Final = DoorSettings(

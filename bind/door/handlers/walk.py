@@ -39,9 +39,11 @@ class Walk:
         except Refused as error:
             if error.code != "invalid_token":
                 raise
-            hint = "Run the command of your CLI again"
-            view = views.ResourcesView([], "", "", False, hint, frame=self._frame(None))
-            return self._page(view)
+            return self._page(
+                views.ResourcesView(
+                    [], "", "", False, "Run the command of your CLI again", frame=self._frame(None)
+                )
+            )
         wish = session.wish
         path = "/consent" if wish.challenge else "/bind"
         cards = [_card(offer, path, sid) for offer in await self._services.views().offers()]
@@ -115,8 +117,7 @@ class Walk:
 
     def _frame(self, session: Session | None) -> views.Frame:
         """Return what stands around a page. A CLI's session is none for the pages of `/ui/`."""
-        user = "" if session is None else session.identity.user
-        return replace(self._services.frame, user=user)
+        return replace(self._services.frame, user=session.identity.user if session else "")
 
     async def _asked(
         self,
@@ -127,21 +128,17 @@ class Walk:
         chosen: Sequence[int] = (),
     ) -> Response:
         keys = await self._services.ring.keys()
-        names = {
-            "s": session.wish.sid,
-            "resource": offer.resource.plural,
-            "group": offer.resource.group,
-        }
         view = views.ConsentView(
             offer=offer,
             sentences=sentences_of(offer),
             csrf=keys.form_token(_page_id(session, offer)),
-            action=f"/consent?{urlencode(names)}",
+            action=_link("/consent", offer, session.wish.sid),
             target=session.wish.target,
             problem=problem,
             cid=session.wish.cid,
             chosen=chosen,
             frame=self._frame(session),
+            decline=self._to_the_cli(session, error="access_denied"),
         )
         return self._page(view, answers.origin(session.wish.target))
 
@@ -166,13 +163,13 @@ class Walk:
             consent=None if agreed is None else tuple(agreed),
             claims=claims_digest(offer),
         )
-        location = answers.with_query(
-            session.wish.target,
-            code=code.sealed(keys, sealed.CODE),
-            state=wish.sid,
-            iss=self._services.settings.public,
-        )
+        location = self._to_the_cli(session, code=code.sealed(keys, sealed.CODE))
         return answers.redirect(location, status=status, headers=answers.NO_CACHE)
+
+    def _to_the_cli(self, session: Session, **answer: str) -> str:
+        """Return the URL at which the CLI waits for a code, or for an error of OAuth."""
+        here, wish = self._services.settings.public, session.wish
+        return answers.with_query(wish.target, **answer, state=wish.sid, iss=here)
 
 
 def form_of(request: Request) -> Mapping[str, list[str]]:
@@ -226,11 +223,16 @@ def _require_own_site(request: Request) -> None:
 
 
 def _card(offer: Offer, path: str, sid: str) -> views.Card:
-    chosen = {"s": sid, "resource": offer.resource.plural, "group": offer.resource.group}
     return views.Card(
         singular=offer.singular,
         group=offer.resource.group,
         scope=offer.scope,
         plural=offer.resource.plural,
-        href=f"{path}?{urlencode(chosen)}",
+        href=_link(path, offer, sid),
+        title=offer.title,
     )
+
+
+def _link(path: str, offer: Offer, sid: str) -> str:
+    chosen = {"s": sid, "resource": offer.resource.plural, "group": offer.resource.group}
+    return f"{path}?{urlencode(chosen)}"

@@ -73,6 +73,7 @@ class ConsentView:
     """What a person agrees to before a CLI gets an answer.
 
     `chosen` are the places of claims that were checked before, when a `problem` is shown.
+    `decline` leads back to the CLI without an agreement.
     """
 
     offer: Offer
@@ -84,6 +85,7 @@ class ConsentView:
     cid: str = ""
     chosen: Collection[int] = ()
     frame: Frame = NO_FRAME
+    decline: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,12 @@ FREE = definition(scope="Namespaced")
 NAMESPACED = definition(scope="Namespaced", defaultCompositionRef={"name": "pg"})
 SECRETS = {"group": "", "resource": "secrets", "selector": {"owner": "Provider"}}
 LABELLED = {**SECRETS, "selector": {"labelSelectors": [{"a": "b"}]}}
-CALLS = {"step": "a", "functionRef": {"name": "fn"}}
-CALLING = {"spec": {"compositeTypeRef": {"kind": "Database"}, "pipeline": [CALLS]}}
+CALLING = {
+    "spec": {
+        "compositeTypeRef": {"kind": "Database"},
+        "pipeline": [{"functionRef": {"name": "fn"}}],
+    }
+}
 
 
 def revision(**changed: Any) -> Any:
@@ -76,68 +80,58 @@ def revision(**changed: Any) -> Any:
 
 GONE: Any = {**OLD_KIND, "metadata": {"name": "xdatabases", "deletionTimestamp": "2026-11-28"}}
 # What is there, with the level of the finding and a part of it; "" where nothing may be found.
+BAD, WARN = Level.PROBLEM, Level.WARNING
 LINES: dict[str, tuple[dict[str, Any], Level, str]] = {
-    "function, none": ({"compositions": [CALLING]}, Level.PROBLEM, "function fn has no active"),
+    "function, none": ({"compositions": [CALLING]}, BAD, "function fn has no active"),
     "function, idle": (
         {"compositions": [CALLING], "functions": [revision(state="Inactive")]},
-        Level.PROBLEM,
+        BAD,
         "composite resources of Database stay as they are",
     ),
     "function, unreached": (
         {"compositions": [CALLING], "functions": [revision(endpoint="")]},
-        Level.PROBLEM,
+        BAD,
         "function fn",
     ),
-    "function": ({"compositions": [CALLING], "functions": [revision()]}, Level.PROBLEM, ""),
+    "function": ({"compositions": [CALLING], "functions": [revision()]}, BAD, ""),
     "two want one": (
         {"definitions": [OLD_KIND, NAMESPACED]},
-        Level.PROBLEM,
+        BAD,
         "want one CRD: databases.x.example.",
     ),
     "deleted": (
         {"definitions": [GONE], "templates": [offer()]},
-        Level.PROBLEM,
+        BAD,
         "xdatabases is being deleted",
     ),
-    "deleted, bound by nobody": ({"definitions": [GONE]}, Level.PROBLEM, ""),
+    "deleted, bound by nobody": ({"definitions": [GONE]}, BAD, ""),
     "no default": (
         {"definitions": [FREE], "templates": [offer()]},
-        Level.WARNING,
+        WARN,
         "take any composition: databases",
     ),
-    "a default": ({"definitions": [NAMESPACED], "templates": [offer()]}, Level.WARNING, ""),
-    "1.20": ({"second": False}, Level.WARNING, "support of Crossplane 1.20 ends with 2.5"),
+    "1.20": ({"second": False}, WARN, "support of Crossplane 1.20 ends with 2.5"),
     "too old": (
         {"second": False, "version": "1.20.4"},
-        Level.WARNING,
+        WARN,
         "Crossplane 1.20.4 is older than 1.20.5",
     ),
-    "untested": ({"version": "2.3.0"}, Level.WARNING, "2.3.0 is not among the tested versions"),
-    "tested": ({"version": "2.4.0"}, Level.WARNING, ""),
-    "left": ({"crds": {"storeconfigs.secrets.crossplane.io"}}, Level.WARNING, "CRDs of 1.x"),
+    "untested": ({"version": "2.3.0"}, WARN, "2.3.0 is not among the tested versions"),
+    "left": ({"crds": {"storeconfigs.secrets.crossplane.io"}}, WARN, "CRDs of 1.x"),
     "claims": (
         {"definitions": [OLD_KIND], "templates": [offer()]},
-        Level.WARNING,
+        WARN,
         "claims are deprecated in Crossplane 2.x, and these kinds have them: xdatabases",
-    ),
-    "claims on 1.20": (
-        {"second": False, "definitions": [OLD_KIND], "templates": [offer()]},
-        Level.PROBLEM,
-        "",
     ),
     "all Secrets": (
         {"definitions": [NAMESPACED], "templates": [offer(), offer(SECRETS, plural="others")]},
-        Level.WARNING,
+        WARN,
         "templates of-others claim all Secrets, and databases compose theirs",
     ),
-    "Secrets by label": (
-        {"definitions": [NAMESPACED], "templates": [offer(LABELLED)]},
-        Level.WARNING,
-        "",
-    ),
+    "Secrets by label": ({"definitions": [NAMESPACED], "templates": [offer(LABELLED)]}, WARN, ""),
     "all Secrets, of claims alone": (
         {"second": False, "definitions": [OLD_KIND], "templates": [offer(SECRETS)]},
-        Level.PROBLEM,
+        BAD,
         "",
     ),
 }

@@ -1,6 +1,7 @@
 """What a signed-in browser may see and do, and what reaches its CLI."""
 
 import base64
+import html
 import json
 from dataclasses import replace
 from urllib.parse import urlencode
@@ -81,6 +82,14 @@ async def test_cards_lead_on_by_what_the_cli_can_do(query: dict[str, str], path:
     desk = await signed_in(query)
     answer = await desk.ask(Walk(desk.services).resources, {"s": query["s"]})
     assert f'href="{path}?s={query["s"]}'.encode() in answer.body
+    assert b"<h2><bdi>A cache</bdi></h2>" in answer.body
+
+
+async def test_who_declines_is_led_back_to_the_cli_without_a_code() -> None:
+    desk = await signed_in(CODE)
+    body = (await page(desk)).body.decode()
+    query = query_of(html.unescape(body.partition('id="decline" href="')[2].partition('"')[0]))
+    assert query == {"error": "access_denied", "state": SID, "iss": SETTINGS.public}
 
 
 async def test_the_original_cli_gets_a_response() -> None:
