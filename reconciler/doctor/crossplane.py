@@ -24,11 +24,11 @@ from reconciler.core.refs import (
     COMPOSITE_DEFINITION,
     COMPOSITION,
     COMPOSITION_REVISION,
+    FUNCTION_REVISION,
     GroupResource,
     Kind,
 )
 from reconciler.doctor.diagnosis import Check, Finding, Level
-from reconciler.doctor.rights import CROSSPLANE
 
 # Real databases came through on these; the sandbox runs them.
 TESTED: Final = ("1.20.5", "2.4.0")
@@ -52,7 +52,7 @@ class Installation:
     """The objects of one Crossplane, and the export templates beside it.
 
     `used` are the revisions that composite resources name, of those without a pipeline. `version`
-    is "" where no Deployment shows it, `crds` are names.
+    is "" where no Deployment shows it, `crds` are names. Of `unread` kinds, no object is known.
     """
 
     second: bool
@@ -63,6 +63,7 @@ class Installation:
     definitions: Sequence[Manifest]
     functions: Sequence[Manifest]
     templates: Sequence[Manifest]
+    unread: Collection[Kind] = ()
 
     @property
     def name(self) -> str:
@@ -92,9 +93,10 @@ def findings(found: Installation) -> Iterator[Finding]:
         *_versions(found),
         *_old_kinds(found),
         *_wide_claims(found),
+        *_unread(found.unread),
     ]
     yield from said
-    if all(one.level is not Level.PROBLEM for one in said):
+    if not found.unread and all(one.level is not Level.PROBLEM for one in said):
         namespaced = sum(map(_is_namespaced, found.bound))
         message = (
             f"{found.name}: every composition in use has a pipeline, every function answers; bound "
@@ -160,7 +162,7 @@ def _functions(found: Installation) -> Iterator[Finding]:
         if get_text(one, "spec", "desiredState") == "Active" and get_text(one, "status", "endpoint")
     }
     waiting: dict[str, set[str]] = {}
-    for one in found.compositions:
+    for one in () if FUNCTION_REVISION in found.unread else found.compositions:
         for step in get_maps(one, "spec", "pipeline"):
             function = get_text(step, "functionRef", "name")
             if function and function not in callable_:
@@ -275,27 +277,15 @@ def _warning(message: str, remedy: str) -> Finding:
     return Finding(Check.CROSSPLANE, Level.WARNING, message, remedy)
 
 
-def perhaps_used(revisions: Sequence[Manifest], kinds: Iterable[Kind]) -> Finding:
-    """Warn of revisions without a pipeline, where the kinds that may use them were not read."""
-    names = [name_of(one) for one in revisions]
-    resources = ", ".join(kind.resource for kind in kinds)
-    message = (
-        f"composite resources may still use these revisions, which have no pipeline: "
-        f"{_listed(names)}; {resources} could not be read. 2.x deletes what such a one composed"
-    )
-    remedy = f"Allow to list {resources}, or look at their compositionRevisionRef: {_BOOK}"
-    return Finding(Check.CROSSPLANE, Level.WARNING, message, remedy)
-
-
-def not_looked_at() -> Finding:
-    """Warn of an installation whose compositions may not be read."""
-    resources = ", ".join(kind.plural for kind in CROSSPLANE)
-    return Finding(
-        Check.CROSSPLANE,
-        Level.WARNING,
-        f"Crossplane was not looked at: {resources} of {COMPOSITION.group} may not be listed",
-        f"Apply the printed rights again, or look before an upgrade to 2.x as {_BOOK} says",
-    )
+def _unread(kinds: Collection[Kind]) -> Iterator[Finding]:
+    """Warn of kinds that may not be listed: a revision without a pipeline may be among them."""
+    if kinds:
+        resources = ", ".join(kind.resource for kind in kinds)
+        yield _warning(
+            f"Crossplane was not looked at as a whole: {resources} may not be listed",
+            "Allow it, as the printed rights do for Crossplane's own kinds. In an upgrade to 2.x a "
+            f"composite resource on a revision without a pipeline loses what it composed: {_BOOK}",
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler import run
-from reconciler.api import API_SERVICE_NAMESPACE
+from reconciler.api import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
 from reconciler.blueprints.policies import Policy
 from reconciler.core import keys, refs, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
@@ -195,8 +195,7 @@ async def _look(
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
         if target.side is Side.CONTROL_PLANE and refs.COMPOSITION.resource in there:
-            installation, unread = await crossplane_of(cluster, there)
-            findings += [*(crossplane.findings(installation) if installation else ()), *unread]
+            findings += crossplane.findings(await crossplane_of(cluster, there))
     if task is Task.APPLY:
         findings += await _policies(cluster, policies.expected(target.side, target.scope, user))
     return Examination(
@@ -228,37 +227,34 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     return (diagnosis.policies(missing),) if expected else ()
 
 
-async def crossplane_of(
-    cluster: Cluster, crds: Collection[str]
-) -> tuple[crossplane.Installation | None, Sequence[Finding]]:
-    """Return the Crossplane of a cluster with these CRDs, and the findings of what was not read."""
-    try:
-        compositions, revisions, definitions, functions, templates = [
-            (await cluster.list(kind)).items if kind.resource in crds else () for kind in CROSSPLANE
-        ]
-        second = crossplane.is_second(await cluster.versions(refs.COMPOSITION.group))
-    except (Forbidden, NotServed):
-        return None, [crossplane.not_looked_at()]
-    old = crossplane.without_pipeline(revisions)
-    found, unread = list[Manifest](), list[Kind]()
-    for kind in crossplane.composites(definitions, old):
+async def crossplane_of(cluster: Cluster, crds: Collection[str]) -> crossplane.Installation:
+    """Return the Crossplane of a cluster with these CRDs, as far as it may be read."""
+    unread = list[Kind]()
+
+    async def read(kind: Kind) -> Sequence[Manifest]:
         try:
-            found += (await cluster.list(kind)).items
+            return (await cluster.list(kind)).items
         except Forbidden:
             unread.append(kind)
         except NotServed:  # there are none
-            continue
-    installation = crossplane.Installation(
-        second=second,
+            pass
+        return ()
+
+    found = {kind: await read(kind) for kind in CROSSPLANE if kind.resource in crds}
+    old = crossplane.without_pipeline(found.get(refs.COMPOSITION_REVISION, ()))
+    definitions = found.get(refs.COMPOSITE_DEFINITION, ())
+    used = [one for kind in crossplane.composites(definitions, old) for one in await read(kind)]
+    return crossplane.Installation(
+        second=crossplane.is_second(await cluster.versions(refs.COMPOSITION.group)),
         version=await _version_of(cluster),
         crds=crds,
-        compositions=compositions,
-        used=crossplane.used(old, found),
+        compositions=found.get(refs.COMPOSITION, ()),
+        used=crossplane.used(old, used),
         definitions=definitions,
-        functions=functions,
-        templates=templates,
+        functions=found.get(refs.FUNCTION_REVISION, ()),
+        templates=found.get(API_SERVICE_EXPORT_TEMPLATE, ()),
+        unread=unread,
     )
-    return installation, [crossplane.perhaps_used(old, unread)] if unread else []
 
 
 async def _version_of(cluster: Cluster) -> str:

@@ -14,6 +14,7 @@ from reconciler.core.refs import (
     COMPOSITION,
     COMPOSITION_REVISION,
     CRD,
+    FUNCTION_REVISION,
     NAMESPACE,
     Kind,
 )
@@ -29,7 +30,7 @@ from tests.support.faults import Faults, forbidden, on
 from tests.support.observing import BIND, Hand, around, established
 
 XR = Kind("doctored.example", "v1", "XDatabase", "xdatabases", namespaced=False)
-KINDS = (COMPOSITION, COMPOSITION_REVISION, COMPOSITE_DEFINITION, XR)
+KINDS = (COMPOSITION, COMPOSITION_REVISION, COMPOSITE_DEFINITION, FUNCTION_REVISION, XR)
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -65,7 +66,6 @@ class Scene(NamedTuple):
         await self.plane.create(kind, name, spec=spec)
 
     async def examined(self) -> tuple[Sequence[Finding], ExitCode]:
-        """Return the worst findings about Crossplane, without those of its age."""
         async with registry.of(self.fleet, around(self.plane.live.kubeconfig)) as real:
             found = await examine(
                 self.fleet,
@@ -117,13 +117,16 @@ async def test_a_revision_counts_while_a_composite_resource_uses_it(scene: Scene
     assert code == ExitCode.HELD_BACK
 
 
-async def test_what_may_not_be_read_is_said(scene: Scene) -> None:
-    await scene.install("v1")
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_what_may_not_be_read_is_named_and_hides_no_problem(scene: Scene, kind: Kind) -> None:
+    await scene.install("v1", "v2")
+    await scene.composes(COMPOSITION, "bad", "Resources")
     await scene.composes(COMPOSITION_REVISION, "pg-1", "Resources")
-    scene.faults.add(on("list", kind=XR), forbidden())
-    _, unread = (await scene.examined())[0]
-    assert (unread.level, "xdatabases.doctored.example" in unread.message) == (Level.WARNING, True)
+    scene.faults.add(on("list", kind=kind), forbidden())
+    (problem, unread), code = await scene.examined()
+    assert (problem.level, code) == (Level.PROBLEM, ExitCode.HELD_BACK)
+    assert f"{kind.resource} may not be listed" in unread.message
     scene.faults.add(on("list", kind=COMPOSITION), forbidden())
-    (nothing,), code = await scene.examined()
-    assert (nothing.level, code) == (Level.WARNING, ExitCode.SUCCESS)
-    assert "not looked at" in nothing.message
+    (unread,), code = await scene.examined()
+    assert (unread.level, code) == (Level.WARNING, ExitCode.SUCCESS)
+    assert COMPOSITION.resource in unread.message

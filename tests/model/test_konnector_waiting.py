@@ -26,7 +26,6 @@ OTHERS: Final = tuple(f"db{number}" for number in range(5))
 
 
 async def test_a_claim_without_a_service_namespace_gets_the_reason(scene: Scene) -> None:
-    """Its name is another's on the control plane."""
     taken = replace(scene, app_namespace="taken")
     await scene.app.cluster.create(namespace("taken"), NAMESPACE, manager="tests")
     await scene.plane.cluster.create(namespace(taken.service_namespace), NAMESPACE, manager="tests")

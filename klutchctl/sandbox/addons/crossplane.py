@@ -144,8 +144,7 @@ async def _check_upgrade(cluster: KubeCluster, services: Services, layout: Layou
                 hint=f"{layout.command('up --crossplane 2.4')} goes on with 2.x",
             )
         return
-    installation, _ = await examine.crossplane_of(cluster, _COMPOSING)
-    for found in diagnosed.pipelines(installation) if installation else ():
+    for found in diagnosed.pipelines(await examine.crossplane_of(cluster, _COMPOSING)):
         hint = f"{found.remedy}. {first} runs 1.20 on, and applies the files of the services"
         raise HostError(found.message, hint=hint)
 
