@@ -9,11 +9,10 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from reconciler.controller.tasks import Clock
-from reconciler.kube.turns import Party, Turns, nobody
+from reconciler.kube.turns import NOBODY, Party, Turns, nobody
 
 K = TypeVar("K", bound=Hashable)
 
@@ -175,23 +174,26 @@ class WorkQueue(Generic[K]):
             self._ripen()
             lines = (self._ready, self._behind)
             for line in lines if self._in_a_row < _IN_A_ROW else lines[::-1]:
-                with suppress(KeyError):
+                try:
                     party, key = line.pop(lambda one: one.may_join(self._working.values()))
-                    self._in_a_row = 0 if line is self._behind else self._in_a_row + 1
-                    self._working[key] = party
-                    self._taken += 1
-                    self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
-                    return key
+                except KeyError:
+                    continue
+                self._in_a_row = 0 if line is self._behind else self._in_a_row + 1
+                self._working[key] = party
+                self._taken += 1
+                self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
+                return key
             self._stir.clear()
             self._set_alarm()
             await self._stir.wait()
 
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""
-        self._working.pop(key, None)
+        party = self._working.pop(key, NOBODY)
         if key in self._wanted:
             self._ready.append(key, self._party(key))
-        self._stir.set()
+        if key in self._wanted or party.wide:  # work on another wide object may begin
+            self._stir.set()
 
     def close(self) -> None:
         """Forget all keys, and take none any more. Only `done` may be called afterwards."""
