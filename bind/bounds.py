@@ -44,7 +44,6 @@ class Bounds:
 
     @property
     def has_quotas(self) -> bool:
-        """Whether any number is bounded."""
         return bool(self.in_space or self.in_service_namespace)
 
 
@@ -119,7 +118,6 @@ def is_of_fleet(namespace: Manifest) -> bool:
 
 
 def door_note(resources: Iterable[str]) -> dict[str, str]:
-    """Return the annotation that says so."""
     return {keys.MAY_BIND: ",".join(sorted(resources))}
 
 

@@ -144,7 +144,6 @@ class Informers:
 
     @property
     def informers(self) -> Sequence[Informer]:
-        """What keeps the views."""
         return [recent.view for recent in self._recents.values()]
 
     def trouble(self, *views: Store) -> str:

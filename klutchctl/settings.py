@@ -110,7 +110,6 @@ class Settings:
 
 
 def of(context: typer.Context) -> Settings:
-    """Return the settings of this run."""
     settings = context.obj
     assert isinstance(settings, Settings)
     return settings

@@ -54,7 +54,6 @@ class AgentContext:
 
     @property
     def metrics(self) -> Metrics:
-        """What is counted."""
         return self.runtime.metrics
 
     def executor(self, *clusters: Cluster) -> Executor:
@@ -108,7 +107,6 @@ class SyncContext:
 
     @property
     def space(self) -> str:
-        """The name of the space."""
         return self.views.space
 
     def is_reserved(self, app_namespace: str) -> bool:

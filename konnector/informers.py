@@ -100,20 +100,16 @@ class SpaceInformers(TaskSupervisor):
 
     @property
     def cluster_binding(self) -> Manifest | None:
-        """The space's ClusterBinding."""
         return self.recent_cluster_bindings.get(self.space, names.CLUSTER_BINDING)
 
     def export(self, name: str) -> Manifest | None:
-        """Return an APIServiceExport of the space."""
         return self.recent_exports.get(self.space, name)
 
     @property
     def missing(self) -> list[str]:
-        """What was never read, and why."""
         return self._kinds.missing
 
     async def wait_synced(self) -> None:
-        """Return once everything was read."""
         await self._kinds.wait_synced()
 
 
@@ -151,7 +147,6 @@ class Homes:
         return unseen and self.mapping(app_namespace) is not None
 
     def mappings(self) -> list[Manifest]:
-        """Return the APIServiceNamespaces of the space."""
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]
 
     def all(self) -> list[str]:

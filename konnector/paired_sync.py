@@ -84,7 +84,6 @@ class ServiceInformers(InformerSet[str]):
         return {app: recent for app, recent in found.items() if recent is not None}
 
     async def run(self) -> None:
-        """Follow until `stop`."""
         if not self._spec.kind.namespaced:
             await super().run()
             return
@@ -236,7 +235,6 @@ class PairedSync(TaskSupervisor):
 
     @property
     def missing(self) -> Sequence[str]:
-        """What was never read, and why."""
         return [*self._here.missing, *self._there.missing]
 
     @property
@@ -255,7 +253,6 @@ class PairedSync(TaskSupervisor):
             self._controller.enqueue_behind(ObjectKey(app_namespace, name))
 
     def enqueue_everything(self) -> None:
-        """Enqueue all that was seen."""
         for app_namespace in self._there.all():
             self.enqueue_all(app_namespace)
 

@@ -51,7 +51,6 @@ class LastGood(Generic[T]):
         self._stamp, self._value = self._look(), read()
 
     def current(self) -> T:
-        """Return it as it is now."""
         if abs((now := self._clock()) - self._looked_at) < self._every:
             return self._value
         self._looked_at = now

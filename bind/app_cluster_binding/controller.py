@@ -59,7 +59,6 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         return None if live is None else (observed(self._bindings, live), await self._look(live))
 
     def decide(self, view: Seen, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.decide(view, terms=self._terms, now=now)
 
     async def decided(self, view: Seen) -> Decision:

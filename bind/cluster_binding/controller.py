@@ -80,7 +80,6 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
         return observed(self._cluster_bindings, binding), seen
 
     def decide(self, view: decide.Seen, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.decide(view, scope=self._scope, bounds=self._limits, now=now)
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
@@ -121,7 +120,6 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
         queue.enqueue(names.BINDER)
 
     async def look(self, key: str) -> tuple[Observed, Manifest | None]:
-        """Return the role."""
         live = self._roles.get("", key)
         return observed(self._roles, live or rbac.binder_role()), live
 

@@ -40,7 +40,6 @@ class Audit:
 
     @property
     def counters(self) -> tuple[Counter, ...]:
-        """What is counted, to be registered."""
         return self.requests, self._sign_ins, self._binds
 
     def note(

@@ -52,7 +52,6 @@ class Authenticated:
     """Lets everybody bind everything that is offered, as the original does."""
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        """Tell that it may."""
         del identity, offer
         return True
 
@@ -69,7 +68,6 @@ class Rules:
         self._access = access
 
     async def may_bind(self, identity: Identity, offer: Offer) -> bool:
-        """Tell whether a rule allows it."""
         return self._access().allows(identity, offer)
 
     async def may_see_all(self, identity: Identity) -> bool:
@@ -168,7 +166,6 @@ def _review(question: _Question) -> Manifest:
 def authorizer(
     mode: Mode, *, cluster: Writer, monotonic: Callable[[], float], access: Callable[[], Access]
 ) -> Authorizer:
-    """Return what decides under `--authorization`."""
     match mode:
         case "Authenticated":
             return Authenticated()

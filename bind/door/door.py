@@ -75,7 +75,6 @@ class Door:
 
     @property
     def counters(self) -> Sequence[Collector]:
-        """What the door counts."""
         return self._audit.counters
 
     def unready(self) -> str:

@@ -55,7 +55,6 @@ class Issuers:
         await self._stack.aclose()
 
     async def first(self) -> Issuer:
-        """Return the provider of people's sign-ins."""
         return await self._issuer(self._first)
 
     async def signed_in(self, check: Callable[[KeySet], tokens.Claims]) -> Identity:

@@ -65,7 +65,6 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """What a new space is called."""
         return space_name(self.terms.prefix, self.annotation)
 
 

@@ -42,5 +42,4 @@ class Refused(KlutchError):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return STATUS[self.code]

@@ -123,7 +123,6 @@ class Login:
     at: float
 
     def sealed(self, keys: Keys) -> str:
-        """Return the text of the cookie."""
         return keys.seal(LOGIN, dataclasses.asdict(self), self.at)
 
     @classmethod

@@ -65,7 +65,6 @@ class Views:
         return self._informers.role_bindings.get(space, names.BINDER)
 
     def exports(self, space: str) -> list[Manifest]:
-        """Return what a space exports."""
         return self._informers.exports.inside(space)
 
     def held(self, space: str) -> frozenset[str]:

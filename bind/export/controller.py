@@ -56,7 +56,6 @@ class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
         return observed(self._exports, live), seen
 
     def decide(self, view: decide.Seen, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.decide(view, isolation=self._isolation, grace=self._grace, now=now)
 
 
@@ -92,7 +91,6 @@ class ExportRequests(ObjectReconciler[ObjectKey, RequestView]):
         return observed(self._requests, request), await self._look(key.namespace, request)
 
     def decide(self, view: RequestView, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.answer(view, terms=self._terms, now=now)
 
     async def _look(self, space: str, request: Manifest) -> RequestView:

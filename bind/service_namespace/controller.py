@@ -130,7 +130,6 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         return replace(seen, removal=replace(seen.removal, contents=contents, mapping=mapping))
 
     def decide(self, view: Seen, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.decide(view, scope=self._scope, bounds=self._bounds, now=now)
 
     def _witnessed(self, key: ObjectKey, seen: Seen, leaving: Manifest | None) -> bool:

@@ -55,7 +55,6 @@ def ok(check: str, message: str) -> Fact:
 
 
 def problem(check: str, message: str, remedy: str = "") -> Fact:
-    """Return what stops a bind."""
     return Fact(check, Level.PROBLEM, message, remedy)
 
 

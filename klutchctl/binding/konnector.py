@@ -107,12 +107,10 @@ def image_patch(live: Manifest, image: str) -> Manifest:
 
 
 def account() -> Manifest:
-    """Return the ServiceAccount of the konnector."""
     return objects.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=UNMARKED)
 
 
 def role(rules: Sequence[Manifest]) -> Manifest:
-    """Return the ClusterRole of the konnector."""
     return rbac.cluster_role(names.KONNECTOR_CLUSTER_ROLE, rules, marks=UNMARKED)
 
 

@@ -44,7 +44,6 @@ class Progress:
         self._write = write
 
     def say(self, event: str, **facts: str) -> None:
-        """Say what happened."""
         shown = {name: visible(text) for name, text in facts.items()}
         line = SENTENCES[event].format(**shown) + "\n"
         if self._write is not None:

@@ -54,7 +54,6 @@ class Grant:
 
     @property
     def wanted(self) -> tuple[Wanted, ...]:
-        """All resources, each once."""
         found: dict[GroupResource, Wanted] = {}
         for request in self.requests:
             for one in wanted_of(request):
@@ -137,7 +136,6 @@ def place_of(remote: Connection | None) -> tuple[str, str]:
 
 
 def wanted_of(request: Manifest) -> list[Wanted]:
-    """Return the resources of an APIServiceExportRequest."""
     return [
         Wanted(
             GroupResource(get_text(one, "group"), get_text(one, "resource")),

@@ -113,7 +113,6 @@ class Bind:
 
     @property
     def app(self) -> AppCluster:
-        """The app cluster."""
         return AppCluster(self.cluster, self.progress)
 
     async def dry_run(self) -> SignedIn:
@@ -310,5 +309,4 @@ def resource_of(text: str) -> GroupResource:
 
 
 def labels_of(resources: Sequence[GroupResource]) -> str:
-    """Return resources as people read them."""
     return ", ".join(resource_name(one.plural, one.group) for one in resources)

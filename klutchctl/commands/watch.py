@@ -125,20 +125,16 @@ class Speaker(News):
         self._now = now
 
     def cannot_be_used(self, why: str) -> None:
-        """Say so."""
         self._say(watch_lines.fleet_unreadable(why), sys.stderr)
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
-        """Say what is of use now."""
         self._say(watch_lines.fleet_read(fleet, warnings, same=same), sys.stderr)
 
     def round_ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Say what was done."""
         said = watch_lines.round_ended(task, report, seconds, first=self.is_first)
         self._say(said, sys.stdout)
 
     def round_failed(self, task: Task, why: str, seconds: float) -> None:
-        """Say why."""
         self._say(watch_lines.round_failed(why), sys.stderr)
 
     def _say(self, text: str, stream: TextIO) -> None:

@@ -89,7 +89,6 @@ class Journal(News):
     """An observer that logs."""
 
     def outcome(self, outcome: Outcome) -> None:
-        """Log what became of a line."""
         change = outcome.change
         level = logging.INFO if outcome.status in GOOD else logging.WARNING
         fields = {
@@ -106,7 +105,6 @@ class Journal(News):
         log.warning("the files cannot be used; nothing is changed", extra={"why": why})
 
     def can_be_used(self, fleet: Fleet, warnings: Sequence[Problem], *, same: bool) -> None:
-        """Log which files are in use."""
         del same  # a round that changes nothing is not logged
         fields = {"fleet": fleet.name, "revision": fleet.revision, "units": len(fleet.units)}
         log.info("the files can be used", extra=fields)
@@ -151,19 +149,16 @@ class Vitals:
         return ailment(self._signs, time.monotonic(), interval=self._interval)
 
     def unreadable(self, error: Exception) -> None:
-        """Note it."""
         del error
         self._signs = replace(self._signs, readable=False)
 
     def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        """Note it."""
         del fleet, warnings
         # While there were no files there were no rounds to make.
         at = self._signs.round_at if self._signs.readable else time.monotonic()
         self._signs = Signs(round_at=at, readable=True)
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Note the time."""
         del task, report, seconds
         self._signs = replace(self._signs, round_at=time.monotonic())
 

@@ -125,21 +125,17 @@ class FleetMetrics(Collector):
             self._until_ready.labels(action.value).observe(seconds)
 
     def webhook(self, hook: str, result: str) -> None:
-        """Count a call of a webhook."""
         self._hooks.labels(hook, result).inc()
 
     def notification(self, sink: str, result: str) -> None:
-        """Count a notification."""
         self._notifications.labels(sink, result).inc()
 
     def unreadable(self, error: Exception) -> None:
-        """Note it."""
         del error
         self._readable.set(0)
         self._failures.inc()
 
     def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        """Note it."""
         del warnings
         self._readable.set(1)
         self._read.set(self._now())
@@ -150,7 +146,6 @@ class FleetMetrics(Collector):
             self._changed.set(self._now())
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
-        """Count a round and its lines."""
         result = result_of(report)
         self._count(task, result, seconds)
         for status, number in Count(outcome.status for outcome in report.outcomes).items():

@@ -113,7 +113,6 @@ class Rounds:
         return RoundResult(report, board, self._storms.resting(now_here()))
 
     async def close(self) -> None:
-        """Give all connections back."""
         if self._clusters is not None:
             await self._clusters.__aexit__(None, None, None)
             self._clusters = None
@@ -193,7 +192,6 @@ async def _other_manager(fleet: Fleet, ref: Ref, clusters: Registry) -> str:
 
 
 def _both(chosen: Scope, scope: Scope) -> Scope:
-    """Return what is in both."""
     if chosen is None or scope is None:
         return scope if chosen is None else chosen
     return chosen & scope
@@ -226,18 +224,15 @@ class Publishing:
         self._states.put(state)
 
     def read(self, fleet: Fleet, found: SourceState | None) -> None:
-        """Publish which files are in use."""
         if found is not None:
             self._signature, self.snapshot = found.signature, found.snapshot
         state = fleet_state.source_read(self._states.now, fleet, self._signature, now=self._now())
         self._states.put(replace(state, suspended=fleet.suspended or ""))
 
     def began(self, task: Task) -> None:
-        """Publish that a round goes on."""
         self._states.put(fleet_state.round_began(self._states.now, task))
 
     def ended(self, task: Task, result: RoundResult, seconds: float) -> None:
-        """Publish what a round came to."""
         report = result.report
         done = sum(one.status is Status.DONE for one in report.outcomes)
         failed = sum(one.status in AGAIN for one in report.outcomes)
@@ -245,7 +240,6 @@ class Publishing:
         self._states.put(fleet_state.round_ended(self._states.now, task, result, record))
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
-        """Publish why a round failed."""
         word = "locked" if isinstance(error, Locked) else "failed"
         record = self._record(task, seconds, word, why=self._sentence(error))
         self._states.put(fleet_state.round_failed(self._states.now, record))

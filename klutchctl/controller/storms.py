@@ -72,7 +72,6 @@ class Storms:
     flips: Mapping[Ref, Flips] = field(default_factory=dict)
 
     def resting(self, now: datetime) -> tuple[Storm, ...]:
-        """Return what rests now, in order."""
         return tuple(
             Storm(
                 cluster=one.cluster,

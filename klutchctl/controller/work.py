@@ -105,7 +105,6 @@ class Relooks:
         self._look, self._longest = look, longest
 
     async def run(self, states: States) -> None:
-        """Look until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(states, unread=False))
             group.create_task(self._follow(states, unread=True))

@@ -247,15 +247,12 @@ class Lines:
         self._now = now
 
     def stage(self, text: str) -> None:
-        """Print it."""
         self._print(f"{visible(text)} ...")
 
     def outcome(self, outcome: Outcome) -> None:
-        """Print it."""
         self._print(_line(outcome))
 
     def note(self, text: str) -> None:
-        """Print it."""
         self._print(text)
 
     def _print(self, line: str) -> None:
@@ -286,7 +283,6 @@ class _Board:
         self._counts: dict[str, Counter[str]] = {}
 
     def stage(self, text: str) -> None:
-        """Show it."""
         self._stage = text
 
     def outcome(self, outcome: Outcome) -> None:
@@ -299,11 +295,9 @@ class _Board:
         self._counts[name] = counts
 
     def note(self, text: str) -> None:
-        """Print it above the clusters."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def text(self) -> str:
-        """Return what is shown now."""
         lines = [f"{visible(self._stage)} ..."]
         for name in list(self._counts)[-_SHOWN:]:
             counts = ", ".join(f"{n} {word}" for word, n in sorted(self._counts[name].items()))

@@ -102,7 +102,6 @@ def indented_example(section: Section) -> list[str]:
 
 
 def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:
-    """Return one row without its details."""
     subject, what = widths
     described = f"{row.what:<{what}}{_GAP}{row.origin}" if row.origin else row.what
     head = f"{SYMBOLS[row.action]:>{_SYMBOL_WIDTH}} {row.action.value}"

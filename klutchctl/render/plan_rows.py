@@ -147,7 +147,6 @@ def ranges(names: Iterable[str], at: Mapping[str, int], *, most: int | None = No
 
 
 def row(change: Change) -> Row:
-    """Return the line of one change."""
     return Row(
         action=change.action,
         subject=visible(change.subject),

@@ -28,11 +28,9 @@ class _Generator(GenerateJsonSchema):
     """Describes the values that are taken as they are."""
 
     def any_schema(self, schema: core_schema.AnySchema) -> dict[str, Any]:
-        """Describe any JSON value."""
         return {}
 
     def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> dict[str, Any]:
-        """Describe an object of Kubernetes."""
         return {"type": "object"}
 
 

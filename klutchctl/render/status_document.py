@@ -160,7 +160,6 @@ class WaitingDocument:
         return cls(plan_id=waiting.plan_id, lines=lines, held=waiting.held, unseen=waiting.unseen)
 
     def waiting(self) -> Waiting:
-        """Return what waits."""
         lines = tuple(line.line() for line in self.lines)
         return Waiting(lines, self.held, self.unseen, self.plan_id)
 

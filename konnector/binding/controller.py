@@ -101,7 +101,6 @@ class Bindings:
                 provider.beat()
 
     def all_keys(self) -> Set[ObjectKey]:
-        """Return the keys of all bindings."""
         return set(self._view.keys())
 
     def unfollowed(self, space_uid: str) -> Iterator[str]:

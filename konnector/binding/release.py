@@ -38,7 +38,6 @@ _LONGEST: Final = 60.0  # seconds between two attempts to free what is left
 
 
 def key_of(live: Manifest) -> ObjectKey:
-    """Return the key of a binding."""
     return ObjectKey(manifest.namespace_of(live), manifest.name_of(live))
 
 

@@ -108,7 +108,6 @@ class RotatingCluster(ClusterWrapper):
             return await cluster.send(request)
 
     async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
-        """Yield all pages over one connection."""
         with self._in_use() as cluster:
             async with contextlib.aclosing(cluster.pages(ref, query)) as pages:
                 async for page in pages:
@@ -219,7 +218,6 @@ class Reach:
         return self._refused_since
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         back = asyncio.Event()
         unfollow = self._plane.connectivity.follow(back.set)
         try:

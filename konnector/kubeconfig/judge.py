@@ -37,7 +37,6 @@ class Judged:
 
     @property
     def usable(self) -> bool:
-        """Whether SecretValid is True."""
         return self.condition.status == conditions.TRUE
 
 

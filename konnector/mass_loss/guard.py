@@ -224,7 +224,6 @@ class KindGuard:
 
     @property
     def held(self) -> Held:
-        """Return all of it."""
         why = next(iter(self._deletions.values()), "")
         return Held(self.resource, self.orphans, self.lost, why, self._parts)
 

@@ -102,13 +102,11 @@ class Provider(TaskSupervisor):
             self.serving.exports.enqueue(name)
 
     def look_at_namespace(self, name: str) -> None:
-        """Have an app namespace looked at."""
         if self.serving is not None:
             self.serving.reconciles_namespaces.observe(name)
             self.serving.namespaces.enqueue(name)
 
     def beat(self) -> None:
-        """Have the ClusterBinding looked at."""
         if self.serving is not None:
             self.serving.heart.enqueue(_HEART)
 

@@ -53,7 +53,6 @@ class _Served:
         )
 
     def leave(self, key: ObjectKey) -> None:
-        """Serve a binding no more."""
         del self.bindings[key]
         self._forget_secrets()
 
@@ -83,7 +82,6 @@ class Providers(TaskSupervisor):
         return None if found is None else found.provider
 
     def all(self) -> list[Provider]:
-        """Return all providers."""
         return [one.provider for one in self._served.values()]
 
     async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
@@ -292,7 +290,6 @@ class OneProvider(TaskSupervisor):
         return self._provider if key in self._keys else None
 
     def all(self) -> list[Provider]:
-        """Return the provider."""
         return [self._provider]
 
     async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:

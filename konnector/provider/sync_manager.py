@@ -113,7 +113,6 @@ class Syncs(TaskSupervisor):
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds whose instances are synced."""
         return [one.pair.kind for one in self._instances.values()]
 
     def missing(self, binding: str) -> Sequence[str]:

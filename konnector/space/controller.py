@@ -166,5 +166,4 @@ class Exports(ObjectReconciler[str, ExportView]):
         return observed(self._views.recent_exports, live), seen
 
     def decide(self, view: ExportView, now: datetime) -> Decision:
-        """Return what follows."""
         return decide.export_status(view, now=now)

@@ -43,7 +43,6 @@ def listed_resource(listed: manifest.Manifest) -> GroupResource:
 
 
 def listed_resources(app_cluster_binding: manifest.Manifest) -> frozenset[GroupResource]:
-    """Return what spec.apiExports lists."""
     return frozenset(
         map(listed_resource, manifest.get_maps(app_cluster_binding, "spec", "apiExports"))
     )
@@ -222,7 +221,6 @@ def is_binding_reference(owner: manifest.Manifest) -> bool:
 
 
 def binding_references(crd: manifest.Manifest) -> list[manifest.Manifest]:
-    """Return the ownerReferences to APIServiceBindings."""
     return list(filter(is_binding_reference, manifest.get_maps(crd, "metadata", "ownerReferences")))
 
 

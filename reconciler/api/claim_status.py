@@ -26,7 +26,6 @@ class Stop:
 
     @property
     def note(self) -> Note:
-        """The Event about a claim."""
         return Note("SyncStopped", self.message, "Warning")
 
 

@@ -62,7 +62,6 @@ class BrokerSpec:
 
 
 def broker_spec(live: Manifest) -> BrokerSpec:
-    """Return what a ServiceBroker says."""
     namespace, name = manifest.identity_of(live)
     return BrokerSpec(
         name=name,
@@ -122,7 +121,6 @@ class GeneratedKind:
 
     @property
     def is_binding(self) -> bool:
-        """Whether its objects are bindings."""
         return bool(self.instances)
 
     @property

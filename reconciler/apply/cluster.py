@@ -185,14 +185,12 @@ class _Worker:
         return True
 
     def skip(self, changes: Sequence[Change], reason: str) -> None:
-        """Leave lines undone."""
         stopped = self.job.readiness.fence.closed
         for change in changes:
             status = Status.INTERRUPTED if stopped else Status.SKIPPED
             self._add(Outcome(change, Status.HELD if change.held else status, reason))
 
     def fail(self, changes: Sequence[Change], reason: str) -> None:
-        """Tell that lines have failed."""
         for change in changes:
             self._add(Outcome(change, Status.FAILED, reason))
 

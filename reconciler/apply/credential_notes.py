@@ -87,7 +87,6 @@ async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space
 
 
 async def put_note(app: ClusterWriter, binding: Ref, note: str) -> None:
-    """Write the note of `binding_note`."""
     await app.change(binding, annotate(keys.CREDENTIAL, note), manager=keys.MANAGER_NOTES)
 
 

@@ -116,8 +116,6 @@ def undrained(binding: Manifest) -> Manifest | None:
 
 
 def without_finalizer(finalizer: str) -> Decide:
-    """Take a finalizer off."""
-
     def decide(live: Manifest) -> Manifest | None:
         found = manifest.finalizers_of(live)
         kept = [one for one in found if one != finalizer]

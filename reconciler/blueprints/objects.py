@@ -130,7 +130,6 @@ _ENTRY: Final = "default"  # the one name of cluster, user and context
 
 
 def namespace(name: str, *, marks: Marks = UNMARKED) -> Manifest:
-    """Return a Namespace."""
     return build(NAMESPACE, name, marks=marks)
 
 
@@ -173,9 +172,7 @@ class Reachable(Protocol):
     """How a cluster is reached; `ca` and `tls_server_name` may be ""."""
 
     @property
-    def server(self) -> str:
-        """The URL of its API server."""
-        ...
+    def server(self) -> str: ...
 
     @property
     def ca(self) -> str:

@@ -191,9 +191,7 @@ def _short(file: str) -> str:
 class Queue(Protocol[K_contra]):
     """Where keys wait for their controller."""
 
-    def enqueue(self, key: K_contra) -> None:
-        """Let the key be reconciled soon."""
-        ...
+    def enqueue(self, key: K_contra) -> None: ...
 
 
 class Reconciler(Protocol[K_contra]):

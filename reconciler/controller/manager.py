@@ -169,12 +169,10 @@ class InformerSet(Generic[K]):
         return recent
 
     def drop(self, key: K) -> None:
-        """Follow with this informer no more."""
         del self._recents[key]
         self._supervisor.drop(key)
 
     def keys(self) -> set[K]:
-        """Return the keys of all informers."""
         return set(self._recents)
 
     def get(self, key: K) -> ReadYourWrites | None:
@@ -188,7 +186,6 @@ class InformerSet(Generic[K]):
 
     @property
     def informers(self) -> list[Informer]:
-        """All informers."""
         return [recent.view for recent in self._recents.values()]
 
     @property
@@ -207,11 +204,9 @@ class InformerSet(Generic[K]):
             await informer.wait_synced()
 
     def stop(self) -> None:
-        """Follow no more."""
         self._supervisor.stop()
 
     async def run(self) -> None:
-        """Follow until `stop`."""
         await self._supervisor.run()
 
     async def _follow(self, informer: Informer, on_synced: Callable[[], None]) -> None:

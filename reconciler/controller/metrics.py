@@ -123,7 +123,6 @@ class StateCounts:
             self._gauges[state].inc()
 
     def clear(self) -> None:
-        """Forget all objects."""
         for key in list(self._states):
             self.note(key, None)
 

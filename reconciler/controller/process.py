@@ -67,7 +67,6 @@ class Liveness:
         self._beat_at = clock.monotonic()
 
     async def run(self) -> None:
-        """Beat until cancelled."""
         while True:
             self._beat_at = self._clock.monotonic()
             await self._clock.sleep(_BEAT)
@@ -166,7 +165,6 @@ class Text(logging.Formatter):
     """`2026-11-22T03:04:05.678Z WARNING the sentence field="value"`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         return f"{_time(record)} {record.levelname} {_line(record.getMessage())}{fields}"
 
@@ -175,7 +173,6 @@ class Json(logging.Formatter):
     """`{"time": …, "level": …, "logger": …, "message": …, field: …}`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         known = {
             "time": _time(record),
             "level": record.levelname.lower(),

@@ -158,7 +158,6 @@ class WorkQueue(Generic[K]):
         self.enqueue_after(key, max(pause, at_least * (1 + self._jitter() / 10)))
 
     def succeeded(self, key: K) -> None:
-        """Forget the failures of the key."""
         self._failures.pop(key, None)
 
     def hasten(self) -> None:

@@ -133,7 +133,6 @@ class SettledProbe:
         self._next = 0.0
 
     async def __call__(self, client: str, query: str) -> Response:
-        """Answer a client at this address."""
         if not _is_here(client):
             return plain("only those on this machine may ask", status=403)
         try:

@@ -190,7 +190,6 @@ class TaskSupervisor:
         self._tasks.pop(name, None)
 
     def stop(self) -> None:
-        """Let all stop."""
         self._stop.set()
 
     async def run(self) -> None:

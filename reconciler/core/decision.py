@@ -116,12 +116,10 @@ class Decision:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of all tasks."""
         return tuple(step for task in self.tasks for step in task.steps)
 
     @property
     def deletes(self) -> bool:
-        """Whether anything is to be deleted."""
         return any(isinstance(step, Delete) for step in self.steps)
 
     @staticmethod

@@ -34,7 +34,6 @@ def managers_of(live: Manifest) -> frozenset[str]:
 
 
 def fields_of(entry: Manifest) -> FieldSet:
-    """Return the fields of one entry."""
     return get_map(entry, "fieldsV1")
 
 

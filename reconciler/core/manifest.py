@@ -138,7 +138,6 @@ def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
 
 
 def name_of(manifest: Manifest) -> str:
-    """Return metadata.name."""
     return get_text(manifest, "metadata", "name")
 
 
@@ -181,12 +180,10 @@ def resource_version_of(manifest: Manifest) -> str:
 
 
 def labels_of(manifest: Manifest) -> dict[str, str]:
-    """Return metadata.labels."""
     return get_text_map(manifest, "metadata", "labels")
 
 
 def annotations_of(manifest: Manifest) -> dict[str, str]:
-    """Return metadata.annotations."""
     return get_text_map(manifest, "metadata", "annotations")
 
 

@@ -36,11 +36,9 @@ class ResolvedBinding:
 
     @property
     def name(self) -> str:
-        """The Binding's name."""
         return self.document.name
 
     def keys(self, cluster: str) -> tuple[UnitKey, ...]:
-        """Return its units in a cluster."""
         return tuple(UnitKey(cluster, one.group, one.plural) for one in self.resources)
 
 

@@ -223,7 +223,6 @@ class Repository:
     refused: frozenset[str] = frozenset()
 
     def of(self, kind: str) -> Iterable[RawDocument]:
-        """Return the documents of a kind."""
         return (document for document in self.documents if document.kind == kind)
 
 

@@ -86,7 +86,6 @@ class PerCluster:
         self._found.setdefault(problem, set()).add(cluster)
 
     def problems(self) -> Iterable[Problem]:
-        """Yield what was noted."""
         for problem, clusters in self._found.items():
             yield replace(problem, message=f"{problem.message} in {wording.few(clusters)}")
 

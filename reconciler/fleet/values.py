@@ -133,7 +133,6 @@ class UnitKey:
 
     @property
     def service(self) -> GroupResource:
-        """The bound resource type."""
         return GroupResource(self.group, self.resource)
 
     @property

@@ -90,7 +90,6 @@ class Board:
 
     @property
     def units(self) -> Iterator[BoundUnit]:
-        """Every unit, in order."""
         for cluster in self.clusters:
             yield from cluster.units
 

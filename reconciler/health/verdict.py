@@ -115,7 +115,6 @@ class UnitHealth:
 
     @property
     def ready(self) -> bool:
-        """Whether the unit is Ready now."""
         return self.state is State.READY
 
 

@@ -79,7 +79,6 @@ class Connectivity:
             self.report()
 
     def failed(self) -> None:
-        """Note that it did not."""
         self._failed = True
 
     def follow(self, on_back: Callable[[], None]) -> Callable[[], None]:
@@ -375,5 +374,4 @@ class ClusterWrapper(Cluster):
         )
 
     async def close(self) -> None:
-        """Close the cluster behind."""
         await self.inner.close()

@@ -110,7 +110,6 @@ def _no_path(error: ValueError, ref: Ref, verb: Verb) -> Rejected:
 
 
 def get(ref: Ref, *, metadata_only: bool) -> Request:
-    """Read one object."""
     return Request(
         verb="get",
         ref=ref,

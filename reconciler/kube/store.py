@@ -217,7 +217,6 @@ class Store:
             beside += _size(packed[key])
 
     def take_over(self, packed: Packed) -> None:
-        """Do as `replace`."""
         changes = [(key, self._exchange(key, None)) for key in self.keys() if key not in packed]
         changes += [(key, self._exchange(key, entry)) for key, entry in packed.items()]
         for key, change in changes:

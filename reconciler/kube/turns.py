@@ -40,12 +40,10 @@ def nobody(_: object) -> Party:
 
 
 def anybody(_: Party) -> bool:
-    """Return True: every party may go."""
     return True
 
 
 def current_party() -> Party:
-    """Return the party of this task."""
     return _current.get()
 
 
@@ -78,7 +76,6 @@ class Turns(Generic[T]):
         spaces.setdefault(party, OrderedDict())[item] = None
 
     def discard(self, item: T) -> None:
-        """Remove an item, if it waits."""
         party = self._parties.pop(item, None)
         if party is None:
             return
@@ -105,7 +102,6 @@ class Turns(Generic[T]):
         raise KeyError
 
     def clear(self) -> None:
-        """Remove all items."""
         self._parties.clear()
         self._owners.clear()
 

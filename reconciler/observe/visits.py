@@ -155,7 +155,6 @@ class Visits:
     async def control_plane(
         self, name: str, access: Access, read: Callable[[Visit], Awaitable[T]]
     ) -> T | Unavailable:
-        """Let `read` read a control plane."""
         return await self._visit(
             control_plane_ref_name(name),
             access,

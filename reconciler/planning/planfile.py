@@ -38,7 +38,6 @@ _SECRET_FACTS: Final = frozenset({"ca", "token"})
 
 
 def identified(plan: Plan) -> Plan:
-    """Return the plan with its id."""
     return replace(plan, id=plan_id(plan))
 
 

@@ -175,7 +175,6 @@ def _leave(
 
 
 def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
-    """Let a unit go."""
     count = _count(draft, site.app, prune.key)
     if prune.own is DeletionPolicy.DELETE:
         draft.consented.add(prune.key)

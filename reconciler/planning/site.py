@@ -155,7 +155,6 @@ class Site:
 
     @property
     def live_home(self) -> Manifest | None:
-        """What is there at `home`."""
         return self.control_plane.at(self.home)
 
     @property

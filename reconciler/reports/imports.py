@@ -98,7 +98,6 @@ def _direct(site: Site) -> Iterator[UnnamedBinding]:
 
 
 def _listed(site: Site) -> Iterator[UnnamedBinding]:
-    """Yield what the cluster's AppClusterBinding lists."""
     live = site.live_home
     if live is None:
         return

@@ -162,7 +162,6 @@ class GitRef:
         self._check_owner, self._every = check_owner, every
 
     async def look(self, known: str) -> SourceState | None:
-        """Return the files of the commit."""
         return await asyncio.to_thread(self._look, known)
 
     async def changed(self) -> None:

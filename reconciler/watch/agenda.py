@@ -91,7 +91,6 @@ class Agenda:
 
 
 def due(agenda: Agenda, now: float) -> Task | None:
-    """Return the round to make now."""
     changed = agenda.changed is None or bool(agenda.changed)
     if now >= agenda.everything_at:
         return Task(Trigger.SOURCE if changed else Trigger.DRIFT, None)
@@ -129,7 +128,6 @@ def pause(tries: int, jitter: float, *, first: float, longest: float) -> float:
 
 
 def left(fleet: Fleet, report: Report) -> Left:
-    """Return what a round left undone."""
     plan = report.plan
     planes = {control_plane_ref_name(name) for name in fleet.control_planes}
     again = {cluster.name for cluster in plan.unseen} - planes

@@ -85,7 +85,6 @@ class Connection:
         self.enter(Phase.HEAD)
 
     def enter(self, phase: Phase) -> None:
-        """Begin a phase, and its time."""
         self.phase = phase
         self._stop_timer()
         times = {
@@ -98,7 +97,6 @@ class Connection:
             self._timer = loop.call_later(times[phase], lambda: self.cut())
 
     def close(self) -> None:
-        """Forget the connection, which has ended."""
         self._stop_timer()
         self._open.pop(self, None)
         self.on_close()
@@ -127,7 +125,6 @@ class Connections:
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def accept(self, bound: socket.socket) -> None:
-        """Accept until this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -40,7 +40,6 @@ class Request:
 
     @property
     def wants_html(self) -> bool:
-        """Whether a person's browser asks."""
         return "text/html" in self.headers.get("accept", "")
 
 

@@ -136,13 +136,11 @@ class _Protocol(RequestHandler):
         self._head = 0  # bytes of the next one
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for a request."""
         self.connection.cut = cast("asyncio.Transport", transport).abort
         self.connection.enter(Phase.HEAD)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the connection."""
         self.connection.close()
         super().connection_lost(exc)
 
@@ -212,7 +210,6 @@ class _Answering:
         self._stopping = False
 
     async def answer(self, raw: BaseRequest) -> StreamResponse:
-        """Answer a request."""
         task = cast("asyncio.Task[object]", asyncio.current_task())
         self._running.add(task)
         task.add_done_callback(self._running.discard)

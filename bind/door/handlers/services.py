@@ -131,7 +131,6 @@ class Services:
         return held
 
     def session_cookie(self, sid: str, text: str) -> Cookie:
-        """Return the cookie of a session."""
         return Cookie(f"{_SESSION}{sid}", text, sessions.SESSION.age, self.secure)
 
     async def visit(self, request: Request) -> Visit | None:

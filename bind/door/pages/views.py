@@ -239,7 +239,6 @@ _ALWAYS_TLS: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 
 def html(view: View) -> str:
-    """Return the page of a view."""
     return _ENVIRONMENT.get_template(_TEMPLATES[type(view)]).render(view=view, frame=view.frame)
 
 

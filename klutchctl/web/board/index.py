@@ -84,7 +84,6 @@ class Trouble:
 
     @property
     def state(self) -> State:
-        """How it is."""
         return self.unit.health.state if self.unit else self.cluster.state or State.UNKNOWN
 
     @property

@@ -54,7 +54,6 @@ class Newest:
                 _log.error("a state cannot be shown: the board stays as it is", extra=fields)
 
     def close(self) -> None:
-        """End all sessions."""
         self._open = False
         self._turn()
 

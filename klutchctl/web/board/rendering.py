@@ -60,7 +60,6 @@ _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 
 
 def html(page: Page) -> str:
-    """Return a whole page."""
     return _rendered(page, "base.html")
 
 

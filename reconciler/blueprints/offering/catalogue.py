@@ -97,7 +97,6 @@ class Offering:
     plans: tuple[Plan, ...] = ()
 
     def plan(self, plan_id: str) -> Plan | None:
-        """Return the plan with this id."""
         return next((plan for plan in self.plans if plan.id == plan_id), None)
 
 
@@ -113,7 +112,6 @@ class Catalogue:
     repeated: tuple[str, ...] = ()
 
     def offering(self, service_id: str) -> Offering | None:
-        """Return the offering with this id."""
         return next((one for one in self.offerings if one.id == service_id), None)
 
 

@@ -197,7 +197,6 @@ class _Files:
     bindable: bool = False
 
     def add(self, known: Known, named: Named) -> None:
-        """Add what one offering becomes."""
         offering = known.offering
         instances, bindings = crd.of_instances(offering, named), crd.of_bindings(offering, named)
         for made in (instances, bindings):
@@ -217,6 +216,5 @@ class _Files:
         )
 
     def finish(self) -> None:
-        """Add what all offerings have together."""
         if self.kinds:
             self.files[RIGHTS] = tuple(rights(self.broker.name, self.kinds, secrets=self.bindable))

@@ -28,12 +28,10 @@ class Named:
 
     @property
     def instances(self) -> Kind:
-        """The kind of instances."""
         return self._kind("Instance")
 
     @property
     def bindings(self) -> Kind:
-        """The kind of bindings."""
         return self._kind("Binding")
 
     @property
@@ -43,7 +41,6 @@ class Named:
 
     @property
     def template(self) -> str:
-        """The name of the fleet's Template."""
         return f"{self.broker}-{self.stem.lower()}"
 
     def _kind(self, suffix: str) -> Kind:

@@ -39,7 +39,6 @@ class Before:
     files: frozenset[str] = frozenset()
 
     def by_name(self, offering: str) -> Known | None:
-        """Return the offering of a name."""
         return next((one for one in self.known.values() if one.offering.name == offering), None)
 
 

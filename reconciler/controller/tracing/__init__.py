@@ -52,16 +52,13 @@ class Tracer(Protocol):
         """Open a span for the length of a block, within that which is open already."""
         ...
 
-    def record(self, span: Ended) -> None:
-        """Take a span that has ended."""
-        ...
+    def record(self, span: Ended) -> None: ...
 
 
 _tracer: Tracer | None = None
 
 
 def is_on() -> bool:
-    """Tell whether somebody collects spans."""
     return _tracer is not None
 
 
@@ -71,7 +68,6 @@ def span(name: str, **attributes: str) -> AbstractContextManager[None]:
 
 
 def record(span: Ended) -> None:
-    """Take a span that has ended."""
     if _tracer is not None:
         _tracer.record(span)
 

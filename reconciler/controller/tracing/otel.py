@@ -80,7 +80,6 @@ class OpenTelemetry:
                 raise
 
     def record(self, span: Ended) -> None:
-        """Take a span that has ended."""
         self._ids.given = span.of if span.is_root else None
         try:
             made = self._tracer.start_span(

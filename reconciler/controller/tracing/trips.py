@@ -65,7 +65,6 @@ class Trips:
             del self._trips[key]
 
     def forget(self, key: Hashable) -> None:
-        """Forget a claim that is gone."""
         self._trips.pop(key, None)
 
     def _record(

@@ -90,7 +90,6 @@ class Message:
 
     @property
     def phase(self) -> Phase:
-        """How far the commit is."""
         return _PHASES.get(self.reason, Phase.FAILURE)
 
     @property

@@ -44,7 +44,6 @@ class HistoryPage:
 
 
 def history(index: Index, now: datetime) -> HistoryPage:
-    """Return the page."""
     state = index.state
     return HistoryPage(
         frame(index, "history", now),

@@ -164,7 +164,6 @@ class Frame:
 
 
 def frame(index: Index, here: Place, now: datetime) -> Frame:
-    """Return the frame of a page."""
     state = index.state
     return Frame(
         version=index.version,
@@ -238,7 +237,6 @@ def note(health: UnitHealth) -> str:
 
 
 def unit_row(unit: BoundUnit, now: datetime) -> UnitRow:
-    """Return the row of a unit."""
     health = unit.health
     key = health.unit
     return UnitRow(
@@ -270,7 +268,6 @@ class LineRow:
 
 
 def line_row(line: Line) -> LineRow:
-    """Return the row of a line."""
     change, outcome = line
     row = plan_rows.row(change)
     unit = change.unit
@@ -298,5 +295,4 @@ class RefusalPage:
 
 
 def refusal(index: Index, status: int, sentence: str, now: datetime) -> RefusalPage:
-    """Return the page."""
     return RefusalPage(frame(index, "", now), status, sentence)

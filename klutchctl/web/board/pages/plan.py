@@ -27,7 +27,6 @@ class PlanPage:
 
 
 def plan(index: Index, query: Query, now: datetime) -> PlanPage:
-    """Return the page."""
     waiting = index.state.waiting
     lines = index.lines.get(query.cluster, ()) if query.cluster else waiting.lines
     pager = paged(query, "/plan", len(lines))
