@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +31,7 @@ from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import AGAIN, Scope, Task
 from reconciler.watch.fleet_state import RoundRecord, RoundResult, SourceProblem, merged
-from reconciler.watch.loop import result_of
+from reconciler.watch.loop import Recorder, result_of
 from reconciler.watch.states import States
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def now_here() -> datetime:
     return datetime.now(UTC)
 
 
-class Publishing:
+class Publishing(Recorder):
     """A recorder that fills `states`. `sentence` is what a person reads of an error."""
 
     def __init__(
@@ -227,7 +226,7 @@ class Publishing:
         if found is not None:
             self._signature, self.snapshot = found.signature, found.snapshot
         state = fleet_state.source_read(self._states.now, fleet, self._signature, now=self._now())
-        self._states.put(replace(state, suspended=fleet.suspended or ""))
+        self._states.put(state)
 
     def began(self, task: Task) -> None:
         self._states.put(fleet_state.round_began(self._states.now, task))

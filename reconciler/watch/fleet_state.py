@@ -132,7 +132,7 @@ def source_read(
 ) -> FleetState:
     """Return the state after a look at the source that found it in order.
 
-    Where another commit says the same, what was in place still is.
+    Where another commit says the same, what was in place still is. After a suspension nobody knows.
     """
     before = state.fleet
     source = replace(
@@ -149,7 +149,10 @@ def source_read(
     if not same or state.source.revision != fleet.revision:
         source = replace(source, changed_at=now)
         state = replace(state, applied_at=now if same and state.applied_at else None)
-    return replace(state, source=source, fleet=fleet, name=fleet.name)
+    suspended = fleet.suspended or ""
+    if state.suspended and not suspended:
+        state = replace(state, applied_at=None)
+    return replace(state, source=source, fleet=fleet, name=fleet.name, suspended=suspended)
 
 
 def source_failed(
@@ -173,7 +176,8 @@ def round_ended(
     waiting = _waiting(state.waiting, task.scope, result.report)
     applied = state.applied_at
     left = waiting.lines or waiting.held or waiting.unseen
-    if applied is None and record.result in ("done", "nothing") and not left:
+    # A round that is suspended compares nothing.
+    if applied is None and record.result in ("done", "nothing") and not (left or state.suspended):
         applied = record.ended_at
     return replace(
         _with_board(state, result.board, task.scope),

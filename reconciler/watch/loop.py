@@ -49,8 +49,11 @@ class Observer(Protocol):
         """Receive why a round failed: a KlutchError, such as Locked, or a defect of ours."""
 
 
-class Recorder(Protocol):
-    """A receiver of all that the state of a fleet is made of. Times are in seconds."""
+class Recorder:
+    """A receiver of all that the state of a fleet is made of. Times are in seconds.
+
+    It does nothing by itself.
+    """
 
     def unreadable(self, error: Exception) -> None:
         """Receive that the files cannot be read or used, after each look that found it so."""
@@ -68,25 +71,6 @@ class Recorder(Protocol):
         """Receive why a round failed."""
 
 
-class Unrecorded:
-    """A recorder of nothing."""
-
-    def unreadable(self, error: Exception) -> None:
-        """Drop it."""
-
-    def read(self, fleet: Fleet, found: SourceState | None) -> None:
-        """Drop it."""
-
-    def began(self, task: agenda.Task) -> None:
-        """Drop it."""
-
-    def ended(self, task: agenda.Task, result: RoundResult, seconds: float) -> None:
-        """Drop it."""
-
-    def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
-        """Drop it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Clock:
     """`now` is monotonic, in seconds; `jitter` is from 0 to 1, so that many do not act as one."""
@@ -95,7 +79,7 @@ class Clock:
     jitter: Callable[[], float]
 
 
-UNRECORDED: Final = Unrecorded()
+UNRECORDED: Final = Recorder()
 
 
 def _as_it_is(fleet: Fleet) -> Fleet:

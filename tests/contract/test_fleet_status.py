@@ -13,14 +13,13 @@ from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import SystemClock
-from reconciler.core import conditions, keys
+from reconciler.core import keys
 from reconciler.core.errors import Forbidden, Missing
 from reconciler.core.manifest import canonical, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import EVENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Ref
 from reconciler.health.verdict import State
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status.document import LARGEST, TROUBLED, status_of
@@ -29,7 +28,7 @@ from reconciler.watch.states import States
 from tests.support.accounts import ROBOT, robot_token, with_token
 from tests.support.eventually import eventually
 from tests.support.faults import FaultyCluster
-from tests.support.fleet_states import COMMIT, NEXT, at, at_rest, begun, board, cluster, ended
+from tests.support.fleet_states import COMMIT, at, at_rest, begun, board, cluster, ended
 from tests.support.kstatus import kstatus
 from tests.support.raw import get_json, http_session
 
@@ -94,12 +93,6 @@ class Scene:
             return live if get_map(live, "status", "summary") == summary else None
 
         return await eventually(found)
-
-    async def delete(self):
-        there = Preconditions(uid_of(await self.live()))
-        await self.plane.cluster.delete(
-            self.ref, preconditions=there, propagation=Propagation.BACKGROUND
-        )
 
     async def end(self):
         for task in self.tasks:
@@ -205,23 +198,6 @@ async def test_its_conditions_are_those_of_kubernetes(scene):
 # Writes
 
 
-async def test_nothing_is_written_while_nothing_changes(scene):
-    scene.states.put(at_rest())
-    await scene.run()
-    before = await scene.says(**AT_REST)
-    mark = scene.plane.audit.mark()
-    for number in range(5):
-        scene.states.put(ended(scene.states.now, time=number))
-        await scene.looks(2)
-    assert await scene.live() == before
-    asked = [
-        one
-        for one in scene.plane.audit.events_since(mark)
-        if one.get("objectRef", {}).get("namespace") == scene.namespace
-    ]
-    assert asked == []
-
-
 async def test_a_status_is_never_made_without_its_object(scene):
     body = {
         "apiVersion": FLEET_STATUS.api_version,
@@ -233,40 +209,6 @@ async def test_a_status_is_never_made_without_its_object(scene):
         await scene.cluster.apply(
             body, FLEET_STATUS, manager=MANAGER, force=True, subresource="status"
         )
-
-
-async def test_what_others_do_to_it_is_put_right(scene):
-    scene.states.put(at_rest())
-    await scene.run()
-    await scene.says(**AT_REST)
-    edited = {"summary": {"units": "9/9"}, "accepted": NEXT, "source": None}
-    await scene.plane.cluster.merge_patch(
-        scene.ref, {"status": edited}, manager="kubectl", subresource="status"
-    )
-    live = await scene.says(**AT_REST)
-    assert live["status"]["accepted"] == live["status"]["source"]["revision"] == COMMIT
-    await scene.delete()
-    again = await scene.says(**AT_REST)
-    assert uid_of(again) != uid_of(live)
-    assert again["status"] == live["status"]
-
-
-async def test_suspend_by_annotation(scene):
-    scene.states.put(at_rest())
-    await scene.run()
-    await scene.says(**AT_REST)
-    body = {"metadata": {"annotations": {keys.SUSPEND: "a move"}}}
-    await scene.plane.cluster.merge_patch(scene.ref, body, manager="kubectl-annotate")
-    await eventually(lambda: scene.writer.suspended() == "a move")
-    scene.states.put(replace(at_rest(), suspended=scene.writer.suspended()))
-    live = await eventually(lambda: suspended(scene))
-    assert live["metadata"]["annotations"] == {keys.SUSPEND: "a move"}
-
-
-async def suspended(scene):
-    live = await scene.live()
-    ready = conditions.said(live, conditions.READY)
-    return live if ready is not None and ready.reason == "Suspended" else None
 
 
 # Events and rights

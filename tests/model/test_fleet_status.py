@@ -13,15 +13,17 @@ from reconciler.core.errors import ClusterError, Forbidden, NotServed, Unreachab
 from reconciler.core.manifest import annotations_of, get_map, uid_of
 from reconciler.core.refs import Ref
 from reconciler.kube.requests import Preconditions, Propagation
+from reconciler.planning.changes import Held
 from reconciler.watch import fleet_state
 from reconciler.watch.fleet_status import writer
-from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWriter, Remembered
+from reconciler.watch.fleet_status.writer import PERIOD, UNREAD, FleetStatusWriter
 from reconciler.watch.states import States
 from tests.kit import virtual_time
 from tests.kit.clusters import model_clusters
 from tests.support import faults
 from tests.support.cues import AFTER
 from tests.support.fleet_states import COMMIT, NEXT, at, at_rest, begun, ended, fleet
+from tests.support.reports import report
 
 
 class Clock(SystemClock):
@@ -161,6 +163,19 @@ async def test_news_are_there_at_once_and_then_every_10_s(scene):
     assert (await scene.status())["accepted"] == f"{99:040}"
 
 
+async def test_what_is_worse_is_there_at_once(scene):
+    await scene.run()
+    held = report(held=[Held("max-deletes", "too many", ("shop",))])
+    opened = replace(at_rest(), applied_at=None)
+    for state, ready in ((opened, "Unknown"), (ended(opened, "held", of=held), "False")):
+        scene.states.put(state)
+        await asyncio.sleep(2.0)
+        assert (await scene.status())["conditions"][0]["status"] == ready
+    scene.states.put(at_rest())
+    await asyncio.sleep(2.0)
+    assert (await scene.status())["conditions"][0]["status"] == "False"
+
+
 async def test_what_is_stated_no_more_goes(scene):
     await scene.run(States(replace(at_rest(), shard=("eu",))))
     assert (await scene.status())["shard"] == ["eu"]
@@ -293,8 +308,13 @@ async def test_after_the_fence_has_closed_nothing_is_written(scene, news):
 # What is remembered
 
 
+async def left_to(writer):
+    await writer.load()
+    return writer.accepted(), writer.suspended()
+
+
 async def test_nothing_is_remembered_of_a_first_start(scene):
-    assert await scene.writer.load() == Remembered()
+    assert await left_to(scene.writer) == ("", "")
     assert scene.writer.accepted() == ""
 
 
@@ -303,14 +323,14 @@ async def test_the_next_process_knows_what_was_accepted(scene):
     scene.next()
     await asyncio.sleep(2 * PERIOD)
     later = scene.made()
-    assert await later.load() == Remembered(NEXT)
+    assert await left_to(later) == (NEXT, "")
     assert later.accepted() == NEXT
 
 
 async def test_who_edits_what_was_accepted_takes_nothing_back(scene):
     await scene.run()
     await scene.edit({"accepted": NEXT})
-    assert await scene.writer.load() == Remembered(COMMIT)
+    assert await left_to(scene.writer) == (COMMIT, "")
     await asyncio.sleep(2 * PERIOD)
     assert (await scene.status())["accepted"] == COMMIT
     await scene.delete()
@@ -339,7 +359,7 @@ async def test_unknown_is_not_nothing_accepted(scene):
         with pytest.raises(Unreachable):
             scene.writer.accepted()
     scene.faults.clear()
-    assert await scene.writer.load() == Remembered()
+    assert await left_to(scene.writer) == ("", "")
     assert scene.writer.accepted() == ""
 
 
@@ -365,7 +385,7 @@ async def test_an_annotation_suspends_until_it_is_taken_off(scene):
     await scene.annotate(" a move ")
     await asyncio.sleep(PERIOD)
     assert scene.writer.suspended() == "a move"
-    assert await scene.made().load() == Remembered(COMMIT, "a move")
+    assert await left_to(scene.made()) == (COMMIT, "a move")
     await scene.annotate("")
     await asyncio.sleep(PERIOD)
     assert scene.writer.suspended() == "no reason is given"

@@ -73,6 +73,11 @@ class Verdict:
     reconciling: bool = False
     stalled: bool = False
 
+    @property
+    def gravity(self) -> int:
+        """Return how bad it is: 0 is Ready, 3 waits for people."""
+        return 3 if self.stalled else (TRUE, UNKNOWN, FALSE).index(self.ready)
+
 
 def short(revision: str) -> str:
     """Return the beginning of a commit."""

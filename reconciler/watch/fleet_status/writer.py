@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from reconciler.api.fleet_status import FLEET_STATUS, accepted_commit, suspension
@@ -23,7 +22,7 @@ from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.kube.cluster import Cluster
 from reconciler.watch.fleet_state import FleetState, SourceProblem
-from reconciler.watch.fleet_status.conditions import cut, held_back, short
+from reconciler.watch.fleet_status.conditions import cut, held_back, short, verdict_of
 from reconciler.watch.fleet_status.document import status_of, tells_more
 from reconciler.watch.states import States
 
@@ -33,14 +32,6 @@ PERIOD: Final = 10.0  # seconds from one look at the object, or write, to the ne
 _BREATH: Final = 1.0  # between two looks, however much there is to say
 _NOTES: Final = 50  # that wait for the object
 UNREAD: Final = "its FleetStatus was not read yet, which may say that it is suspended"
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """What was left in a FleetStatus. `suspended` is why nothing is to be written, or ""."""
-
-    accepted: str = ""
-    suspended: str = ""
 
 
 class FleetStatusWriter:
@@ -62,10 +53,11 @@ class FleetStatusWriter:
         self._version = ""
         self._wrote_at = float("-inf")
         self._failure: Exception | None = None
-        self._news = asyncio.Event()
+        self._news, self._graver = asyncio.Event(), asyncio.Event()
+        self._shown = 0  # the gravity of it
         self._notes: deque[Note] = deque(maxlen=_NOTES)
 
-    async def load(self) -> Remembered:
+    async def load(self) -> None:
         """Read what is there; nothing where the object is absent. Raises ClusterErrors.
 
         After an error it is unknown, not empty.
@@ -75,7 +67,6 @@ class FleetStatusWriter:
         except ClusterError as error:
             self._failure = error
             raise
-        return Remembered(self._accepted or "", self.suspended())
 
     def suspended(self) -> str:
         """Return why nothing is to be written to clusters, as last read, or "".
@@ -101,6 +92,7 @@ class FleetStatusWriter:
         try:
             while True:
                 self._news.clear()
+                self._graver.clear()
                 await self._try(states.now)
                 await self._rest()
         except Stopped:
@@ -113,13 +105,18 @@ class FleetStatusWriter:
         self._notes.extend(notes_of(before, after))
         self._record()
         self._news.set()
+        if verdict_of(after).gravity > self._shown:
+            self._graver.set()
 
     async def _rest(self) -> None:
-        """Wait for the next look: a period, or, that long after a write, until there is news."""
+        """Wait for the next look: a period, or, that long after a write, until there is news.
+
+        What is worse than what is shown does not wait: others act on a Ready that is not true.
+        """
         await self._clock.sleep(_BREATH)
         quiet = self._clock.monotonic() - self._wrote_at
         if quiet < PERIOD:
-            await self._clock.sleep(PERIOD - quiet)
+            await unless(self._graver, self._clock.sleep(PERIOD - quiet))
         else:
             await unless(self._news, self._clock.sleep(PERIOD - _BREATH))
 
@@ -149,6 +146,7 @@ class FleetStatusWriter:
             return
         if live is None:
             live = await self._make()
+        self._shown = verdict_of(state).gravity
         before = get_map(live, "status")
         known = before or self._written  # one that was made again goes on
         status = status_of(

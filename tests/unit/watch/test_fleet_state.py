@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.apply import Status
+from reconciler.fleet import load
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.source.signature import Signature, VerificationMode
@@ -112,6 +113,23 @@ def test_a_commit_is_not_in_place_while(result, more):
 def test_a_commit_is_in_place_since_the_first_round_that_left_nothing():
     state = ended(begun(), "done", time=5, of=report(Status.DONE, Status.UNCHANGED))
     assert ended(state, "nothing", time=9).applied_at == at(5)
+
+
+def test_a_round_of_a_suspended_fleet_puts_nothing_in_place():
+    held = ended(begun(), "held", of=report(held=[Held("block", "", ("cafe",))]))
+    before = load.suspended(fleet(NEXT), "a move")
+    state = fleet_state.source_read(held, before, None, now=at(1))
+    state = ended(state, "nothing", time=2)
+    assert (state.suspended, state.applied_at) == ("a move", None)
+    state = read(state, NEXT, seconds=3)
+    assert (state.suspended, state.applied_at) == ("", None)
+    assert ended(state, "nothing", time=4).applied_at == at(4)
+
+
+def test_after_a_suspension_nobody_knows_whether_all_is_in_place():
+    suspended = load.suspended(fleet(), "a move")
+    state = fleet_state.source_read(at_rest(), suspended, None, now=at(20))
+    assert read(ended(state, time=21), COMMIT, seconds=30).applied_at is None
 
 
 def test_a_narrow_round_puts_nothing_in_place_while_another_cluster_is_unread():
