@@ -45,7 +45,7 @@ soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 $(PYTEST) \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
-# Of `make soak`: what is shipped, as pods. As root on Linux, with what `sandbox up --nodes` needs.
+# Of `make soak`: what is shipped, as pods. As root on Linux, with what tests/nodes/machine.py names.
 nodes: $(STAMP)
 	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py \
 	  tests/integration/test_upgrades.py $(ARGS)

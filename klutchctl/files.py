@@ -5,7 +5,6 @@ import os
 import shutil
 import stat
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,31 +174,3 @@ def full(folder: Path, *, variable: str) -> HostError:
 def says_full(text: str) -> bool:
     """Tell whether the output of a program complains about a full disk."""
     return "no space left on device" in text or "disk quota exceeded" in text.lower()
-
-
-def require(needs: Mapping[Path, tuple[int, str]]) -> None:
-    """Check that each folder has room for so many MiB; the text names its variable.
-
-    Folders on one file system are added up. Raises HostError.
-    """
-    wanted: dict[int, int] = defaultdict(int)
-    where: dict[int, tuple[Path, str]] = {}
-    for folder, (mebibytes, variable) in needs.items():
-        there = _existing(folder)
-        device = there.stat().st_dev
-        wanted[device] += mebibytes
-        where.setdefault(device, (there, variable))
-    for device, mebibytes in wanted.items():
-        folder, variable = where[device]
-        free = shutil.disk_usage(folder).free // _MIB
-        if free < mebibytes:
-            raise HostError(
-                f"{folder} has {free} MiB left, and {mebibytes} MiB are needed",
-                hint=HINT.format(variable=variable),
-            )
-
-
-def _existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return Path(os.path.realpath(folder))

@@ -34,6 +34,11 @@ def _checked(name: str) -> str:
     return name
 
 
+def _without_nodes(asked: object) -> None:
+    if asked:
+        raise typer.BadParameter("A sandbox has no nodes any more: kind runs the manifests as pods")
+
+
 _Name: TypeAlias = Annotated[
     str, typer.Option("--name", callback=_checked, help="Which sandbox; several can run.")
 ]
@@ -114,19 +119,11 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             " Without: none at first, then as it is.",
         ),
     ] = None,
-    nodes: Annotated[
-        bool,
-        typer.Option(
-            "--nodes",
-            help="Also run a node for each cluster, so that its Deployments become pods: as root on"
-            " Linux, for a new sandbox. Without: none at first, then as it is.",
-        ),
+    _nodes: Annotated[
+        bool, typer.Option("--nodes", hidden=True, is_eager=True, callback=_without_nodes)
     ] = False,
-    images: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Bring the OCI archives (*.tar) of this folder into all nodes."
-        ),
+    _images: Annotated[
+        Path | None, typer.Option("--images", hidden=True, is_eager=True, callback=_without_nodes)
     ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
@@ -156,25 +153,18 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
             "keycloak": oidc,
             "monitoring": monitoring,
             "agents": programs,
-            "nodes": nodes or None,
         },
-        clusters=len(wanted or ()),
         fleet=fleet,
-        images=images,
-        downloads=binaries.OFFICIAL if download else None,
         crossplane=crossplane,
     )
     # What is missing here is told before minutes go into a build.
     kits = addons.find(request)
-    if images is not None and "nodes" not in kits:
-        raise typer.BadParameter("--images is for a sandbox with --nodes")
     progress = _progress(settings)
     try:
         release = recipes.of()
         shop = request.workshop(release.recipe, "controlplane")
-        executables = binaries.provide(
-            release, shop, downloads=request.downloads, progress=progress
-        )
+        downloads = binaries.OFFICIAL if download else None
+        executables = binaries.provide(release, shop, downloads=downloads, progress=progress)
         plan = lifecycle.Plan(
             executables,
             wanted,

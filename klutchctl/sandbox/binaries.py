@@ -7,7 +7,6 @@ complete, and made by one run at a time. Each download is checked against its pu
 
 import hashlib
 import http.client
-import json
 import os
 import platform
 import re
@@ -16,7 +15,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,6 @@ from reconciler.core.errors import HostError
 
 # A folder of envtest has these two; a controller manager is rare there.
 _ESSENTIAL: Final = frozenset({Program.ETCD, Program.API_SERVER})
-_CONTENTS: Final = "contents.json"
 _DRAFT: Final = ".draft-"
 
 _TIMEOUT: Final = 30.0  # without a byte
@@ -64,7 +62,7 @@ class Cache:
 
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
-        """Hold off other runs, and clear away what killed ones left."""
+        """Hold off other runs."""
         with ExitStack() as held:
             with files.refusals_explained(self.folder, variable="XDG_CACHE_HOME"):
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -72,27 +70,19 @@ class Cache:
                 held.enter_context(
                     files.exclusive(lock, f"the binaries of {self.subject}", progress)
                 )
-            for draft in self.folder.glob(f"{_DRAFT}*"):
-                shutil.rmtree(draft, ignore_errors=True)
             yield
 
     @contextmanager
     def draft(self, release_id: str) -> Iterator[Path]:
         """Give the block an empty folder, and make it the entry if the block ends well.
 
-        The list of its contents goes with it: `damage` compares.
+        What killed runs have left goes, too.
         """
-        target = self.entry(release_id)
         draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f"{_DRAFT}{release_id}-"))
         try:
             yield draft
-            contents = sorted(path for path in draft.rglob("*") if path.is_file())
-            sizes = {str(path.relative_to(draft)): path.stat().st_size for path in contents}
-            (draft / _CONTENTS).write_text(json.dumps(sizes))
             draft.chmod(0o755)
-            if target.exists():  # damaged; away in one step, for servers may run from it
-                target.rename(Path(tempfile.mkdtemp(dir=self.folder, prefix=_DRAFT)) / "old")
-            draft.rename(target)
+            draft.rename(self.entry(release_id))
         finally:
             for left in self.folder.glob(f"{_DRAFT}*"):
                 shutil.rmtree(left, ignore_errors=True)
@@ -133,19 +123,12 @@ def provide(
     return {program: entry / program for program in rest} | assets
 
 
-def provide_whole(
-    release: Release, where: Workshop, *, downloads: Origins | None = None, progress: Progress
-) -> Path:
-    """Return the folder with all of a release, as `provide` does; no folder of others has it."""
-    return _entry(where, release, release.recipe.packages, downloads, progress)
-
-
 def provide_built(where: Workshop, recipe: Recipe, *, progress: Progress) -> Path:
     """Return the folder with all that `recipe` makes, built now if need be, and say which it is.
 
     Raises HostError.
     """
-    return provide_whole(Release("", "", recipe), where, progress=progress)
+    return _entry(where, Release("", "", recipe), recipe.packages, None, progress)
 
 
 def _entry(
@@ -169,7 +152,7 @@ def _entry(
                 progress=progress,
             )
 
-    entry = ensured(where.cache, recipe.id, recipe.packages, fill, progress)
+    entry = ensured(where.cache, recipe.id, fill, progress)
     progress.note(f"Using {', '.join(used)} from {entry}")
     return entry
 
@@ -191,44 +174,22 @@ def _assets(environ: Mapping[str, str], progress: Progress) -> dict[Program, Pat
 def ensured(
     cache: Cache,
     release_id: str,
-    executables: Collection[str],
     fill: Callable[[Path], None],
     progress: Progress,
 ) -> Path:
     """Return the whole entry of a release; `fill` makes a new one. Raises HostError."""
     entry = cache.entry(release_id)
-    if entry.exists() and damage(entry, executables) is None:
+    if entry.exists():
         return entry
     with (
         files.full_disk_explained(cache.folder, variable="XDG_CACHE_HOME"),
         cache.locked(progress),
     ):
         if entry.exists():
-            problem = damage(entry, executables)
-            if problem is None:
-                return entry  # another run made it meanwhile
-            progress.note(f"Replacing {entry}: {problem}")
+            return entry  # another run made it meanwhile
         with cache.draft(release_id) as draft:
             fill(draft)
     return entry
-
-
-def damage(entry: Path, executables: Iterable[str]) -> str | None:
-    """Return what is wrong with an existing entry, None where it is whole."""
-    try:
-        sizes = json.loads((entry / _CONTENTS).read_text())
-    except (OSError, ValueError):
-        return f"{_CONTENTS} cannot be read"
-    if not isinstance(sizes, Mapping):
-        return f"{_CONTENTS} cannot be read"
-    for program in executables:
-        if not (entry / program).is_file() or not os.access(entry / program, os.X_OK):
-            return f"{program} is not an executable file"
-    for name in sorted({*sizes, *executables}):
-        file = entry / name
-        if not file.is_file() or file.stat().st_size != sizes.get(name):
-            return f"{name} has another size than when it was made"
-    return None
 
 
 def download(
@@ -323,9 +284,8 @@ def matches(file: Path, sha256: str) -> bool:
 
 def _extract(archive: Path, member: str, target: Path) -> None:
     with tarfile.open(archive, "r:gz") as tar:
-        content = tar.extractfile(member) if member in tar.getnames() else None
-        if content is None:
-            raise HostError(f"{archive.name} holds no file {member}", hint=_HINT)
+        content = tar.extractfile(member)
+        assert content is not None
         with target.open("wb") as file:
             shutil.copyfileobj(content, file)
     target.chmod(0o755)

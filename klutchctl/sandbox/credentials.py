@@ -8,7 +8,7 @@ server's back.
 
 import base64
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -23,9 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl import files
-from klutchctl.sandbox.nodes.addresses import LOOPBACK
-from klutchctl.sandbox.state import Layout, Member
-from reconciler.core.errors import HostError
+from klutchctl.sandbox.state import LOOPBACK, Layout, Member
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, Credential
 
@@ -39,15 +37,6 @@ _HOSTS: Final = (
 )
 _ADMINS: Final = "system:masters"
 CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
-_OF_ETCD: Final = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
-_OF_COMPONENT: Final = ("ca.crt", "tls.crt", "tls.key")
-_OF_CLIENT: Final = ("client.crt", "client.key")
-_OF_NODE: Final = ("ca.crt", *_OF_CLIENT, "server.crt", "server.key")
-_OF_CLUSTER: Final = (
-    *(f"{s}{e}" for s in ("ca", "server", "admin", "controller-manager") for e in (".crt", ".key")),
-    "service-account.key",
-    "service-account.pub",
-)
 
 
 class Use(Enum):
@@ -145,103 +134,70 @@ def public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def ensure_etcd(folder: Path, *, removal: str) -> None:
-    """Create the certificates of etcd in `folder`, unless they are there.
-
-    Raises HostError if only some are: new ones would not fit what runs or is stored with them.
-    """
-    if _lacks(folder, _OF_ETCD, removal):
+def ensure_etcd(folder: Path) -> None:
+    """Create the certificates of etcd in `folder`, unless they are there."""
+    if not folder.exists():
         now = datetime.now(UTC)
         own = authority("klutchctl sandbox etcd", now=now)
         contents = {"ca.crt": own.certificate_pem}
-        contents |= _named("server", issue(own, "etcd", use=Use.PEER, now=now))
+        contents |= named("server", issue(own, "etcd", use=Use.PEER, now=now))
         client = issue(own, "kube-apiserver", use=Use.CLIENT, now=now)
-        files.write_folder(folder, contents | _named("client", client))
+        files.write_folder(folder, contents | named("client", client))
 
 
-def ensure_cluster(folder: Path, *, context: str, removal: str, address: str = LOOPBACK) -> None:
-    """Create the certificates of the cluster `context` in `folder`, unless they are there.
-
-    Raises HostError if only some are, as `ensure_etcd` does.
-    """
-    if not _lacks(folder, _OF_CLUSTER, removal):
+def ensure_cluster(folder: Path, *, context: str, address: str = LOOPBACK) -> None:
+    """Create the certificates of the cluster `context` in `folder`, unless they are there."""
+    if folder.exists():
         return
     now = datetime.now(UTC)
     # X.509 allows a common name of 64 characters; the name of the authority is for people only.
     own = authority(f"klutchctl sandbox {context}"[:64], now=now)
     service_accounts = new_key()
-    contents = _named("ca", own) | {
+    contents = named("ca", own) | {
         "service-account.key": private_pem(service_accounts),
         "service-account.pub": public_pem(service_accounts),
     }
     server = issue(own, "kube-apiserver", use=Use.SERVER, address=address, now=now)
-    contents |= _named("server", server)
+    contents |= named("server", server)
     # The controllers run as one identity, so it needs the rights of all of them.
     for stem, user in (("admin", "admin"), ("controller-manager", CONTROLLER_MANAGER_USER)):
         client = issue(own, user, organization=_ADMINS, use=Use.CLIENT, now=now)
-        contents |= _named(stem, client)
+        contents |= named(stem, client)
     files.write_folder(folder, contents)
 
 
-def ensure_component(folder: Path, *, removal: str) -> None:
+def ensure_component(folder: Path) -> None:
     """Create the certificate of the services in `folder`, unless it is there.
 
-    With the file names of a Secret of type kubernetes.io/tls. Raises HostError as `ensure_etcd`.
+    With the file names of a Secret of type kubernetes.io/tls.
     """
-    if _lacks(folder, _OF_COMPONENT, removal):
+    if not folder.exists():
         now = datetime.now(UTC)
         own = authority("klutchctl sandbox services", now=now)
         both = issue(own, "services", use=Use.PEER, now=now)
-        files.write_folder(folder, {"ca.crt": own.certificate_pem} | _named("tls", both))
+        files.write_folder(folder, {"ca.crt": own.certificate_pem} | named("tls", both))
 
 
-def ensure_client(folder: Path, authority: Path, *, user: str, removal: str) -> None:
+def ensure_client(folder: Path, authority: Path, *, user: str) -> None:
     """Create the certificate of one more user of a cluster in `folder`, unless it is there.
 
-    `authority` is the folder of `ensure_cluster`. Raises HostError as `ensure_etcd`.
+    `authority` is the folder of `ensure_cluster`.
     """
-    if _lacks(folder, _OF_CLIENT, removal):
-        client = issue(_loaded(authority), user, use=Use.CLIENT, now=datetime.now(UTC))
-        files.write_folder(folder, _named("client", client))
+    if not folder.exists():
+        client = issue(authority_in(authority), user, use=Use.CLIENT, now=datetime.now(UTC))
+        files.write_folder(folder, named("client", client))
 
 
-def ensure_node(folder: Path, authority: Path, *, name: str, address: str, removal: str) -> None:
-    """Create the certificates of a kubelet in `folder`, unless they are there.
-
-    `authority` is the folder of `ensure_cluster`. Raises HostError as `ensure_etcd`.
-    """
-    if not _lacks(folder, _OF_NODE, removal):
-        return
-    now, own = datetime.now(UTC), _loaded(authority)
-    user = f"system:node:{name}"
-    client = issue(own, user, organization="system:nodes", use=Use.CLIENT, now=now)
-    server = issue(own, user, use=Use.SERVER, address=address, now=now)
-    contents = {"ca.crt": own.certificate_pem}
-    contents |= _named("client", client) | _named("server", server)
-    files.write_folder(folder, contents)
-
-
-def _loaded(authority: Path) -> KeyPair:
-    certificate = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
-    key = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), None)
+def authority_in(folder: Path) -> KeyPair:
+    """Return the authority of `ensure_cluster` in a folder."""
+    certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     return KeyPair(certificate, key)
 
 
-def _lacks(folder: Path, names: Sequence[str], removal: str) -> bool:
-    """Tell whether all these files are absent. Raises HostError where only some are there."""
-    if not folder.exists():
-        return True
-    lost = next((name for name in names if not (folder / name).is_file()), None)
-    if lost is not None:
-        raise HostError(
-            f"{folder / lost} is lost",
-            hint=f"Put it back, or start afresh: {removal}",
-        )
-    return False
-
-
-def _named(stem: str, pair: KeyPair) -> dict[str, bytes]:
+def named(stem: str, pair: KeyPair) -> dict[str, bytes]:
+    """Return a certificate and its key by the names of their files."""
     return {f"{stem}.crt": pair.certificate_pem, f"{stem}.key": pair.key_pem}
 
 

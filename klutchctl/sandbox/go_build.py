@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl import files
 from klutchctl.sandbox.recipes import Recipe
 from klutchctl.sandbox.report import Progress
 from reconciler.core.errors import HostError
@@ -49,24 +47,12 @@ def build(
     Raises HostError.
     """
     tools = find_toolchain(environ, recipe, otherwise=packaged_go)
-    files.require(
-        {
-            into.parent: (recipe.space.result, "XDG_CACHE_HOME"),
-            tools.build_cache: (recipe.space.build_cache, "GOCACHE"),
-            tools.module_cache: (recipe.space.module_cache, "GOMODCACHE"),
-        }
-    )
     progress.note(
         f"Building {recipe.versions} with {tools.version} ({tools.go})."
         " This takes some minutes, once"
     )
-    with (
-        # Where go is ended it leaves its files; here they go, at the latest with the whole folder.
-        tempfile.TemporaryDirectory(prefix=".work-", dir=into) as work,
-        progress.step(f"building {recipe.subject}") as update,
-    ):
-        environment = {**go_environment(environ), "GOTMPDIR": work}
-        go = _Go(recipe, tools, environment, into)
+    with progress.step(f"building {recipe.subject}") as update:
+        go = _Go(recipe, tools, go_environment(environ))
         with _patched(recipe, go, into) as patched:
             flags = ("build", "-v", *recipe.arguments, *patched, "-o", f"{into}/")
             go.run(*flags, *recipe.packages.values(), update=update)
@@ -76,40 +62,23 @@ def build(
         (into / package.rpartition("/")[2]).rename(into / program)
 
 
-def explain(
-    status: int, lines: Sequence[str], *, recipe: Recipe, into: Path, tools: Toolchain
-) -> HostError:
+def explain(status: int, lines: Sequence[str], recipe: Recipe) -> HostError:
     """Return why a build failed. `status` is negative for a signal, as in subprocess."""
-    output = "\n".join(lines)
-    if files.says_full(output):
-        return HostError(
-            f"no space left while {recipe.subject} was built in {into.parent}",
-            hint=f"Make room there and in {tools.build_cache} (GOCACHE) and"
-            f" {tools.module_cache} (GOMODCACHE), then run the command again",
-        )
-    if status < 0 or "signal: killed" in output:
-        return HostError(
-            f"the build of {recipe.subject} was killed",
-            hint="Usually by a lack of memory: give it 4 GiB, or set GOMAXPROCS=1. Nothing is"
-            " left broken; run the command again to go on",
-        )
     said = "".join(f"\n  {line}" for line in lines)
     return HostError(
         f"go build failed with status {status}:{said}",
-        hint=f"Where it could not fetch a module, check the network and GOPROXY{recipe.otherwise}",
+        hint="Where it was killed, give it 4 GiB, or set GOMAXPROCS=1. Where it could not fetch a"
+        f" module, check the network and GOPROXY{recipe.otherwise}",
     )
 
 
 class _Go:
     """The toolchain at work in one module."""
 
-    def __init__(
-        self, recipe: Recipe, tools: Toolchain, environment: Mapping[str, str], into: Path
-    ) -> None:
+    def __init__(self, recipe: Recipe, tools: Toolchain, environment: Mapping[str, str]) -> None:
         self._recipe = recipe
         self._tools = tools
         self._environment = environment
-        self._into = into
 
     def run(
         self, *arguments: str, update: Callable[[str], None] = lambda detail: None
@@ -117,7 +86,7 @@ class _Go:
         """Run to the end and return the last lines that matter. Raises HostError."""
         status, lines = self._run(arguments, update)
         if status != 0:
-            raise explain(status, lines, recipe=self._recipe, into=self._into, tools=self._tools)
+            raise explain(status, lines, self._recipe)
         return lines
 
     def module(self, path: str) -> Path:
@@ -139,14 +108,9 @@ class _Go:
             text=True,
             errors="replace",
         ) as process:
-            try:
-                assert process.stdout is not None
-                lines = _follow(process.stdout, update)
-                return process.wait(), lines
-            except BaseException:
-                # go then also ends the compilers that it started
-                process.send_signal(signal.SIGINT)
-                raise
+            assert process.stdout is not None
+            lines = _follow(process.stdout, update)
+            return process.wait(), lines
 
 
 def _follow(output: Iterable[str], update: Callable[[str], None]) -> Sequence[str]:

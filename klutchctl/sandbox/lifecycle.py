@@ -18,8 +18,6 @@ from klutchctl import files
 from klutchctl.sandbox import addons, credentials, manifests, processes, servers, startup, state
 from klutchctl.sandbox.addons import postgresql
 from klutchctl.sandbox.addons.addon import Addon, Kit, Run
-from klutchctl.sandbox.nodes import machine, network
-from klutchctl.sandbox.nodes import server as nodes
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.report import Health, Progress, Status
 from klutchctl.sandbox.servers import NORMAL, Program, Server, Tuning
@@ -30,7 +28,7 @@ from reconciler.core.errors import ConfigError, HostError
 # With what runs beside the clusters it is another one: a klutchctl that does not know that would
 # leave it running.
 _VERSION: Final = 1
-_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5, "nodes": 6}
+_VERSION_WITH: Final = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5}
 _NEWEST: Final = max(_VERSION_WITH.values())
 
 
@@ -120,7 +118,10 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         known = load(layout)
         _refuse_to_lose(layout, known, plan.wanted)
         new_ports = _port_source(layout, plan.ports)
-        target = _with_clusters(layout, known, plan, new_ports)
+        wanted = plan.wanted
+        if wanted is None:
+            wanted = state.app_clusters(2) if known is None else ()
+        target = state.extend(known, wanted, new_ports=new_ports)
         gone: dict[str, Any] = {name: None for name, kit in plan.addons.items() if kit is None}
         target = replace(target, **gone)
         for addon, kit in plan.running:
@@ -151,19 +152,14 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
             with progress.step(f"stopping {len(observed)} processes"):
                 _stop_all(layout, observed)
             stopped += len(observed)
-        machine.remove(nodes.cgroup(layout))
-        network.remove(layout)
         if delete:
             postgresql.remove(layout)
-            with progress.step("removing the data"):  # nodes have a gigabyte each
-                files.remove_folder(layout.root)
+            files.remove_folder(layout.root)
         return stopped
 
 
 def farewell(layout: Layout, process: Observed) -> tuple[int, signal.Signals]:
     """Return when a process is asked to end, lower numbers first, and by which signal."""
-    if nodes.is_node(process.identity):
-        return 0, signal.SIGKILL  # nothing else reaches the first process of namespaces
     if process.identity == processes.identity(layout, Component.POSTGRESQL):
         return 2, signal.SIGINT  # SIGTERM waits until every client has gone
     if process.identity:
@@ -175,7 +171,6 @@ def farewell(layout: Layout, process: Observed) -> tuple[int, signal.Signals]:
 
 def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
     """Stop the processes, each after those that need it."""
-    processes.resume(observed)
     ways = sorted(((farewell(layout, one), one) for one in observed), key=_WAY)
     for (_, goodbye), group in itertools.groupby(ways, key=_WAY):
         processes.stop([one for _, one in group], grace=STOP_GRACE, goodbye=goodbye)
@@ -289,14 +284,12 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
     files.write(layout.state_file, dump(target))
-    credentials.ensure_etcd(layout.etcd_pki, removal=layout.removal)
+    credentials.ensure_etcd(layout.etcd_pki)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
         credentials.ensure_cluster(
             layout.pki(member.id),
             context=member.context,
-            address=member.address,
-            removal=layout.removal,
         )
         client = layout.pki(member.id) / "controller-manager"
         own = credentials.kubeconfig(layout, [member], client)
@@ -305,22 +298,6 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
             policy = servers.AUDIT_POLICY.encode()
             files.write(servers.audit_policy_file(layout, member.id), policy)
     files.write(layout.kubeconfig, credentials.kubeconfig(layout, target.members))
-
-
-def _with_clusters(layout: Layout, known: State | None, plan: Plan, new_ports: NewPorts) -> State:
-    """Return the state with all clusters; the network of their nodes is there then."""
-    wanted = plan.wanted
-    if wanted is None:
-        wanted = state.app_clusters(2) if known is None else ()
-    if (known.nodes if known else plan.addons.get("nodes")) is None:
-        return state.extend(known, wanted, new_ports=new_ports)
-    with network.alone():
-        own = None
-        if known is None:
-            own = network.choose(layout, (one.nodes for one in _all_known(layout) if one.nodes))
-        target = state.extend(known, wanted, new_ports=new_ports, nodes=own)
-        network.ensure(layout, target)
-        return target
 
 
 def _stages(expected: Sequence[Server]) -> Iterator[Sequence[Server]]:

@@ -21,9 +21,8 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
     put,
-    ref_of,
 )
-from reconciler.core.refs import CRD, EVENT, Kind, Ref
+from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
@@ -47,7 +46,6 @@ class _Pending:
     written: Written
     reason: str = "was not tried"
     refused: bool = False
-    unready: Ref | None = None  # where it is there, and not yet what it has to be
 
 
 @dataclass(slots=True)
@@ -126,7 +124,6 @@ async def apply(cluster: Cluster, objects: Sequence[Written], *, manager: str = 
             changed = now
         hopeless = all(one.refused for one in pending) and now - changed > _REFUSED_DEADLINE
         if hopeless or now - start > _DEADLINE:
-            await _ask_events(cluster, [one for one in pending if one.unready is not None])
             raise _failed(cluster, pending, now - start)
         await asyncio.sleep(_POLL)
 
@@ -140,11 +137,11 @@ async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending, manager: s
         live = await cluster.apply(manifest, kind, manager=manager, force=True)
     except ClusterError as error:
         pending.reason = error.message
-        pending.refused, pending.unready = isinstance(error, Rejected), None
+        pending.refused = isinstance(error, Rejected)
         return False
     missing = _missing_conditions(kind, live)
     pending.reason = f"is not {' and '.join(missing)}"
-    pending.refused, pending.unready = False, ref_of(cluster.name, kind, live)
+    pending.refused = False
     return not missing
 
 
@@ -161,25 +158,6 @@ def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
         if get_text(condition, "status") == "True"
     }
     return [one for one in wanted if one not in true]
-
-
-async def _ask_events(cluster: Cluster, pending: Iterable[_Pending]) -> None:
-    """Add the latest warning about each object to its reason: who works on it says why there."""
-    for one in pending:
-        assert one.unready is not None
-        try:
-            events = await cluster.list(EVENT, fields=f"regarding.name={one.unready.name}")
-        except ClusterError:
-            return  # the reason stays as it is
-        warnings = [event for event in events.items if get_text(event, "type") == "Warning"]
-        if warnings:
-            latest = max(warnings, key=_moment)
-            one.reason += f": {get_text(latest, 'note')}"
-
-
-def _moment(event: Manifest) -> str:
-    """Return when it was last seen: times in one format are in order as text."""
-    return max(get_text(event, "deprecatedLastTimestamp"), get_text(event, "eventTime"))
 
 
 def _plurals(kind: str) -> tuple[str, ...]:

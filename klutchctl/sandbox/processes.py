@@ -191,13 +191,6 @@ def launcher(folder: Path, owner: Owner | None) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(_LAUNCHER), user, str(folder))
 
 
-def resume(processes: Iterable[Observed]) -> None:
-    """Let those go on that somebody paused (SIGSTOP): they neither answer nor end."""
-    for handle in filter(None, map(_handle, processes)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            handle.send_signal(signal.SIGCONT)
-
-
 def stop(
     processes: Collection[Observed],
     *,
@@ -205,7 +198,6 @@ def stop(
     goodbye: signal.Signals = signal.SIGTERM,
 ) -> None:
     """Ask the processes to end, wait `grace` seconds, kill the rest. Returns when all are gone."""
-    resume(processes)
     handles = [handle for process in processes if (handle := _handle(process))]
     for signal_number in (goodbye, signal.SIGKILL):
         for handle in handles:

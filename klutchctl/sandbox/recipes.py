@@ -11,10 +11,8 @@ from typing import Final
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import Component
 
-KUBELET, SCHEDULER = "kubelet", "kube-scheduler"
 MODULE: Final = Path(__file__).parent / "controlplane"
 _SERVICES_MODULES: Final = Path(__file__).parent / "crossplane"
-NODES_MODULE: Final = Path(__file__).parent / "nodes" / "programs"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 # By the lines of releases: the folder of our Go module, and the module that it builds.
 CROSSPLANES: Final = {
@@ -22,18 +20,6 @@ CROSSPLANES: Final = {
     "2.4": ("v2", "github.com/crossplane/crossplane/v2"),
 }
 _PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """The room that a first build takes, in MiB: measured, and some to spare."""
-
-    result: int
-    build_cache: int
-    module_cache: int
-
-
-_SPACE: Final = Space(result=512, build_cache=2560, module_cache=1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,6 @@ class Recipe:
     id: str
     crds: tuple[tuple[str, str], ...] = ()
     patches: tuple[Patch, ...] = ()
-    space: Space = _SPACE
 
 
 # These versions have no flags for it: they would listen on all interfaces, the provider also on
@@ -102,7 +87,7 @@ class Release:
 
 def of(module: Path = MODULE) -> Release:
     """Return the release of the control plane that the Go module in `module` builds."""
-    return _release(
+    return release(
         module,
         "the control plane",
         Program,
@@ -111,13 +96,8 @@ def of(module: Path = MODULE) -> Release:
     )
 
 
-def of_nodes(module: Path = NODES_MODULE) -> Release:
-    """Return the release of what nodes run, which the Go module in `module` builds."""
-    otherwise = ", or let --download fetch the official binaries"
-    return _release(module, "the programs of nodes", (KUBELET, SCHEDULER), otherwise)
-
-
-def _release(module: Path, subject: str, programs: Iterable[str], otherwise: str) -> Release:
+def release(module: Path, subject: str, programs: Iterable[str], otherwise: str = "") -> Release:
+    """Return the release of these programs of Kubernetes, which our Go module builds."""
     requirements = (module / "go.mod").read_text()
     names = [*map(str, programs)]
     kubernetes = _version_of("k8s.io/kubernetes", requirements)

@@ -2,20 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
-from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
-from klutchctl.sandbox.state import Layout, Member, State
+from klutchctl.sandbox.state import LOOPBACK, Layout, Member, State
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _AUDIT_MEGABYTES: Final = 4_096
 # Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.
-# The others look after pods and nodes, where there are some.
+# The others look after pods and nodes.
 _CONTROLLERS: Final = (
     "namespace-controller",
     "serviceaccount-controller",
@@ -29,18 +28,13 @@ _CONTROLLERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HttpsProbe:
-    """Ready once GET https://`host`:`port``path` answers 200.
-
-    With a `condition`, once the object there has that, said no earlier than the process began.
-    """
+    """Ready once GET https://127.0.0.1:`port``path` answers 200."""
 
     port: int
     path: str
     authority: Path
     certificate: Path
     key: Path
-    host: str = LOOPBACK
-    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +134,13 @@ class Program(StrEnum):
 class Tuning:
     """What tests do otherwise. `fsync` off loses data in a power cut.
 
-    `api_server` are more arguments of each API server.
+    `api_server` are more arguments of each API server; `change` makes another server of each one.
     """
 
     fsync: bool = True
     audit: bool = False
     api_server: tuple[str, ...] = ()
+    change: Callable[[Server], Server] = lambda server: server
 
 
 NORMAL: Final = Tuning()
@@ -153,11 +148,12 @@ NORMAL: Final = Tuning()
 
 def of_clusters(layout: Layout, state: State, tuning: Tuning) -> tuple[Server, ...]:
     """Return every server of the sandbox, in the order in which they can start."""
-    return (
+    found = (
         _etcd(layout, state, tuning),
         *(_api_server(layout, state, member, tuning) for member in state.members),
-        *(_controller_manager(layout, state, member) for member in state.members),
+        *(_controller_manager(layout, member) for member in state.members),
     )
+    return tuple(map(tuning.change, found))
 
 
 def audit_policy_file(layout: Layout, cluster_id: str) -> Path:
@@ -241,8 +237,8 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--tls-cert-file={pki / 'server.crt'}",
         f"--tls-private-key-file={pki / 'server.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
-        f"--bind-address={member.address}",
-        f"--advertise-address={member.address}",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
         f"--secure-port={member.port}",
         f"--etcd-servers=https://127.0.0.1:{state.etcd_port}",
         f"--etcd-cafile={layout.etcd_pki / 'ca.crt'}",
@@ -252,35 +248,16 @@ def _api_server(layout: Layout, state: State, member: Member, tuning: Tuning) ->
         f"--service-account-issuer={_ISSUER}",
         f"--service-account-key-file={pki / 'service-account.pub'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
-        *(_with_pods(layout, state.nodes, member) if state.nodes else _WITHOUT_PODS),
+        # Endpoints may not be loopback addresses, and no pod is there to use them.
+        "--endpoint-reconciler-type=none",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+        "--service-cluster-ip-range=10.0.0.0/24",
         *_audit_arguments(layout, member.id, tuning),
         *tuning.api_server,
     ]
     return _of_member(
-        layout, member, Program.API_SERVER, arguments, ports=member.ports, path="/readyz"
-    )
-
-
-_WITHOUT_PODS: Final = (
-    # Endpoints may not be loopback addresses, and no pod is there to use them.
-    "--endpoint-reconciler-type=none",
-    "--authorization-mode=RBAC",
-    "--disable-admission-plugins=ServiceAccount",
-    "--service-cluster-ip-range=10.0.0.0/24",
-)
-
-
-def _with_pods(layout: Layout, nodes: Nodes, member: Member) -> Sequence[str]:
-    """Return the arguments of an API server that trusts a node with its own pods alone."""
-    pki = layout.pki(member.id)
-    return (
-        "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
-        f"--service-cluster-ip-range={nodes.services(member.address)}",
-        "--kubelet-preferred-address-types=InternalIP",
-        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
-        f"--kubelet-client-certificate={pki / 'admin.crt'}",
-        f"--kubelet-client-key={pki / 'admin.key'}",
+        layout, member, Program.API_SERVER, arguments, ports=(member.port,), path="/readyz"
     )
 
 
@@ -295,11 +272,11 @@ def _audit_arguments(layout: Layout, cluster_id: str, tuning: Tuning) -> Sequenc
     )
 
 
-def _controller_manager(layout: Layout, state: State, member: Member) -> Server:
+def _controller_manager(layout: Layout, member: Member) -> Server:
     pki = layout.pki(member.id)
     arguments = [
         f"--kubeconfig={controller_manager_kubeconfig(layout, member.id)}",
-        f"--controllers={'*' if state.nodes else ','.join(_CONTROLLERS)}",
+        f"--controllers={','.join(_CONTROLLERS)}",
         f"--root-ca-file={pki / 'ca.crt'}",
         f"--service-account-private-key-file={pki / 'service-account.key'}",
         "--use-service-account-credentials=false",
@@ -321,6 +298,7 @@ def _of_member(
     path: str,
 ) -> Server:
     """Return a server of one cluster, which its first argument tells from others."""
+    pki = layout.pki(member.id)
     return Server(
         name=f"{program} of {member.context}",
         program=program,
@@ -329,12 +307,7 @@ def _of_member(
         identity=arguments[0],
         log=layout.logs / f"{program}-{member.id}.log",
         ports=ports,
-        probe=as_admin(layout, member, path),
+        probe=HttpsProbe(
+            member.port, path, *(pki / name for name in ("ca.crt", "admin.crt", "admin.key"))
+        ),
     )
-
-
-def as_admin(layout: Layout, member: Member, path: str, condition: str = "") -> HttpsProbe:
-    """Return the question to the API server of a cluster for what is at `path`."""
-    pki = layout.pki(member.id)
-    certificate = (pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
-    return HttpsProbe(member.port, path, *certificate, host=member.address, condition=condition)

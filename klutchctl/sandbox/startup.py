@@ -1,7 +1,6 @@
 """Start servers, ask whether they work, and wait until they do; say why where they do not."""
 
 import http.client
-import json
 import re
 import socket
 import ssl
@@ -27,9 +26,7 @@ from klutchctl.sandbox.servers import (
     Server,
 )
 from klutchctl.sandbox.state import Layout
-from reconciler.core import conditions, times
 from reconciler.core.errors import HostError
-from reconciler.core.manifest import Manifest
 
 STOP_GRACE: Final = 20.0
 PROBE_TIMEOUT: Final = 3.0
@@ -152,7 +149,7 @@ def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:
     try:
         match probe:
             case HttpsProbe():
-                return _https_ok(probe, started, timeout)
+                return _https_ok(probe, timeout)
             case HttpProbe(port, path):
                 return _ok(http.client.HTTPConnection(_LOOPBACK, port, timeout=timeout), path)
             case PostgresqlProbe(port):
@@ -166,37 +163,21 @@ def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:
         return False
 
 
-def _https_ok(probe: HttpsProbe, started: float | None, timeout: float) -> bool:
+def _https_ok(probe: HttpsProbe, timeout: float) -> bool:
     context = ssl.create_default_context(cafile=probe.authority)
     context.load_cert_chain(probe.certificate, probe.key)
     connection = http.client.HTTPSConnection(
-        probe.host, probe.port, timeout=timeout, context=context
+        _LOOPBACK, probe.port, timeout=timeout, context=context
     )
-    if not probe.condition:
-        return _ok(connection, probe.path)
-    return started is not None and _ok(connection, probe.path, (probe.condition, started))
+    return _ok(connection, probe.path)
 
 
-def _ok(
-    connection: http.client.HTTPConnection, path: str, condition: tuple[str, float] | None = None
-) -> bool:
+def _ok(connection: http.client.HTTPConnection, path: str) -> bool:
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        if answer.status != http.HTTPStatus.OK:
-            return False
-        return condition is None or _is_said(json.loads(answer.read()), *condition)
+        return connection.getresponse().status == http.HTTPStatus.OK
     finally:
         connection.close()
-
-
-def _is_said(live: Manifest, condition: str, started: float) -> bool:
-    """Tell whether a node has a condition; what it said before it started is no news."""
-    said = conditions.said(live, condition)
-    if said is None or said.status != "True":
-        return False
-    heard = times.moment(str(said.extra.get("lastHeartbeatTime")))
-    return heard is not None and heard.timestamp() >= int(started)
 
 
 def _postgresql_ok(port: int, timeout: float) -> bool:

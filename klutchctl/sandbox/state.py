@@ -10,14 +10,13 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
-from klutchctl.sandbox.nodes import addresses
-from klutchctl.sandbox.nodes.addresses import LOOPBACK, Nodes
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
 # What returns so many ports that are free.
 NewPorts: TypeAlias = Callable[[int], Sequence[int]]
 _Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
+LOOPBACK: Final = "127.0.0.1"
 _PLAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 _DEFAULT: Final = "default"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -106,10 +105,6 @@ class Layout:
         """Beside the folder, so that it outlives `down --delete`."""
         return self.root.parent / f".{self.root.name}.lock"
 
-    def node(self, cluster_id: str) -> Path:
-        """Everything of the node of one cluster, but its logs: images, volumes, certificates."""
-        return self.root / "nodes" / cluster_id
-
     def cluster(self, cluster_id: str) -> Path:
         """Everything of one cluster but its data and logs."""
         return self.root / "clusters" / cluster_id
@@ -161,15 +156,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A cluster of the sandbox; its API server listens on `address` and `port`.
-
-    Where it has a node, that is the address of the Service `kubernetes`, which pods know.
-    """
+    """A cluster of the sandbox; its API server listens on `port` of loopback."""
 
     context: str
     role: Role
     port: _Port
-    address: str = LOOPBACK
 
     @property
     def id(self) -> str:
@@ -182,12 +173,7 @@ class Member:
     @property
     def server(self) -> str:
         """The address of the API server."""
-        return f"https://{self.address}:{self.port}"
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The port, where others could take it: an address of its own has all of its ports."""
-        return (self.port,) if self.address == LOOPBACK else ()
+        return f"https://{LOOPBACK}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +220,6 @@ class State:
     monitoring: MonitoringPorts | None = None
     # By the ids of clusters: where klutch-bind or the konnector of each answers probes.
     agents: Mapping[str, _Port] | None = None
-    nodes: Nodes | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -243,16 +228,14 @@ class State:
 
 
 def _ports(part: object) -> Iterator[int]:
-    """Yield the numbers in a part of a state: all of them are ports, but of other addresses."""
+    """Yield the numbers in a part of a state: all of them are ports."""
     match part:
         case int():
             yield part
-        case Member():
-            yield from part.ports
         case Mapping() | tuple():
             for one in part.values() if isinstance(part, Mapping) else part:
                 yield from _ports(one)
-        case State() | Services() | KeycloakPorts() | MonitoringPorts():
+        case State() | Member() | Services() | KeycloakPorts() | MonitoringPorts():
             for one in fields(part):
                 yield from _ports(getattr(part, one.name))
 
@@ -304,35 +287,18 @@ def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
     return tuple(m for m in state.members if Wanted(m.context, m.role) not in wanted)
 
 
-def extend(
-    state: State | None,
-    wanted: Sequence[Wanted],
-    *,
-    new_ports: NewPorts,
-    nodes: Nodes | None = None,
-) -> State:
-    """Return `state` with the clusters of `wanted` added; what is there keeps its ports.
-
-    A new sandbox has `nodes`, an old one keeps its own.
-    """
+def extend(state: State | None, wanted: Sequence[Wanted], *, new_ports: NewPorts) -> State:
+    """Return `state` with the clusters of `wanted` added; what is there keeps its ports."""
     if state is None:
         client, peer = new_ports(2)
-        state = State(etcd_port=client, etcd_peer_port=peer, members=(), nodes=nodes)
+        state = State(etcd_port=client, etcd_peer_port=peer, members=())
     known = {member.context for member in state.members}
     added = [want for want in wanted if want.context not in known]
-    members = [*state.members, *_added(state, added, new_ports)]
+    ports = new_ports(len(added)) if added else ()
+    made = (Member(one.context, one.role, port) for one, port in zip(added, ports, strict=True))
+    members = [*state.members, *made]
     members.sort(key=lambda member: member.role is not Role.CONTROL_PLANE)
     return replace(state, members=tuple(members))
-
-
-def _added(state: State, wanted: Sequence[Wanted], new_ports: NewPorts) -> Iterator[Member]:
-    if state.nodes:
-        free = state.nodes.new_servers(member.address for member in state.members)
-        for want, address in zip(wanted, free, strict=False):
-            yield Member(want.context, want.role, addresses.PORT, address)
-    elif wanted:
-        for want, port in zip(wanted, new_ports(len(wanted)), strict=True):
-            yield Member(want.context, want.role, port)
 
 
 def assigned(

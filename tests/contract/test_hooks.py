@@ -210,7 +210,7 @@ async def test_a_slow_body_delays_nobody_and_ends(tmp_path):
 
 @on_uvloop
 async def test_over_tls(tmp_path):
-    credentials.ensure_etcd(tmp_path / "pki", removal="")
+    credentials.ensure_etcd(tmp_path / "pki")
     files = TlsFiles(tmp_path / "pki" / "server.crt", tmp_path / "pki" / "server.key")
     async with hooked(tmp_path, files) as scene:
         trusted = ssl.create_default_context(cafile=tmp_path / "pki" / "ca.crt")

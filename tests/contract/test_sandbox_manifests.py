@@ -7,7 +7,7 @@ import pytest
 from klutchctl.sandbox import manifests
 from klutchctl.sandbox.suite import Written
 from reconciler.core.errors import HostError, Origin
-from reconciler.core.refs import CONFIG_MAP, EVENT, Kind, Ref
+from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 
 
 def at(line, manifest):
@@ -100,33 +100,3 @@ async def test_what_never_comes_is_named_at_the_deadline(
     assert f"does not serve Squid in {group}/v1" in str(caught.value)
     assert "objects.yaml:7:1: ConfigMap late: " in str(caught.value)
     assert "not found" in str(caught.value)
-
-
-async def test_what_is_there_and_does_not_work_is_explained_by_its_latest_warning(
-    control_plane, namespace, group, monkeypatch
-):
-    first, second = crd(group, "Squid", "squids"), crd(group, "Squid", "calamari")
-    await manifests.apply(control_plane.cluster, [at(1, first)])
-    monkeypatch.setattr(manifests, "_DEADLINE", 1.0)
-    for minute, note in ((1, "too early"), (2, "the name is taken")):
-        event = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": f"squid-{minute}", "namespace": namespace},
-            "eventTime": f"2026-01-01T00:0{minute}:00.000000Z",
-            "type": "Warning",
-            "reason": "Clash",
-            "action": "Establish",
-            "note": note,
-            "reportingController": "tests",
-            "reportingInstance": "tests",
-            "regarding": {
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "name": f"calamari.{group}",
-                "namespace": namespace,
-            },
-        }
-        await control_plane.cluster.create(event, EVENT, manager="tests")
-    with pytest.raises(HostError, match="is not Established: the name is taken"):
-        await manifests.apply(control_plane.cluster, [at(3, second)])

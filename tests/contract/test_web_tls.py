@@ -23,7 +23,7 @@ def pairs(tmp_path_factory):
     """Two folders, each with a certificate, its key and the root."""
     folders = [tmp_path_factory.mktemp("pair") / "pki" for _ in range(2)]
     for folder in folders:
-        credentials.ensure_etcd(folder, removal="")
+        credentials.ensure_etcd(folder)
     return folders
 
 

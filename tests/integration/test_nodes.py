@@ -1,40 +1,36 @@
-"""`klutchctl sandbox up --nodes`: what is shipped, as pods, from a claim to a database and back.
+"""What is shipped, as pods, from a claim to a database and back.
 
 The example of a fleet and its services, on a control plane and app clusters with a node each. The
-images are those of `make images`. The tests share one machine, and each begins with `up`.
+images are those of `make images`.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
-import signal
-import ssl
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pygit2
 import pytest
 
-from klutchctl.sandbox import lifecycle, processes
-from klutchctl.sandbox.nodes import machine, server
+from klutchctl import repository as fleets
+from klutchctl.sandbox import addons, processes
+from klutchctl.sandbox.addons.addon import Request
+from klutchctl.sandbox.lifecycle import Plan
 from klutchctl.sandbox.servers import Program
-from klutchctl.sandbox.state import Layout
+from klutchctl.sandbox.state import of_fleet
 from klutchctl.settings import Settings
-from reconciler.core import names
 from tests.demo.developer import BINDING, INSTANCE, Developer, ask
 from tests.images import __main__ as make_images
-from tests.integration import test_readme
+from tests.nodes import machine as node_machine
+from tests.nodes import running
 from tests.support import git_server, signing
 from tests.support.eventually import eventually
 from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
-from tests.support.machines import Machine, furnished, without_pods
+from tests.support.machines import Machine, furnished
 from tests.support.quiet import Quiet
 
 ROOT = Path(__file__).parents[2]
@@ -80,13 +76,9 @@ print(json.dumps(found))
 """
 
 
-def why_not() -> str:
-    return without_pods() if shutil.which("kubectl") else "kubectl applies the manifests"
-
-
 pytestmark = [
     pytest.mark.soak,
-    pytest.mark.skipif(bool(why_not()), reason=why_not() or "they run"),
+    pytest.mark.skipif(bool(node_machine.missing()), reason=node_machine.missing() or "they run"),
     pytest.mark.timeout(1800),
 ]
 
@@ -96,22 +88,17 @@ class Nodes:
     """A machine with a sandbox whose clusters have nodes."""
 
     machine: Machine
-    images: Path
+    running: running.Nodes
     jobs: list[Any] = field(default_factory=list)  # the pods of those that were complete
 
     @property
-    def layout(self) -> Layout:
-        return self.machine.layout()
-
-    async def up(self) -> None:
-        fleet = str(self.machine.home / "fleet")
-        wanted = ("--fleet", fleet, "--nodes", "--services", "--images", str(self.images))
-        await self.machine.up(*wanted)
+    def kubeconfig(self) -> Path:
+        return self.running.kubeconfig
 
     async def kubectl(self, context: str, *arguments: str) -> str:
         """Run kubectl, which has to succeed, and return what it prints."""
         process = await asyncio.create_subprocess_exec(
-            *("kubectl", f"--kubeconfig={self.layout.kubeconfig}", f"--context={context}"),
+            *("kubectl", f"--kubeconfig={self.kubeconfig}", f"--context={context}"),
             *arguments,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -145,7 +132,7 @@ class Nodes:
         """Let the Job of the example apply its fleet, as a sync of Argo CD does, and one beside."""
         await self.kubectl(PLANE, "delete", "namespace", "klutchctl", "--ignore-not-found")
         await self.kubectl(PLANE, "create", "namespace", "klutchctl")
-        access = f"--from-file=kubeconfig={self.layout.kubeconfig}"
+        access = f"--from-file=kubeconfig={self.kubeconfig}"
         await self.kubectl(
             PLANE, "-n", "klutchctl", "create", "secret", "generic", "fleet-access", access
         )
@@ -156,12 +143,12 @@ class Nodes:
         (self.machine.home / "lab").mkdir(exist_ok=True)
         (self.machine.home / "lab/fleet.yaml").write_text(LAB_FLEET)
         lab = ("apply", str(self.machine.home / "lab"), "--auto-approve", "--wait")
-        answer = await self.machine.klutchctl(f"--kubeconfig={self.layout.kubeconfig}", *lab)
+        answer = await self.machine.klutchctl(f"--kubeconfig={self.kubeconfig}", *lab)
         assert answer.code == 0, answer.out + answer.err
 
     async def controlled(self, folder: Path, url: str) -> None:
         """Install the controller as its book says; what it mounts is in a folder, or our own."""
-        space, access = ("-n", "klutchctl", "create"), f"kubeconfig={self.layout.kubeconfig}"
+        space, access = ("-n", "klutchctl", "create"), f"kubeconfig={self.kubeconfig}"
         for kind, name, *mounted in (
             ("secret generic", "klutchctl-kubeconfig", access),
             ("secret generic", "klutchctl-git", f"token={folder}/token"),
@@ -191,30 +178,6 @@ class Nodes:
                 await developer.is_ready(kind)
             assert await ask(await developer.credentials(), "SELECT 42") == ["42"]
 
-    def running(self) -> dict[str, int]:
-        """Return the processes of servers; that of a node has all others of it below."""
-        return self.machine.pids()
-
-    def below(self, context: str, name: str) -> list[psutil.Process]:
-        """Return the processes of a node with this name."""
-        pid = self.running().get(f"node of {context}")
-        found = psutil.Process(pid).children(recursive=True) if pid else []
-        # Python's own name has its version.
-        return [one for one in found if name in (one.name(), one.name().rstrip("0123456789."))]
-
-    def left(self) -> list[str]:
-        """Return all that a sandbox makes on a machine and that is there now, but its folder."""
-        name = server.cgroup(self.layout)
-        found = [str(one) for root in machine.hierarchies() for one in root.glob(name)]
-        links = Path("/sys/class/net").glob(f"{server.bridge(self.layout)}*")
-        mounts = Path("/proc/self/mounts").read_text().splitlines()
-        return [
-            *found,
-            *(one.name for one in links),
-            *(one for one in mounts if str(self.layout.root) in one),
-            *(one.identity for one in processes.observe(self.layout)),
-        ]
-
 
 @pytest.fixture(scope="module")
 def furnished_nodes(
@@ -231,15 +194,22 @@ def furnished_nodes(
     (machine.home / "fleet/clusters/lab/lab.yaml").write_text(cluster(LAB))
     images = machine.home / "images"
     assert make_images.main(["--output", str(images)]) == 0
-    made = Nodes(machine, images)
-    yield made
-    lifecycle.down(made.layout, delete=True, progress=Quiet())
+    named = {
+        f"registry.example.com/klutchctl/{name}:0.1.0": images / f"{name}.oci.tar"
+        for name in ("klutchctl", BIND, "konnector")
+    }
+    layout, settings, fleet = machine.layout(), Settings(machine.environ), machine.home / "fleet"
+    request = Request(layout, settings, None, {"services": True}, fleet=fleet)
+    kits = addons.provide(addons.find(request), request, Quiet())
+    wanted = of_fleet(fleets.fleet_in(fleet, check_owner=False))
+    plan = Plan(programs, addons=kits, crds=True)
+    with running.sandbox(layout, wanted, plan, named) as made:
+        yield Nodes(machine, made)
 
 
 @pytest.fixture
 async def nodes(furnished_nodes: Nodes) -> Nodes:
     """The sandbox, whole, with the agents and the fleet of the example."""
-    await furnished_nodes.up()
     await furnished_nodes.installed()
     if not (await furnished_nodes.get(SHOP, "apiservicebindings", "-A"))["items"]:
         await furnished_nodes.applied()
@@ -250,7 +220,7 @@ async def test_the_road_from_a_claim_to_a_database_is_one_of_pods(nodes):
     """The fleet was applied by its Job, as a pod; konnectors and klutch-bind are pods, too."""
     assert "Succeeded" in [one["status"]["phase"] for one in nodes.jobs]
     ours = {"klutchctl", "konnector", BIND}
-    observed = {one.identity.partition(" ")[0] for one in processes.observe(nodes.layout)}
+    observed = {one.identity.partition(" ")[0] for one in processes.observe(nodes.running.layout)}
     assert not ours & {one.partition(":")[0] for one in observed}
     await nodes.available(ANALYTICS, "konnector")  # of the fleet itself
     for context in (SHOP, OTHER, ANALYTICS):
@@ -312,20 +282,6 @@ async def test_namespaces_refuse_a_pod_with_more_rights(nodes):
             await nodes.kubectl(context, *run)
 
 
-async def test_strangers_get_nothing_from_a_kubelet(nodes):
-    state = lifecycle.load(nodes.layout)
-    assert state is not None
-    assert state.nodes is not None
-    anonymous = ssl.create_default_context()
-    anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
-    for member in state.members:
-        address = state.nodes.node(member.address)
-        reader, writer = await asyncio.open_connection(address, 10250, ssl=anonymous)
-        writer.write(b"GET /pods HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")
-        assert b" 401 " in (await reader.read()).splitlines()[0]
-        writer.close()
-
-
 async def test_work_goes_on_while_pods_are_deleted_rolled_and_drained(nodes):
     for context, app in ((PLANE, BIND), (SHOP, "konnector")):
         before = {one["metadata"]["name"] for one in await nodes.pods(context, app)}
@@ -350,48 +306,9 @@ async def test_work_goes_on_while_pods_are_deleted_rolled_and_drained(nodes):
     await nodes.available(SHOP, "konnector")
 
 
-async def test_a_konnector_with_all_rights_needs_no_list_of_services(nodes):
-    """`konnector/deploy/full`, in place of `minimal`."""
-    await nodes.kubectl(OTHER, "apply", "-k", str(ROOT / "konnector/deploy/full"))
-    listed = "clusterrole,clusterrolebinding"
-    await nodes.kubectl(OTHER, "delete", listed, "klutch-bind-konnector-services")
-    await nodes.kubectl(OTHER, "-n", BIND, "rollout", "restart", "deployment/konnector")
-    await nodes.available(OTHER, "konnector")
-    await nodes.road(OTHER, "full")
-
-
-async def test_a_backend_for_one_tenant_gives_rights_in_all_namespaces(nodes):
-    """`bind/deploy/consumer-scope-cluster`, in place of another mode."""
-    folder = ROOT / "bind/deploy/consumer-scope-cluster"
-    await nodes.kubectl(PLANE, "apply", "-k", str(folder))
-    await nodes.available(PLANE, BIND)
-    bound = (await nodes.get(PLANE, "clusterbindings", "-A"))["items"]
-    roles = {names.space_cluster_role(one["metadata"]["namespace"]) for one in bound}
-    assert len(roles) == 4
-
-    async def given() -> set[str]:
-        found = (await nodes.get(PLANE, "clusterrolebindings"))["items"]
-        return roles & {one["metadata"]["name"] for one in found}
-
-    async def is_given_to_all() -> bool:
-        return await given() == roles
-
-    async def is_given_to_none() -> bool:
-        return not await given()
-
-    await eventually(is_given_to_all, within=LONG)
-    await nodes.road(SHOP, "everywhere")
-    await nodes.installed()  # a backend with the usual scope takes them away
-    await eventually(is_given_to_none, within=LONG)
-    await nodes.kubectl(PLANE, "delete", "-f", str(folder / "rights.yaml"))
-    await nodes.road(SHOP, "namespaced")
-
-
 async def test_a_controller_keeps_the_fleet_as_signed_commits_say(nodes, tmp_path):
     """`klutchctl/deploy/controller`, with the repository and the fleet named in it."""
-    state, key = lifecycle.load(nodes.layout), signing.ed25519()
-    assert state is not None
-    assert state.nodes is not None
+    key = signing.ed25519()
     example = ROOT / "fleet-example"
     files = {str(one.relative_to(example)): one.read_bytes() for one in example.rglob("*.yaml")}
     name, line = "clusters/analytics/analytics-eu-1.yaml", b"    overrides:\n"
@@ -400,7 +317,9 @@ async def test_a_controller_keeps_the_fleet_as_signed_commits_say(nodes, tmp_pat
     )
     repository = pygit2.init_repository(str(tmp_path / "root/fleet.git"), bare=True)
     commit = signing.signed_commit(repository, files, key)
-    with git_server.served(tmp_path / "root", tmp_path, host=state.nodes.gateway) as server:
+    with git_server.served(
+        tmp_path / "root", tmp_path, host=nodes.running.network.gateway
+    ) as server:
         server.token = "of-the-secret"
         (tmp_path / "token").write_text(server.token)
         (tmp_path / "allowed_signers").write_text(f"{signing.ALICE} {key.line}\n")
@@ -424,62 +343,3 @@ async def test_a_controller_keeps_the_fleet_as_signed_commits_say(nodes, tmp_pat
         await nodes.kubectl(PLANE, "-n", "klutchctl", "delete", "deployment/klutchctl-controller")
     await nodes.available(ANALYTICS, "konnector")
     await nodes.road(ANALYTICS, "controlled")
-
-
-SHIM = "containerd-shim-runc-v2"
-INSIDE = ("python", "kubelet", "containerd", SHIM)  # of a node
-
-
-@pytest.mark.parametrize("victim", ["node", "kube-scheduler", "kube-apiserver", *INSIDE])
-async def test_what_was_killed_is_there_again_after_up(nodes, victim):
-    before = nodes.running()
-    server = f"{'node' if victim in INSIDE else victim} of {SHOP}"
-    found = nodes.below(SHOP, victim) if victim in INSIDE else [psutil.Process(before[server])]
-    assert found
-    for one in found:
-        one.kill()
-    if victim != SHIM:  # a kubelet replaces it by itself
-        await eventually(lambda: server not in nodes.running())
-        assert (await nodes.machine.sandbox("status")).code == 1
-    await nodes.up()
-    assert (await nodes.machine.sandbox("status")).code == 0
-    assert nodes.running().keys() == before.keys()
-    await nodes.available(SHOP, "konnector")
-    await nodes.road(SHOP, f"after-{victim}")
-
-
-async def test_an_up_that_is_killed_is_finished_by_the_next(nodes):
-    await nodes.machine.sandbox("down")
-    assert nodes.left() == []
-    for seen in (nodes.left, lambda: nodes.below(SHOP, "kubelet")):
-        starting = await nodes.machine.start("up")
-        await eventually(seen, within=LONG)
-        starting.kill()
-        await starting.communicate()
-    await nodes.up()
-    await nodes.available(SHOP, "konnector")
-    await nodes.road(SHOP, "after-up")
-
-
-async def test_down_removes_what_is_left_of_a_sandbox_that_was_killed(nodes):
-    for one in processes.observe(nodes.layout):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGKILL)
-    assert nodes.left()
-    await nodes.machine.sandbox("down", "--delete")
-    assert nodes.left() == []
-    assert not nodes.layout.root.exists()
-
-
-def test_the_commands_of_the_book(furnished_nodes, tmp_path):
-    (tmp_path / "images").symlink_to(furnished_nodes.images)
-    (tmp_path / "cache").symlink_to(Settings(os.environ).cache_home)
-    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    lines = "\n".join(test_readme.script("klutchctl/README.md", nodes=True))
-    assert "--images" in lines
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = {**furnished_nodes.machine.environ, **cache, "PATH": path}
-    del environ["XDG_STATE_HOME"]
-    shell = ["bash", "-c", lines]
-    done = subprocess.run(shell, env=environ, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

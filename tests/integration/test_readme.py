@@ -39,13 +39,10 @@ def has_java():
     return True
 
 
-def script(book, nodes=False):
-    """Return the lines of one shell, as a person would type them, each with its exit code.
-
-    Those with nodes are for `make nodes`, and no others are.
-    """
+def script(book):
+    """Return the lines of one shell, as a person would type them, each with its exit code."""
     for console in books.blocks(book, "console"):
-        if ("--oidc" in console and not has_java()) or ("--nodes" in console) is not nodes:
+        if "--oidc" in console and not has_java():
             continue
         for command, code in books.commands_of(console):
             if command.split()[0] not in LEFT_OUT:

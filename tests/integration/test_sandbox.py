@@ -197,38 +197,6 @@ async def test_fewer_clusters_than_there_are_is_refused(running):
 
 
 @pytest.mark.soak
-async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_next(running):
-    """A second sandbox, beside the first."""
-    first = await running.start("up", "--name", "other", "--app-clusters", "0")
-    await eventually(lambda: "etcd" in running.pids("other"))
-    first.kill()
-    await first.communicate()
-    second = await running.start("up", "--name", "other")
-    await eventually(lambda: "kube-apiserver of control-plane" in running.pids("other"))
-    second.send_signal(signal.SIGINT)
-    _, errors = await second.communicate()
-    assert second.returncode == 130
-    assert "Interrupted. Nothing is lost" in errors.decode()
-    assert "Traceback" not in errors.decode()
-    started = running.pids("other")
-    await running.up("--name", "other")
-    assert running.pids("other").items() > started.items()
-    assert len(running.pids("other")) == 3
-    assert len(running.pids()) == 5
-    assert not set(running.ports()) & set(running.ports("other"))
-
-
-async def test_servers_that_somebody_paused_end_by_themselves(another):
-    pids = another.pids("other")
-    for server in ("etcd", "kube-apiserver of control-plane"):
-        os.kill(pids[server], signal.SIGSTOP)
-    down = await another.sandbox("down", "--name", "other")
-    assert (down.code, down.out) == (0, "Sandbox other: 3 processes stopped\n")
-    log = another.layout("other").logs / "kube-apiserver-control-plane.log"
-    assert "Stopped listening on" in log.read_text()
-
-
-@pytest.mark.soak
 async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(another):
     etcd, peer, api_server = another.ports("other")
     await another.sandbox("down", "--name", "other")

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import signal
+import shutil
 import socket
 import stat
 import sys
@@ -21,7 +21,7 @@ from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
 from reconciler.core import conditions
 from reconciler.core.errors import ClusterError, HostError
-from reconciler.core.refs import CONFIG_MAP, Kind, Ref
+from reconciler.core.refs import Kind, Ref
 from tests.support import clusters, osb_catalogues, osb_compositions, removal
 from tests.support.eventually import eventually
 from tests.support.machines import Machine, furnished
@@ -29,100 +29,15 @@ from tests.support.osb_backup_manager import managing
 from tests.support.osb_compositions import Compositions
 from tests.support.osb_script import ServedBroker, scripted
 
-NOTE = Kind("tests.example.com", "v1", "Note", "notes")
-OURS = ("crossplane", "function-patch-and-transform", "postgresql", "provider-kubernetes", "scribe")
-
-SERVICES = """\
-apiVersion: sandbox.klutchctl.dev/v1alpha1
-kind: Services
-metadata: {name: tests}
-spec:
-  components: [crossplane, function-patch-and-transform, provider-kubernetes, postgresql]
-  manifests: ["*.yml"]
-  programs:
-    - name: scribe
-      command: ["${python}", scribe.py]
-"""
-# Starts a process of its own, as a program that runs pg_dump does.
-SCRIBE = """\
-import signal
-import subprocess
-import sys
-
-subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-signal.pause()
-"""
-# The first document needs the second, and the last ones what those bring about.
-MANIFESTS = """\
-apiVersion: apiextensions.crossplane.io/v1
-kind: Composition
-metadata: {name: notes}
-spec:
-  compositeTypeRef: {apiVersion: tests.example.com/v1, kind: XNote}
-  mode: Pipeline
-  pipeline:
-    - step: patch-and-transform
-      functionRef: {name: function-patch-and-transform}
-      input:
-        apiVersion: pt.fn.crossplane.io/v1beta1
-        kind: Resources
-        resources:
-          - name: note
-            base:
-              apiVersion: kubernetes.crossplane.io/v1alpha2
-              kind: Object
-              spec:
-                providerConfigRef: {name: sandbox}
-                forProvider:
-                  manifest:
-                    apiVersion: v1
-                    kind: ConfigMap
-                    metadata: {namespace: default}
-            patches:
-              - type: FromCompositeFieldPath
-                fromFieldPath: spec.claimRef.name
-                toFieldPath: spec.forProvider.manifest.metadata.name
-              - type: FromCompositeFieldPath
-                fromFieldPath: spec.text
-                toFieldPath: spec.forProvider.manifest.data.text
----
-apiVersion: apiextensions.crossplane.io/v1
-kind: CompositeResourceDefinition
-metadata: {name: xnotes.tests.example.com}
-spec:
-  group: tests.example.com
-  names: {kind: XNote, plural: xnotes}
-  claimNames: {kind: Note, plural: notes}
-  versions:
-    - name: v1
-      served: true
-      referenceable: true
-      schema:
-        openAPIV3Schema:
-          type: object
-          properties:
-            spec:
-              type: object
-              properties:
-                text: {type: string}
----
-apiVersion: tests.example.com/v1
-kind: Note
-metadata: {name: first, namespace: later}
-spec: {text: came with the files}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: later}
----
-apiVersion: kubernetes.crossplane.io/v1alpha1
-kind: ProviderConfig
-metadata: {name: sandbox}
-spec:
-  credentials:
-    source: Filesystem
-    fs: {path: ../kubeconfig}
-"""
+FLEET = Path(__file__).parents[2] / "fleet-example"
+SERVED = FLEET / "services"
+# Those of the example but its klutch-osb: a test runs one of its own.
+SERVICES = (SERVED / "services.yaml").read_text().partition("    - name: klutch-osb")[0]
+PROGRAMS = ("postgresql-operator", "postgresql-broker")
+OURS = (
+    *("crossplane", "function-patch-and-transform", "postgresql", "provider-kubernetes"),
+    *PROGRAMS,
+)
 
 
 @pytest.fixture(scope="module")
@@ -143,15 +58,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
         pytest.skip(str(error))
     (home / "cache" / "klutchctl").mkdir(parents=True)
     (home / "cache" / "klutchctl" / "services").symlink_to(workshop.cache.folder)
-    services = home / "fleet" / "services"
-    services.mkdir(parents=True)
-    for name, text in (
-        ("services.yaml", SERVICES),
-        ("scribe.py", SCRIBE),
-        ("objects.yml", MANIFESTS),
-    ):
-        (services / name).write_text(text)
-    (home / "fleet" / "fleet.yaml").touch()
+    shutil.copytree(FLEET, home / "fleet")
+    (home / "fleet/services/services.yaml").write_text(SERVICES)
     yield found
     lifecycle.down(found.layout(), delete=True, progress=Lines(sys.stderr))
 
@@ -161,48 +69,17 @@ async def running(machine: Machine):
     """The machine with its services; each test runs alone too, in the second chance of CI."""
     if not set(machine.pids()) >= set(OURS):
         await machine.up("--app-clusters", "0", "--services", cwd=machine.home / "fleet")
-        await says_note(machine, "first", "came with the files")
     return machine
-
-
-def claim(name: str, text: str):
-    return {
-        "apiVersion": "tests.example.com/v1",
-        "kind": "Note",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"text": text},
-    }
-
-
-async def written(machine: Machine, name: str):
-    async with machine.connect("control-plane") as cluster:
-        found = await cluster.get(Ref("", CONFIG_MAP, "default", name))
-    return found and found["data"]
-
-
-async def says_note(machine: Machine, name: str, text: str) -> None:
-    async def arrived():
-        return await written(machine, name) == {"text": text}
-
-    await eventually(arrived)
-
-
-async def claims(machine: Machine, name: str, text: str) -> None:
-    async with machine.connect("control-plane") as cluster:
-        await cluster.apply(claim(name, text), NOTE, manager="tests", force=True)
-    await says_note(machine, name, text)
 
 
 def home_of_data(machine: Machine) -> Path:
     return postgresql.find(machine.layout(), os.environ).data.parent
 
 
-async def test_up_runs_the_services_and_a_claim_becomes_an_object(machine):
+async def test_up_runs_the_services_and_names_them(machine):
     answer = await machine.up("--app-clusters", "0", "--services", cwd=machine.home / "fleet")
-    assert f"Services of {machine.home}/fleet/services: {', '.join(OURS)}" in answer.out
+    assert f"Services of {machine.home}/fleet/services: {', '.join(sorted(OURS))}" in answer.out
     assert set(machine.pids()) >= set(OURS)
-    await says_note(machine, "first", "came with the files")
-    await claims(machine, "second", "came later")
 
 
 def listeners(pids):
@@ -214,10 +91,12 @@ def listeners(pids):
 
 
 async def test_nothing_listens_beyond_loopback(running):
-    found = list(listeners(running.pids().values()))
+    pids = running.pids()
+    found = list(listeners(pids.values()))
     assert len(found) >= 5
     assert {address.ip.removeprefix("::ffff:") for address in found} == {"127.0.0.1"}
-    assert {address.port for address in found} <= set(running.ports())
+    parts = [pid for name, pid in pids.items() if name not in PROGRAMS]
+    assert {address.port for address in listeners(parts)} <= set(running.ports())
 
 
 async def test_postgresql_asks_strangers_for_a_password(running):
@@ -232,7 +111,6 @@ async def test_postgresql_asks_strangers_for_a_password(running):
     assert b"SCRAM-SHA-256" in answer
 
 
-SERVED = Path(__file__).parents[2] / "fleet-example" / "services"
 A9S = {
     "PostgresqlInstance": "a9s-postgresql",
     "ServiceBinding": "a9s-servicebinding",
@@ -327,32 +205,17 @@ async def test_up_again_changes_nothing_and_secrets_are_private(running):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_what_was_killed_is_repaired_and_nothing_else_is_touched(running):
-    before = running.pids()
-    for service in OURS:
-        os.kill(before[service], signal.SIGKILL)
-    await eventually(lambda: not set(OURS) & set(running.pids()))
-    sick = await running.sandbox("status")
-    assert sick.code == 1
-    assert sick.out.count("stopped") == len(OURS)
-    await running.up()
-    after = running.pids()
-    assert set(after) == set(before)
-    assert {name for name in after if after[name] != before[name]} == set(OURS)
-    await claims(running, "third", "came after the crash")
-
-
 async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(running):
     file = running.home / "fleet" / "services" / "services.yaml"
     file.write_text(SERVICES.partition("  programs:")[0])
     before = running.pids()
     answer = await running.up()
-    assert "scribe" not in answer.out
+    assert not [one for one in PROGRAMS if one in answer.out]
     after = running.pids()
-    assert after == {name: pid for name, pid in before.items() if name != "scribe"}
+    assert after == {name: pid for name, pid in before.items() if name not in PROGRAMS}
     file.write_text(SERVICES)
     await running.up()
-    assert "scribe" in running.pids()
+    assert {*PROGRAMS} <= {*running.pids()}
 
 
 async def test_without_services_they_end_and_their_data_stays(running):

@@ -17,28 +17,26 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from klutchctl.sandbox import addons, lifecycle
-from klutchctl.sandbox.addons.addon import Request
+from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.servers import Program
 from klutchctl.sandbox.state import app_clusters, layout_of
-from klutchctl.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.core import conditions
 from reconciler.core.manifest import Manifest, get_int, get_list, get_text, name_of
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from tests.images import __main__ as make_images
+from tests.nodes import machine, running
 from tests.support import clusters, helm
 from tests.support.bound_scenes import ACCEPTED, BIND, Scene, at_home
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.machines import without_pods
 from tests.support.offers import offered
-from tests.support.quiet import Quiet
 from tests.support.rollouts import POD, Leaders, Pods, generation_of, write_newer
 from tests.support.steady_load import Load, beside, credentials, follow, numbers
 
 CLAIMS: Final = 500
 NEWER: Final = "0.1.1"
+REGISTRY: Final = "registry.example.com/klutchctl"
 ANSWERS: Final = 50  # between two rollouts
 WITHIN: Final = 600.0
 # Seconds. A leader that vanishes is replaced within this; one that ends in good order far earlier.
@@ -49,7 +47,7 @@ LONGEST_WAIT: Final = 30.0
 
 pytestmark = [
     pytest.mark.soak,
-    pytest.mark.skipif(bool(without_pods()), reason=without_pods() or "they run"),
+    pytest.mark.skipif(bool(machine.missing()), reason=machine.missing() or "they run"),
     pytest.mark.timeout(3600),
 ]
 
@@ -137,14 +135,14 @@ def members(
 ) -> Iterator[tuple[Any, Any]]:
     """A control plane and an app cluster with nodes, and where they are."""
     layout = layout_of("upgrades", state_home=tmp_path_factory.mktemp("state"))
-    request = Request(layout, Settings(os.environ), None, {"nodes": True}, images=folder)
-    kits = addons.provide(addons.find(request), request, Quiet())
-    plan = lifecycle.Plan(programs, app_clusters(1), tuning=clusters.TUNING, addons=kits)
-    try:
-        state = lifecycle.up(layout, plan, progress=Quiet())
-        yield layout, state.members
-    finally:
-        lifecycle.down(layout, delete=True, progress=Quiet())
+    plan = lifecycle.Plan(programs, tuning=clusters.TUNING)
+    images = {
+        f"{REGISTRY}/{name}:{tag}": folder / f"{name}{file}.oci.tar"
+        for name in ("klutch-bind", "konnector")
+        for tag, file in (("0.1.0", ""), (NEWER, "-newer"))
+    }
+    with running.sandbox(layout, app_clusters(1), plan, images) as nodes:
+        yield layout, nodes.members
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from klutchctl.sandbox import credentials
 from klutchctl.sandbox.credentials import Use
-from klutchctl.sandbox.nodes.addresses import LOOPBACK
+from klutchctl.sandbox.state import LOOPBACK
 
 _TYPE = "application/x-git-upload-pack"
 

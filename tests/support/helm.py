@@ -15,7 +15,7 @@ import bind
 import klutchctl
 import konnector
 from klutchctl.sandbox import binaries
-from klutchctl.sandbox.recipes import Recipe, Space
+from klutchctl.sandbox.recipes import Recipe
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from tests.support.quiet import Quiet
@@ -43,7 +43,6 @@ def program() -> Path:
         packages={"helm": "helm.sh/helm/v4/cmd/helm"},
         crds=(),
         patches=(),
-        space=Space(result=128, build_cache=1024, module_cache=512),
         id=f"{VERSION}-{digest}",
     )
     shop = binaries.workshop(

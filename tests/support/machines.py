@@ -9,27 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from klutchctl.sandbox import addons, credentials, lifecycle, processes, servers
-from klutchctl.sandbox.nodes import machine
 from klutchctl.sandbox.servers import NORMAL, Program
 from klutchctl.sandbox.state import Layout, layout_of
-from reconciler.core.errors import HostError
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
-from tests.images import base
 from tests.support import programs
 
 if TYPE_CHECKING:
     from reconciler.core.manifest import Manifest
-
-
-def without_pods() -> str:
-    """Return what is missing here to run our images as pods, and what to do; "" for nothing."""
-    try:
-        machine.check(chosen=True)
-        machine.find_plugins()
-    except HostError as error:
-        return str(error)
-    return base.missing()
 
 
 @dataclass(frozen=True)

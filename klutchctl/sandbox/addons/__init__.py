@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from klutchctl.sandbox.addons import agents, keycloak, monitoring, nodes, services
+from klutchctl.sandbox.addons import agents, keycloak, monitoring, services
 from klutchctl.sandbox.addons.addon import Addon, Kit, Request
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
@@ -14,7 +14,6 @@ ADDONS: Final = (
     keycloak.ADDON,
     monitoring.ADDON,
     agents.ADDON,
-    nodes.ADDON,
 )
 
 

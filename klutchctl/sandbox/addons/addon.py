@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from klutchctl.sandbox import binaries, startup
-from klutchctl.sandbox.binaries import Origins, Workshop
+from klutchctl.sandbox.binaries import Workshop
 from klutchctl.sandbox.recipes import Recipe
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Server
@@ -29,10 +29,7 @@ class Request:
     settings: Settings
     known: State | None
     chosen: Mapping[str, bool | None] = field(default_factory=dict)
-    clusters: int = 0
     fleet: Path | None = None
-    images: Path | None = None
-    downloads: Origins | None = None
     crossplane: str | None = None
 
     def workshop(self, recipe: Recipe, folder: str) -> Workshop:

@@ -213,7 +213,7 @@ def start(run: Run, _kit: object) -> None:
 
 def _write_files(layout: Layout, member: Member) -> None:
     folder, user = _client(layout, member).parent, of(member).user
-    credentials.ensure_client(folder, layout.pki(member.id), user=user, removal=layout.removal)
+    credentials.ensure_client(folder, layout.pki(member.id), user=user)
     own = credentials.kubeconfig(layout, [member], _client(layout, member))
     files.write(kubeconfig(layout, member), own)
 

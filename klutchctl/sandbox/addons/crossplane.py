@@ -11,9 +11,8 @@ import yaml
 from klutchctl.sandbox import composing, manifests
 from klutchctl.sandbox.addons.addon import Run
 from klutchctl.sandbox.go_build import CRDS
-from klutchctl.sandbox.nodes.addresses import LOOPBACK
 from klutchctl.sandbox.servers import HttpProbe, Launch, PortProbe, Probe
-from klutchctl.sandbox.state import Component, Layout, Services
+from klutchctl.sandbox.state import LOOPBACK, Component, Layout, Services
 from reconciler.blueprints.objects import build
 from reconciler.core import refs
 from reconciler.core.errors import HostError

@@ -63,7 +63,7 @@ def provide(
         with progress.step("building Keycloak, once"):
             _build(into, java)
 
-    entry = binaries.ensured(cache, f"{VERSION}-{_BUILT}", (LAUNCHER,), fill, progress)
+    entry = binaries.ensured(cache, f"{VERSION}-{_BUILT}", fill, progress)
     progress.note(f"Using Keycloak {VERSION} from {entry}")
     return entry
 

@@ -232,7 +232,7 @@ def _write_files(run: Run, kit: ServicesKit) -> None:
     for name in services.programs:
         files.private_folder(layout.program_data(name))
     if not _OF_CROSSPLANE.isdisjoint(services.components):
-        credentials.ensure_component(crossplane.tls_folder(layout), removal=layout.removal)
+        credentials.ensure_component(crossplane.tls_folder(layout))
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=run.progress)
         line = f"{address(services.ports[_POSTGRESQL], password)}\n"

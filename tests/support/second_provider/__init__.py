@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from klutchctl.sandbox.binaries import Cache, damage
+from klutchctl.sandbox.binaries import Cache, ensured
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from tests.support.issuer_clients import Client
@@ -116,18 +116,13 @@ def _installed() -> Path:
     cache = Cache(home / "klutchctl" / "provider", "the second provider")
     contents = b"".join((_HERE / name).read_bytes() for name in _FILES)
     name = f"oidc-provider-{hashlib.sha256(contents).hexdigest()[:8]}"
-    entry = cache.entry(name)
     try:
         _ensure_node()
-        if damage(entry, ()) is not None:
-            with cache.locked(Quiet()):
-                if damage(entry, ()) is not None:  # else another run made it meanwhile
-                    _install(cache, name)
+        return ensured(cache, name, _install, Quiet())
     except HostError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error), pytrace=False)
         pytest.skip(str(error))
-    return entry
 
 
 def _ensure_node() -> None:
@@ -135,11 +130,10 @@ def _ensure_node() -> None:
         raise HostError(f"{' and '.join(missing)} not on PATH")
 
 
-def _install(cache: Cache, name: str) -> None:
-    with cache.draft(name) as draft:
-        for file in _FILES:
-            shutil.copy(_HERE / file, draft)
-        command = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-bin-links")
-        ended = subprocess.run(command, cwd=draft, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise HostError(f"npm: {ended.stderr[-400:]}")
+def _install(into: Path) -> None:
+    for file in _FILES:
+        shutil.copy(_HERE / file, into)
+    command = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-bin-links")
+    ended = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise HostError(f"npm: {ended.stderr[-400:]}")

@@ -16,8 +16,6 @@ from klutchctl.sandbox.addons.monitoring import MonitoringKit
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
 from klutchctl.sandbox.lifecycle import Plan
-from klutchctl.sandbox.nodes.addresses import Nodes
-from klutchctl.sandbox.nodes.server import NodesKit
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import NORMAL, Owner
 from klutchctl.sandbox.state import Component, Layout, Member, Role, State
@@ -26,10 +24,10 @@ from klutchctl.settings import Settings
 
 LAYOUT = Layout(Path("/state/box"))
 MEMBERS = (
-    Member("eu", Role.CONTROL_PLANE, 20003, "10.96.101.1"),
-    Member("shop", Role.APP_CLUSTER, 20004, "10.96.102.1"),
+    Member("eu", Role.CONTROL_PLANE, 20003),
+    Member("shop", Role.APP_CLUSTER, 20004),
 )
-MORE = Member("late", Role.APP_CLUSTER, 20005, "10.96.103.1")
+MORE = Member("late", Role.APP_CLUSTER, 20005)
 BARE = State(20001, 20002, MEMBERS)
 SUITE = Suite(
     Path("/fleet/services"), (*Component,), (Program(name="scribe", command=["cat"]),), ()
@@ -44,9 +42,8 @@ KITS = {
     "keycloak": KeycloakKit(Path("/java"), Path("/cache")),
     "monitoring": MonitoringKit(Path("/prometheus"), [{"name": "x", "rules": []}]),
     "agents": "/python",
-    "nodes": NodesKit(Path("/cache"), Path("/usr/lib/cni")),
 }
-VERSIONS = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5, "nodes": 6}
+VERSIONS = {"services": 2, "keycloak": 3, "monitoring": 4, "agents": 5}
 TABLE = {addon.name: addon for addon in addons.ADDONS}
 
 
@@ -58,8 +55,6 @@ def counting_from(first):
 def having(*names, known=BARE, first=21000):
     """Return the state with these add-ons."""
     for name in names:
-        if name == "nodes":
-            known = replace(known, nodes=Nodes("10.96.0.0/16"))
         known = TABLE[name].extend(known, KITS[name], counting_from(first))
         first += 1000
     return known
@@ -81,7 +76,7 @@ def test_an_add_on_keeps_its_ports_and_comes_back_from_a_file_that_older_program
     assert lifecycle.parse(content, source="state.json", removal="") == found
     assert lifecycle.dump(replace(found, **{name: None})) == lifecycle.dump(BARE)
     own = [*found.ports][len(BARE.ports) :]
-    assert bool(own) is (name != "nodes")
+    assert own
     for port in own:
         moved = state.with_new_ports(found, [port], new_ports=counting_from(9))
         assert [*moved.ports] == [9 if one == port else one for one in found.ports]
@@ -91,7 +86,7 @@ def test_an_add_on_keeps_its_ports_and_comes_back_from_a_file_that_older_program
 def test_a_cluster_that_comes_later_gets_a_port_and_the_others_keep_theirs(name):
     before = having(name)
     wider = having(name, known=replace(before, members=(*MEMBERS, MORE)), first=30000)
-    assert {*wider.ports} == {*before.ports, 30000}
+    assert {*wider.ports} == {*before.ports, MORE.port, 30000}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -110,8 +105,8 @@ def test_servers_are_known_without_their_commands(name):
 
 @pytest.mark.parametrize("name", ["services", "agents"])
 def test_what_reads_the_addresses_of_clusters_is_started_anew_when_they_are_others(name):
-    known = having(name, known=replace(BARE, members=(replace(MEMBERS[0], address="127.0.0.1"),)))
-    moved = state.with_new_ports(known, [20003], new_ports=counting_from(9))
+    known = having(name)
+    moved = state.with_new_ports(known, [20003, 20004], new_ports=counting_from(9))
     before, after = (TABLE[name].servers(LAYOUT, one, KITS[name]) for one in (known, moved))
     assert not {one.digest for one in before} & {one.digest for one in after}
 
@@ -152,10 +147,9 @@ def test_each_process_ends_after_those_that_need_it_and_by_the_signal_that_it_he
         name = one.identity.removeprefix(processes.LEFT) or one.arguments[0]
         ways.setdefault(lifecycle.farewell(LAYOUT, one), set()).add(re.split("[:= ]", name)[0])
     assert ways == {
-        (0, signal.SIGKILL): {"node"},
         (1, signal.SIGTERM): {
             *("crossplane", "function-patch-and-transform", "provider-kubernetes", "scribe"),
-            *("keycloak", "prometheus", "klutch-bind", "konnector", "kube-scheduler"),
+            *("keycloak", "prometheus", "klutch-bind", "konnector"),
         },
         (2, signal.SIGINT): {"postgresql"},
         (3, signal.SIGTERM): {"--tls-cert-file", "--kubeconfig"},

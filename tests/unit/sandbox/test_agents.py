@@ -89,11 +89,11 @@ def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
 
 
 def test_the_account_of_a_program_is_made_once(tmp_path):
-    credentials.ensure_cluster(tmp_path / "pki", context="mill-1", removal="")
+    credentials.ensure_cluster(tmp_path / "pki", context="mill-1")
     user = agents.of(MILL).user
     for _ in range(2):
-        credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
+        credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user)
         assert (tmp_path / "own" / "client.crt").stat().st_mode & 0o077 == 0
     before = (tmp_path / "own" / "client.crt").read_bytes()
-    credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user, removal="")
+    credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user)
     assert (tmp_path / "own" / "client.crt").read_bytes() == before

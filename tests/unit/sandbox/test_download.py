@@ -11,14 +11,12 @@ import threading
 import pytest
 
 from klutchctl import main
-from klutchctl.sandbox import binaries, lifecycle, recipes
+from klutchctl.sandbox import binaries, lifecycle
 from klutchctl.sandbox.binaries import Origins
 from klutchctl.sandbox.lifecycle import Plan
-from klutchctl.sandbox.nodes import machine
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
-OF_NODES = ("kubelet", "kube-scheduler")
 ETCD = "etcd-v3.6.8-linux-amd64"
 
 
@@ -35,20 +33,19 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site"
     kubernetes = folder / "kubernetes/v1.36.3/bin/linux/amd64"
     kubernetes.mkdir(parents=True)
-    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER, *OF_NODES):
+    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
         content = f"this is {program}".encode()
         (kubernetes / program).write_bytes(content)
         (kubernetes / f"{program}.sha512").write_text(hashlib.sha512(content).hexdigest())
     (folder / "etcd/v3.6.8").mkdir(parents=True)
-    publish_etcd(folder, f"{ETCD}/etcd")
+    publish_etcd(folder / "etcd/v3.6.8")
     return folder
 
 
-def publish_etcd(site, name):
-    folder = site / "etcd/v3.6.8"
+def publish_etcd(folder):
     with tarfile.open(folder / f"{ETCD}.tar.gz", "w:gz") as tar:
         content = b"this is etcd"
-        member = tarfile.TarInfo(name)
+        member = tarfile.TarInfo(f"{ETCD}/etcd")
         member.size = len(content)
         tar.addfile(member, io.BytesIO(content))
     digest = hashlib.sha256((folder / f"{ETCD}.tar.gz").read_bytes()).hexdigest()
@@ -72,26 +69,14 @@ def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
     for program in Program:
         assert paths[program].read_text() == f"this is {program}"
         assert paths[program].stat().st_mode & 0o111
-    assert {file.name for file in paths[Program.ETCD].parent.iterdir()} == {
-        *Program,
-        "contents.json",
-    }
+    assert {file.name for file in paths[Program.ETCD].parent.iterdir()} == {*Program}
     assert workshop.builds == 0
-
-
-def nodes(workshop, origins):
-    """Provide what nodes run, on a machine without Go."""
-    workshop.environ["PATH"] = ""
-    release, progress = recipes.of_nodes(), workshop.progress
-    return binaries.provide_whole(release, workshop.place, downloads=origins, progress=progress)
 
 
 def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origins, capsys):
     for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setattr(binaries, "OFFICIAL", origins)
-    monkeypatch.setattr(machine, "find_plugins", lambda: tmp_path)
-    monkeypatch.setattr(machine, "check", lambda chosen: None)
     plans: list[Plan] = []
 
     def up(place, plan, progress):
@@ -99,13 +84,16 @@ def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origi
         raise HostError("enough")
 
     monkeypatch.setattr(lifecycle, "up", up)
-    assert main.run(["sandbox", "up", "--nodes", "--download"]) == 1
+    assert main.run(["sandbox", "up", "--download"]) == 1
     assert capsys.readouterr().err.endswith("enough\n")
     (plan,) = plans
     assert plan.programs.keys() == {*Program}
-    kit = plan.addons["nodes"]
-    assert kit is not None
-    assert {*OF_NODES} < {file.name for file in kit.programs.iterdir()}
+
+
+@pytest.mark.parametrize("old", [["--nodes"], ["--images", "folder"]])
+def test_the_flags_of_nodes_say_that_there_are_none(old, capsys):
+    assert main.run(["sandbox", "up", *old]) == 64
+    assert "kind runs the manifests as pods" in capsys.readouterr().err
 
 
 KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"
@@ -127,12 +115,6 @@ def test_what_does_not_match_is_refused(workshop, site, origins, file, content, 
     with pytest.raises(HostError, match=says):
         workshop.provide(downloads=origins)
     assert workshop.entries() == set()
-
-
-def test_an_archive_without_etcd(workshop, site, origins):
-    publish_etcd(site, f"{ETCD}/README.md")
-    with pytest.raises(HostError, match="holds no file"):
-        workshop.provide(downloads=origins)
 
 
 def test_no_network(workshop, site):

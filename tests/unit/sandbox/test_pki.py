@@ -8,20 +8,17 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from klutchctl.sandbox import credentials
-from reconciler.core.errors import HostError
-
-REMOVAL = "`rm` removes it"
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    credentials.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1", removal=REMOVAL)
+    credentials.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1")
     return tmp_path / "app-1" / "pki"
 
 
 @pytest.fixture
 def etcd(tmp_path):
-    credentials.ensure_etcd(tmp_path / "etcd" / "pki", removal=REMOVAL)
+    credentials.ensure_etcd(tmp_path / "etcd" / "pki")
     return tmp_path / "etcd" / "pki"
 
 
@@ -57,7 +54,7 @@ def test_an_administrator_of_a_cluster_is_nobody_to_etcd(cluster, etcd):
 
 
 def test_clusters_do_not_trust_each_other(cluster, tmp_path):
-    credentials.ensure_cluster(tmp_path / "app-2", context="app-2", removal=REMOVAL)
+    credentials.ensure_cluster(tmp_path / "app-2", context="app-2")
     host = HOSTS["address"]
     with pytest.raises(verification.VerificationError):
         verifier(cluster).build_server_verifier(host).verify(
@@ -73,17 +70,3 @@ def test_only_the_owner_reads_folder_and_files(cluster, etcd):
     for folder in (cluster, etcd):
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-
-
-def test_every_file_that_is_made_is_missed_with_a_way_out(cluster, etcd):
-    for folder, ensure in (
-        (cluster, lambda: credentials.ensure_cluster(cluster, context="app-1", removal=REMOVAL)),
-        (etcd, lambda: credentials.ensure_etcd(etcd, removal=REMOVAL)),
-    ):
-        for file in list(folder.iterdir()):
-            content = file.read_bytes()
-            file.unlink()
-            with pytest.raises(HostError, match=f"{file} is lost.*{REMOVAL}"):
-                ensure()
-            file.write_bytes(content)
-        ensure()

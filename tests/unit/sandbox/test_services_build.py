@@ -48,7 +48,6 @@ def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(wor
     assert (entry / "provider-example").is_file()
     assert not (entry / "provider").exists()
     assert (entry / go_build.CRDS / "provider" / "a.yaml").is_file()
-    assert binaries.damage(entry, RECIPE.packages) is None
     assert provide(workshop) == entry
     assert workshop.builds == 1
 

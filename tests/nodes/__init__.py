@@ -1,0 +1,1 @@
+"""A sandbox whose clusters have nodes: what is shipped runs there as pods."""
