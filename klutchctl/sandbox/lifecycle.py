@@ -287,10 +287,7 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     credentials.ensure_etcd(layout.etcd_pki)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
-        credentials.ensure_cluster(
-            layout.pki(member.id),
-            context=member.context,
-        )
+        credentials.ensure_cluster(layout.pki(member.id), context=member.context)
         client = layout.pki(member.id) / "controller-manager"
         own = credentials.kubeconfig(layout, [member], client)
         files.write(servers.controller_manager_kubeconfig(layout, member.id), own)

@@ -25,7 +25,7 @@ from typing import Final
 import psutil
 
 from klutchctl.sandbox.servers import Owner, Program, Server
-from klutchctl.sandbox.state import Layout
+from klutchctl.sandbox.state import LOOPBACK, Layout
 from reconciler.core.errors import ConfigError, HostError
 
 _PROGRAMS: Final = frozenset(Program)
@@ -42,7 +42,6 @@ _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 # In the environment: from which ports a sandbox chooses, such as 21000-21999.
 PORTS_VARIABLE: Final = "KLUTCHCTL_SANDBOX_PORTS"
 _PORT_NUMBER: Final = re.compile("[0-9]{1,5}")
-_LOOPBACK: Final = "127.0.0.1"
 # Below the range that systems hand out to outgoing connections: a remembered port must still be
 # free after a reboot.
 USUAL_PORTS: Final = range(20000, 30000)
@@ -286,16 +285,16 @@ def free_ports(
                 ports.append(port)
     if len(ports) < count:
         raise HostError(
-            f"no free port between {within[0]} and {within[-1]} on {_LOOPBACK}",
+            f"no free port between {within[0]} and {within[-1]} on {LOOPBACK}",
             hint="Stop what listens there; `klutchctl sandbox down --name NAME` stops a sandbox",
         )
     return ports
 
 
-def is_port_free(port: int, address: str = _LOOPBACK) -> bool:
+def is_port_free(port: int) -> bool:
     """Tell whether a server could listen on `port` now."""
     with contextlib.ExitStack() as held:
-        return _listens(port, held, address)
+        return _listens(port, held)
 
 
 def taken_ports(ports: Collection[int], *, grace: float) -> Mapping[int, str]:
@@ -331,12 +330,12 @@ def port_holder(port: int) -> str | None:
     return None
 
 
-def _listens(port: int, held: contextlib.ExitStack, address: str = _LOOPBACK) -> bool:
+def _listens(port: int, held: contextlib.ExitStack) -> bool:
     listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
     # As servers do: connections of a server that is gone do not keep its port.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((address, port))
+        listener.bind((LOOPBACK, port))
         listener.listen()
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):

@@ -25,7 +25,7 @@ from klutchctl.sandbox.servers import (
     Probe,
     Server,
 )
-from klutchctl.sandbox.state import Layout
+from klutchctl.sandbox.state import LOOPBACK, Layout
 from reconciler.core.errors import HostError
 
 STOP_GRACE: Final = 20.0
@@ -35,7 +35,6 @@ _START_DEADLINE: Final = 180.0  # a loaded machine with two cores takes a minute
 _RECOVERY_GRACE: Final = 15.0  # for a server that ran before, when its etcd came back
 _POLL: Final = 0.1
 
-_LOOPBACK: Final = "127.0.0.1"
 # PostgreSQL: Message Formats (StartupMessage, ErrorResponse), and its SQLSTATEs.
 _PROTOCOL_3: Final = 196608
 _LOGIN: Final = b"user\0postgres\0database\0postgres\0\0"
@@ -151,11 +150,11 @@ def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:
             case HttpsProbe():
                 return _https_ok(probe, timeout)
             case HttpProbe(port, path):
-                return _ok(http.client.HTTPConnection(_LOOPBACK, port, timeout=timeout), path)
+                return _ok(http.client.HTTPConnection(LOOPBACK, port, timeout=timeout), path)
             case PostgresqlProbe(port):
                 return _postgresql_ok(port, timeout)
             case PortProbe(port):
-                socket.create_connection((_LOOPBACK, port), timeout=timeout).close()
+                socket.create_connection((LOOPBACK, port), timeout=timeout).close()
                 return True
             case LifeProbe(seconds):
                 return started is not None and time.time() - started >= seconds
@@ -166,9 +165,7 @@ def answers(probe: Probe, *, started: float | None, timeout: float) -> bool:
 def _https_ok(probe: HttpsProbe, timeout: float) -> bool:
     context = ssl.create_default_context(cafile=probe.authority)
     context.load_cert_chain(probe.certificate, probe.key)
-    connection = http.client.HTTPSConnection(
-        _LOOPBACK, probe.port, timeout=timeout, context=context
-    )
+    connection = http.client.HTTPSConnection(LOOPBACK, probe.port, timeout=timeout, context=context)
     return _ok(connection, probe.path)
 
 
@@ -182,7 +179,7 @@ def _ok(connection: http.client.HTTPConnection, path: str) -> bool:
 
 def _postgresql_ok(port: int, timeout: float) -> bool:
     """Begin to log in: a server that starts or stops says so in place of a question or a no."""
-    with socket.create_connection((_LOOPBACK, port), timeout=timeout) as connection:
+    with socket.create_connection((LOOPBACK, port), timeout=timeout) as connection:
         connection.sendall(struct.pack("!ii", len(_LOGIN) + 8, _PROTOCOL_3) + _LOGIN)
         answer = connection.recv(_LONGEST_ANSWER)
     return answer[:1] in (b"R", b"E") and _CANNOT_CONNECT_NOW not in answer

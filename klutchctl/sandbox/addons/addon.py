@@ -1,15 +1,15 @@
 """An add-on of a sandbox: a part that it may have beside its clusters."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from klutchctl.sandbox import binaries, startup
+from klutchctl.sandbox import binaries, processes, startup
 from klutchctl.sandbox.binaries import Workshop
 from klutchctl.sandbox.recipes import Recipe
 from klutchctl.sandbox.report import Progress
-from klutchctl.sandbox.servers import Server
+from klutchctl.sandbox.servers import Probe, Server
 from klutchctl.sandbox.state import Layout, NewPorts, State
 from klutchctl.settings import Settings
 
@@ -53,6 +53,22 @@ class Run:
     def start(self, stage: Sequence[Server]) -> None:
         """Start what is missing of a stage, and return when all of it is ready."""
         startup.ensure_running(self.layout, stage, {}, progress=self.progress)
+
+
+def outline(
+    layout: Layout, program: str, ports: Iterable[int], probe: Probe, name: str = ""
+) -> Server:
+    """Return how to recognise and to probe the one process of a program beside the clusters."""
+    return Server(
+        name=name or program,
+        program=program,
+        cluster_id="",
+        arguments=(),
+        identity=processes.identity(layout, program),
+        log=layout.logs / f"{program}.log",
+        ports=tuple(ports),
+        probe=probe,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from klutchctl.sandbox.addons import keycloak, monitoring
 from klutchctl.sandbox.addons.addon import Addon, Run
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import Layout, Member, NewPorts, Role, State, assigned
+from klutchctl.sandbox.state import LOOPBACK, Layout, Member, NewPorts, Role, State, assigned
 from klutchctl.sandbox.suite import Written
 from reconciler import api
 from reconciler.blueprints import rbac
@@ -28,7 +28,6 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 
 _ROOT: Final = Path(__file__).parents[3]  # of the packages, in a checkout as in a wheel
-_LOOPBACK: Final = "127.0.0.1"
 _MANAGER: Final = "klutchctl-sandbox"
 _REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -106,7 +105,7 @@ def _server(layout: Layout, state: State, member: Member, port: int) -> Server:
         f"--lease-namespace={names.KLUTCH_NAMESPACE}",
         *_mode(layout, state, member),
         _metrics(state, member),
-        f"--probe-address={_LOOPBACK}:{port}",
+        f"--probe-address={LOOPBACK}:{port}",
     )
     return Server(
         name=f"{agent.name} of {member.context}",

@@ -17,12 +17,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from klutchctl import files
 from klutchctl.sandbox import credentials
 from klutchctl.sandbox.addons import keycloak_distribution, realm
-from klutchctl.sandbox.addons.addon import Addon, Request, Run
+from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
 from klutchctl.sandbox.addons.realm import Purpose, Realm
-from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import KeycloakPorts, Layout, NewPorts, State
+from klutchctl.sandbox.state import LOOPBACK, KeycloakPorts, Layout, NewPorts, State
 from reconciler.core.secret import Secret
 
 NAME: Final = "keycloak"
@@ -52,7 +51,6 @@ _JAVA: Final = (
     "-Dpicocli.disable.closures=true",
 )
 _MAIN: Final = "io.quarkus.bootstrap.runner.QuarkusEntryPoint"
-_LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def extend(state: State, _kit: KeycloakKit, new_ports: NewPorts) -> State:
 
 def door_url(ports: KeycloakPorts) -> str:
     """Return where klutch-bind is expected: the audience of tokens for it."""
-    return f"http://{_LOOPBACK}:{ports.door}"
+    return f"http://{LOOPBACK}:{ports.door}"
 
 
 def home(layout: Layout, ports: KeycloakPorts) -> Path:
@@ -98,18 +96,10 @@ def home(layout: Layout, ports: KeycloakPorts) -> Path:
 def servers(layout: Layout, state: State, kit: KeycloakKit | None) -> tuple[Server]:
     """Return the one server; its command holds no secret."""
     ports = _ports(state)
-    outline = Server(
-        name="Keycloak",
-        program=NAME,
-        cluster_id="",
-        arguments=(),
-        identity=identity(layout, NAME),
-        log=layout.logs / f"{NAME}.log",
-        ports=(ports.http, ports.health),
-        probe=HttpProbe(ports.health, "/health/ready"),
-    )
+    probe = HttpProbe(ports.health, "/health/ready")
+    known = outline(layout, NAME, (ports.http, ports.health), probe, "Keycloak")
     if kit is None:
-        return (outline,)
+        return (known,)
     folder = home(layout, ports)
     arguments = (
         *_JAVA,
@@ -117,14 +107,14 @@ def servers(layout: Layout, state: State, kit: KeycloakKit | None) -> tuple[Serv
         *("-cp", str(kit.distribution / "lib" / "quarkus-run.jar"), _MAIN),
         *("start", "--optimized", "--import-realm", "--cache=local"),
         "--http-enabled=true",
-        f"--http-host={_LOOPBACK}",
+        f"--http-host={LOOPBACK}",
         f"--http-port={ports.http}",
-        f"--http-management-host={_LOOPBACK}",
+        f"--http-management-host={LOOPBACK}",
         f"--http-management-port={ports.health}",
-        f"--hostname=http://{_LOOPBACK}:{ports.http}",
+        f"--hostname=http://{LOOPBACK}:{ports.http}",
         "--log-level=INFO,io.smallrye.health:ERROR",  # not ready yet is no news
     )
-    return (replace(outline, arguments=arguments, launch=Launch(kit.java, folder)),)
+    return (replace(known, arguments=arguments, launch=Launch(kit.java, folder)),)
 
 
 def start(run: Run, kit: KeycloakKit) -> None:
@@ -218,7 +208,7 @@ def door_flags(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
     """Return the flags with which a klutch-bind lets these people in."""
     door = door_url(ports)
     return (
-        f"--listen-address={_LOOPBACK}:{ports.door}",
+        f"--listen-address={LOOPBACK}:{ports.door}",
         f"--oidc-issuer-url={realm.issuer(ports.http)}",
         f"--oidc-issuer-client-id={realm.DOOR_CLIENT}",
         f"--oidc-client-secret-file={layout.keycloak / Purpose.DOOR}",

@@ -11,10 +11,18 @@ from typing import Any, Final
 import yaml
 
 from klutchctl import files
-from klutchctl.sandbox.addons.addon import Addon, Request, Run
-from klutchctl.sandbox.processes import identity
+from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
-from klutchctl.sandbox.state import Layout, Member, MonitoringPorts, NewPorts, Role, State, assigned
+from klutchctl.sandbox.state import (
+    LOOPBACK,
+    Layout,
+    Member,
+    MonitoringPorts,
+    NewPorts,
+    Role,
+    State,
+    assigned,
+)
 from reconciler.core.errors import HostError
 
 NAME: Final = "prometheus"
@@ -24,7 +32,6 @@ CONTROLLER: Final = "klutchctl"
 _AGENTS: Final = ("klutch-bind", "klutch-osb")
 _KONNECTOR: Final = "konnector-"
 _RULES: Final = "rules.yaml"
-_LOOPBACK: Final = "127.0.0.1"
 _LIMITS: Final = ("--storage.tsdb.retention.time=7d", "--storage.tsdb.retention.size=256MB")
 
 
@@ -70,13 +77,13 @@ def programs(members: Iterable[Member]) -> Iterator[str]:
 
 def url(ports: MonitoringPorts) -> str:
     """Return where a person looks at Prometheus."""
-    return f"http://{_LOOPBACK}:{ports.http}"
+    return f"http://{LOOPBACK}:{ports.http}"
 
 
 def flag(ports: MonitoringPorts, program: str) -> str:
     """Return the flag with which a program shows its metrics where Prometheus asks."""
     name = "--listen" if program == CONTROLLER else "--metrics-address"
-    return f"{name}={_LOOPBACK}:{ports.programs[program]}"
+    return f"{name}={LOOPBACK}:{ports.programs[program]}"
 
 
 def contents(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> dict[Path, bytes]:
@@ -102,28 +109,19 @@ def servers(layout: Layout, state: State, kit: MonitoringKit | None) -> tuple[Se
     """Return the one server, with another command where it has another configuration."""
     ports = state.monitoring
     assert ports is not None
-    outline = Server(
-        name="Prometheus",
-        program=NAME,
-        cluster_id="",
-        arguments=(),
-        identity=identity(layout, NAME),
-        log=layout.logs / f"{NAME}.log",
-        ports=(ports.http,),
-        probe=HttpProbe(ports.http, "/-/ready"),
-    )
+    known = outline(layout, NAME, (ports.http,), HttpProbe(ports.http, "/-/ready"), "Prometheus")
     if kit is None:
-        return (outline,)
+        return (known,)
     configuration, _ = contents(layout, ports, kit)
     arguments = (
         f"--config.file={configuration}",
         f"--storage.tsdb.path={data_folder(layout)}",
         *_LIMITS,
-        f"--web.listen-address={_LOOPBACK}:{ports.http}",
+        f"--web.listen-address={LOOPBACK}:{ports.http}",
         "--log.level=warn",
     )
     launch = Launch(kit.executable, layout.monitoring)
-    return (replace(outline, arguments=arguments, launch=launch),)
+    return (replace(known, arguments=arguments, launch=launch),)
 
 
 def start(run: Run, kit: MonitoringKit) -> None:
@@ -166,7 +164,7 @@ def facts(layout: Layout, state: State) -> dict[str, Any]:
 
 
 def _job(name: str, port: int) -> dict[str, Any]:
-    targets = {"targets": [f"{_LOOPBACK}:{port}"]}
+    targets = {"targets": [f"{LOOPBACK}:{port}"]}
     # The label `cluster` of our metrics is one of theirs.
     return {"job_name": name, "honor_labels": True, "static_configs": [targets]}
 

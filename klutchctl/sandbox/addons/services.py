@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,12 +12,12 @@ from typing import Final
 from klutchctl import files
 from klutchctl.sandbox import binaries, credentials, manifests, processes, recipes, suite
 from klutchctl.sandbox.addons import crossplane, postgresql
-from klutchctl.sandbox.addons.addon import Addon, Request, Run
+from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.processes import identity
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import Launch, LifeProbe, PostgresqlProbe, Probe, Server
-from klutchctl.sandbox.state import Component, Layout, NewPorts, Services, State, assigned
+from klutchctl.sandbox.state import LOOPBACK, Component, Layout, NewPorts, Services, State, assigned
 from klutchctl.sandbox.suite import Program, Suite
 from reconciler.api import osb
 from reconciler.core.errors import HostError
@@ -25,7 +25,6 @@ from reconciler.core.manifest import Manifest, get_text
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
 
-_LOOPBACK: Final = "127.0.0.1"
 _POSTGRESQL: Final = "postgresql"
 _PURPOSES: Final = {**crossplane.PURPOSES, Component.POSTGRESQL: (_POSTGRESQL,)}
 # The order to start in: what goes before is needed by what comes after.
@@ -101,27 +100,27 @@ def extend(state: State, kit: ServicesKit, new_ports: NewPorts) -> State:
 
 def address(port: int, password: str) -> str:
     """Return how a superuser reaches PostgreSQL."""
-    return f"postgresql://postgres:{password}@{_LOOPBACK}:{port}/postgres"
+    return f"postgresql://postgres:{password}@{LOOPBACK}:{port}/postgres"
 
 
 def servers(layout: Layout, state: State, kit: ServicesKit | None) -> tuple[Server, ...]:
     """Return the servers in the order in which they can start."""
     services = state.services
     assert services is not None
-    outlines = tuple(_outlines(layout, services))
+    known = tuple(_outlines(layout, services))
     if kit is None:
-        return outlines
+        return known
     # What their files say: where the control plane is, and PostgreSQL.
     reads = (state.members[0].server, str(services.ports.get(_POSTGRESQL)))
     programs = {program.name: program for program in kit.suite.programs}
     whole = []
-    for outline in outlines:
-        if outline.program in programs:
-            launch, arguments = _program(layout, programs[outline.program], kit)
+    for one in known:
+        if one.program in programs:
+            launch, arguments = _program(layout, programs[one.program], kit)
         else:
-            launch, arguments = _component(layout, Component(outline.program), services.ports, kit)
+            launch, arguments = _component(layout, Component(one.program), services.ports, kit)
         launch = replace(launch, reads=reads)
-        whole.append(replace(outline, arguments=tuple(arguments), launch=launch))
+        whole.append(replace(one, arguments=tuple(arguments), launch=launch))
     return tuple(whole)
 
 
@@ -134,22 +133,9 @@ def _outlines(layout: Layout, services: Services) -> Iterator[Server]:
     for one in _ORDER:
         if one in services.components:
             own = (ports[purpose] for purpose in _PURPOSES[one])
-            yield _outline(layout, one, own, probes[one])
+            yield outline(layout, one, own, probes[one])
     for name in services.programs:
-        yield _outline(layout, name, (), LifeProbe(_PROGRAM_SETTLED))
-
-
-def _outline(layout: Layout, name: str, ports: Iterable[int], probe: Probe) -> Server:
-    return Server(
-        name=name,
-        program=name,
-        cluster_id="",
-        arguments=(),
-        identity=identity(layout, name),
-        log=layout.logs / f"{name}.log",
-        ports=tuple(ports),
-        probe=probe,
-    )
+        yield outline(layout, name, (), LifeProbe(_PROGRAM_SETTLED))
 
 
 def _component(
@@ -163,7 +149,7 @@ def _component(
 
 def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str]]:
     settings = {
-        "listen_addresses": _LOOPBACK,
+        "listen_addresses": LOOPBACK,
         "port": port,
         "unix_socket_directories": "",
         "shared_buffers": "32MB",
