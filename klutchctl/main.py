@@ -21,6 +21,7 @@ from klutchctl.commands import (
     completion,
     controller,
     doctor,
+    explain,
     init,
     plan,
     sandbox,
@@ -77,6 +78,7 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]
     ("doctor", doctor.doctor, _READS | doctor.CODES),
     ("schema", init.schema, {}),
     ("completion", completion.completion, {}),
+    ("explain", explain.explain, {}),
 )
 for _command, _function, _codes in _COMMANDS:
     app.command(_command, epilog=codes_help(_codes))(_function)
@@ -89,6 +91,7 @@ _ALWAYS_WHOLE: Final = frozenset(
     {
         "catalog",
         "completion",
+        "explain",
         "init",
         "release",
         "sandbox",

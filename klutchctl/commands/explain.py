@@ -1,0 +1,56 @@
+"""`klutchctl explain`: prints the meaning of a reason, and what to do. Contacts nothing."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Annotated, Final
+
+import typer
+
+from klutchctl.entry import ExitCode
+from reconciler.core.errors import ConfigError
+
+_BOOK: Final = ("docs", "reasons.md")
+_FIELD: Final = re.compile(r"- (\w+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason of the book: its name, its section, and its fields, such as Means and Do."""
+
+    name: str
+    section: str
+    fields: dict[str, str]
+
+
+def reasons(book: str) -> Iterator[Reason]:
+    """Yield the reasons of the book's text. A section's fields hold for each of its reasons."""
+    for section in re.split(r"^## ", book, flags=re.MULTILINE)[1:]:
+        head, *parts = re.split(r"^### ", section, flags=re.MULTILINE)
+        common = dict(_FIELD.findall(head))
+        for part in parts:
+            name, _, text = part.partition("\n")
+            yield Reason(name, head.partition("\n")[0], common | dict(_FIELD.findall(text)))
+
+
+def explain(
+    reason: Annotated[str, typer.Argument(metavar="REASON", help="Such as MassDeletion.")],
+) -> int:
+    """Explain a reason of a condition, Event, plan or alert.
+
+    Where it stands, its meaning, and what to do about it. Works offline.
+    """
+    book = files("klutchctl").joinpath(*_BOOK).read_text(encoding="utf-8")
+    known = list(reasons(book))
+    found = [one for one in known if one.name.lower() == reason.lower()]
+    if not found:
+        close = get_close_matches(reason, [one.name for one in known], cutoff=0.75)
+        hint = f"Did you mean {' or '.join(close)}?" if close else ""
+        raise ConfigError(f"there is no reason {reason!r}", hint=hint)
+    for one in found:
+        typer.echo(f"{one.name} ({one.section})")
+        for field, text in one.fields.items():
+            typer.echo(f"  {field + ':':7} {text.replace('`', '')}")
+    return ExitCode.SUCCESS
