@@ -43,6 +43,10 @@ from reconciler.watch.states import States
 log = logging.getLogger(__name__)
 
 _FIRST: Final = 1.0  # seconds
+# Seconds from one look at a cluster to the next. A Lease is old after 20 s, and a doubtful one is
+# read again 5 s later: so what stops is shown within 45 s.
+_STEADY: Final = 15.0
+_SHARE: Final = 10.0  # a pause lasts so many times the CPU time of the look before it
 _MOMENT: Final = 0.5  # what is due so soon is looked at along
 _UNWELL: Final = frozenset({State.PROGRESSING, State.DEGRADED, State.UNKNOWN})
 _Seen: TypeAlias = tuple[object, ...]
@@ -66,25 +70,22 @@ Paces: TypeAlias = Mapping[str, Pace]
 def paces(
     before: Paces, board: Board, looked: Collection[str], *, now: float, longest: float
 ) -> Paces:
-    """Return when to look at each cluster that is not well; `looked` were looked at just now.
+    """Return when to look at each cluster again; `looked` were looked at just now.
 
-    Pauses grow by how often a cluster is looked at: it may give another reason each time (S22).
-    What a round found anew begins at the shortest one.
+    What is well is looked at after `longest` seconds. For what is not, pauses grow up to that by
+    how often a cluster is looked at: it may give another reason each time (S22). What a round
+    found anew begins at the shortest one.
     """
     found: dict[str, Pace] = {}
     for cluster in board.clusters:
-        if not _is_unwell(cluster):
-            continue
         known, seen = before.get(cluster.name), _seen(cluster)
-        if known is not None and cluster.name in looked:
-            tries = known.tries + 1
-            found[cluster.name] = Pace(
-                now + min(longest, _FIRST * 2.0 ** min(tries, 32)), tries, seen
-            )
-        elif known is None or known.seen != seen:
-            found[cluster.name] = Pace(now + _FIRST, 0, seen)
-        else:
+        is_looked = known is not None and cluster.name in looked
+        if known is not None and not is_looked and known.seen == seen:
             found[cluster.name] = known
+            continue
+        tries = known.tries + 1 if known is not None and is_looked else 0
+        pause = min(longest, _FIRST * 2.0 ** min(tries, 32)) if _is_unwell(cluster) else longest
+        found[cluster.name] = Pace(now + pause, tries, seen)
     return found
 
 
@@ -96,13 +97,13 @@ def due(known: Paces, now: float) -> frozenset[str]:
 
 
 class Relooks:
-    """Looks at clusters again while it runs. `longest` is in seconds.
+    """Looks at clusters again while it runs. `interval` is in seconds: a round looks at all then.
 
     What could not be read may cost a timeout, so the others do not wait for it.
     """
 
-    def __init__(self, look: Look, *, longest: float) -> None:
-        self._look, self._longest = look, longest
+    def __init__(self, look: Look, *, interval: float) -> None:
+        self._look, self._interval = look, interval
 
     async def run(self, states: States) -> None:
         async with asyncio.TaskGroup() as group:
@@ -112,15 +113,18 @@ class Relooks:
     async def _follow(self, states: States, *, unread: bool) -> None:
         known: Paces = {}
         looked: Collection[str] = ()
-        clock = asyncio.get_running_loop().time
+        clock, cost = asyncio.get_running_loop().time, 0.0
         while True:
             version, state = states.version, states.now
             board = _part(state, unread=unread)
             if board is not None:
-                known = paces(known, board, looked, now=clock(), longest=self._longest)
+                longest = min(self._interval, max(_STEADY, _SHARE * cost))
+                known = paces(known, board, looked, now=clock(), longest=longest)
             looked = due(known, clock()) if state.running is None else ()
             if looked:
+                began = time.process_time()
                 await self._again(states, looked)
+                cost = time.process_time() - began
             else:
                 next_at = min((one.at for one in known.values()), default=None)
                 left = None if next_at is None or state.running else next_at - clock()
@@ -230,7 +234,7 @@ async def work(
             await stack.enter_async_context(
                 beside("notifies", lambda: notifier.run(states), again=_AGAIN)
             )
-        looks = Relooks(_look(parts.settings), longest=options.interval)
+        looks = Relooks(_look(parts.settings), interval=options.interval)
         await stack.enter_async_context(
             beside("looks again", lambda: looks.run(states), again=_AGAIN)
         )

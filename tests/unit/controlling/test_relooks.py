@@ -35,20 +35,21 @@ def board(*clusters):
     return Board("acme", "", NOW, clusters)
 
 
-UNWELL = {
-    "well": (cluster("shop", State.READY), False),
-    "on its way": (cluster("shop", State.READY, State.PROGRESSING), True),
-    "broken": (cluster("shop", State.DEGRADED), True),
-    "unknown": (cluster("shop", State.UNKNOWN), True),
-    "not read": (cluster("shop", whole=State.UNKNOWN), True),
-    "held back": (cluster("shop", whole=State.DEGRADED), True),
-    "suspended": (cluster("shop", State.SUSPENDED, whole=State.SUSPENDED), False),
+FIRST = {  # seconds until the next look
+    "well": (cluster("shop", State.READY), 300),
+    "on its way": (cluster("shop", State.READY, State.PROGRESSING), 1),
+    "broken": (cluster("shop", State.DEGRADED), 1),
+    "unknown": (cluster("shop", State.UNKNOWN), 1),
+    "not read": (cluster("shop", whole=State.UNKNOWN), 1),
+    "held back": (cluster("shop", whole=State.DEGRADED), 1),
 }
 
 
-@pytest.mark.parametrize(("one", "want"), UNWELL.values(), ids=UNWELL.keys())
-def test_which_clusters_are_looked_at_again(one, want):
-    assert ("shop" in paces({}, board(one), (), now=0.0, longest=300.0)) is want
+@pytest.mark.parametrize(("one", "want"), FIRST.values(), ids=FIRST.keys())
+def test_when_a_cluster_is_looked_at_again(one, want):
+    found = paces({}, board(one), (), now=0.0, longest=300.0)
+    again = paces(found, board(one), (), now=0.5, longest=300.0)
+    assert found["shop"].at == again["shop"].at == want
 
 
 STATES = {
@@ -102,8 +103,8 @@ class Looks:
         return self.found
 
 
-async def after_a_look(states, looks):
-    task = asyncio.create_task(Relooks(looks, longest=300.0).run(states))
+async def after_a_look(states, looks, interval=300.0):
+    task = asyncio.create_task(Relooks(looks, interval=interval).run(states))
     async with asyncio.timeout(30):
         await looks.ended.wait()
     for _ in range(5):
@@ -124,6 +125,11 @@ async def test_the_board_follows():
     looks = Looks(board(WELL))
     assert await after_a_look(operated(), looks) == (WELL,)
     assert looks.asked == [["shop"]]
+
+
+async def test_what_was_well_is_looked_at_before_a_round_is_due():
+    states = States(FleetState(name="acme", fleet=FLEET, board=board(WELL)))
+    assert await after_a_look(states, Looks(board(BROKEN)), interval=0.1) == (BROKEN,)
 
 
 async def test_a_round_knows_better():

@@ -1,6 +1,7 @@
 """What each page of the board shows of a state, for a query."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -316,8 +317,9 @@ def test_the_frame_says_what_is_not_as_usual():
     )
     many = replace(troubled(), storms=troubled().storms * 5)
     assert frame(index_of(1, many), "", NOW).banners[-1].title == "2 more objects rest"
-    older = plain(looked_at=boards.ago(minutes=5))
-    assert frame(index_of(1, older), "", NOW).looked.ago == "5m"
+    assert not found.stale
+    later = frame(index_of(1, plain()), "", NOW + timedelta(minutes=5))
+    assert (later.looked.ago, later.stale) == ("5m", True)
 
 
 @pytest.mark.parametrize(("units", "listed", "cut"), [(5000, 5000, False), (5040, 101, True)])

@@ -6,12 +6,14 @@
   const link = document.getElementById("refresh");
   let busy = false, again = false, timer = 0;
 
-  const show = (on) => { word.hidden = !on; link.hidden = on; };
+  const show = (on) => { word.hidden = !on || stale(); link.hidden = !word.hidden; };
   const usual = (field) => field.defaultValue ?? ([...field.options].find((one) => one.defaultSelected) ?? field.options[0]).value;
   // What a person is filling in is not taken away.
   const filling = () => live.contains(document.activeElement) && document.activeElement.closest("form") ||
     [...live.querySelectorAll("input, select")].some((field) => field.value !== usual(field));
-  const version = () => live.querySelector("[data-version]").dataset.version;
+  const said = () => live.querySelector("[data-version]").dataset;
+  const version = () => said().version;
+  const stale = () => "stale" in said();
 
   const replace = (text) => {
     const focused = live.contains(document.activeElement) ? document.activeElement : null;

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -21,6 +21,7 @@ from reconciler.watch.fleet_state import FleetState, SourceProblem, SourceView
 ROWS: Final = 50  # of a page
 _LONGEST: Final = 400  # characters of a value, and of a name within a link
 _NUMBERS: Final = ("page", "columns")
+_FRESH: Final = timedelta(minutes=1)  # a controller looks at each cluster four times as often
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,14 @@ class Frame:
     shard: str
     here: Place
     looked: Moment
+    stale: bool
     running: str
     banners: tuple[Banner, ...]
 
 
 def frame(index: Index, here: Place, now: datetime) -> Frame:
     state = index.state
+    looked = None if state.board is None else state.board.time
     return Frame(
         version=index.version,
         waiting=len(state.waiting.lines),
@@ -173,7 +176,8 @@ def frame(index: Index, here: Place, now: datetime) -> Frame:
         source=" ".join(part for part in (state.source.url, state.source.ref) if part),
         shard=", ".join(state.shard),
         here=here,
-        looked=moment(state.looked_at or state.board.time, now) if state.board else Moment(),
+        looked=moment(looked, now),
+        stale=looked is None or now - looked > _FRESH,
         running=state.running.trigger if state.running else "",
         banners=tuple(_banners(state, now)),
     )
