@@ -31,6 +31,7 @@ from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create, Note
+from reconciler.core.documents import one_line
 from reconciler.core.errors import ClusterError, Conflict, Rejected
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import EVENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
@@ -245,9 +246,8 @@ class Spaces:
         self._unreported.discard(wanted.annotation)
         space, name = manifest.namespace_of(live), manifest.name_of(live)
         about = Ref(self._cluster.name, CLUSTER_BINDING, space, name)
-        user = "".join(one if one.isprintable() else "?" for one in wanted.identity.user)
         bound = ", ".join(sorted(wanted.resources))
-        message = f"{user} bound {bound} to app cluster {wanted.cid}"
+        message = f"{one_line(wanted.identity.user)} bound {bound} to app cluster {wanted.cid}"
         event = event_of(
             about,
             manifest.uid_of(live),

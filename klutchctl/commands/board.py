@@ -67,11 +67,11 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     if plan is not None and given is None:
         raise typer.BadParameter("--plan needs --from: of live clusters, the plan is made")
     from klutchctl.commands import watch
-    from klutchctl.web.board import reach
+    from klutchctl.web.board.server import reached_by_others
 
     address = watch.address(listen)
     assert address is not None
-    if reach.by_others(
+    if reached_by_others(
         address, behind_proxy=behind_proxy, option="--listen", permit="--behind-proxy"
     ):
         print(
@@ -128,7 +128,7 @@ async def _live(
 ) -> int:
     """Serve what look after look finds."""
     from klutchctl import repository
-    from klutchctl.web.board.explaining import Explaining
+    from klutchctl.web.board.server import Explaining
     from reconciler.controller.tasks import unless
     from reconciler.watch.fleet_state import FleetState, SourceView
     from reconciler.watch.states import States

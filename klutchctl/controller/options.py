@@ -133,9 +133,9 @@ def board(text: str, hosts: Sequence[str], *, behind_proxy: bool) -> BoardOption
     found = address(text, "--board")
     if found is None:
         return None
-    from klutchctl.web.board import reach
+    from klutchctl.web.board.server import reached_by_others
 
-    reach.by_others(
+    reached_by_others(
         found, behind_proxy=behind_proxy, option="--board", permit="--board-behind-proxy"
     )
     return BoardOptions(found, tuple(hosts))

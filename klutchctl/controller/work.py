@@ -254,8 +254,7 @@ async def _serve(stack: AsyncExitStack, parts: Parts, source: Remote) -> None:
     """Serve the board and webhooks, where that is asked for."""
     board, hooks = parts.options.board, parts.options.hooks
     if board is not None:
-        from klutchctl.web.board.explaining import Explaining
-        from klutchctl.web.board.server import serving
+        from klutchctl.web.board.server import Explaining, serving
 
         explain = Explaining(lambda: parts.publishing.snapshot)
         served = serving(board.address, parts.states, hosts=board.hosts, explain=explain)

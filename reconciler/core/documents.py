@@ -4,6 +4,7 @@ Of a key that stands twice the last value counts, as for nearly every reader of 
 know what a document is about.
 """
 
+import re
 import sys
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from reconciler.core.manifest import JSON, Manifest
 
 TOO_LARGE: Final = "(larger than is read)"
 MAX_DEPTH: Final = 64  # objects and arrays in each other, as in files
+_STYLES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # of terminals (ECMA-48, CSI)
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # some write one; RFC 8259 8.1 lets readers ignore it
 # Octets that CPython allots at most, with the text or number that stands there.
 _LIST: Final = 96
@@ -100,4 +102,5 @@ def is_within(value: Manifest, depth: int) -> bool:
 
 def one_line(text: str) -> str:
     """Return a text on one line, without what would steer a terminal or turn the line around."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    plain = _STYLES.sub(" ", text)
+    return " ".join("".join(one if one.isprintable() else " " for one in plain).split())

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from reconciler.core.documents import one_line
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
@@ -27,7 +27,6 @@ TIMEOUT: Final = 60.0
 INTERACTIVE_TIMEOUT: Final = 300.0
 _OUTPUT_LIMIT: Final = 1 << 20
 _KILL_WAIT: Final = 5.0
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\x20-\x7e]+")
 _UNSHOWN: Final = (
     "Run the command by itself: what it says may hold a secret, so it is not shown here"
 )
@@ -75,11 +74,6 @@ def answer(output: bytes, plugin: ExecPlugin) -> Issued:
 def is_complete(output: bytes) -> bool:
     """Tell whether a plug-in has printed a whole JSON object."""
     return bool(_object(output))
-
-
-def printable(text: str) -> str:
-    """Return text on one line, without what would steer a terminal."""
-    return " ".join(_ESCAPES.sub(" ", text).split())
 
 
 def _cluster(plugin: ExecPlugin, connection: Connection) -> dict[str, Any]:
@@ -185,7 +179,7 @@ def _find(plugin: ExecPlugin, environ: Mapping[str, str]) -> str:
     search = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
     path = shutil.which(plugin.command, path=search)
     if path is None:
-        hint = printable(plugin.install_hint)
+        hint = one_line(plugin.install_hint)
         message = "the command is not installed, or not executable"
         raise ConfigError(message, where=place(plugin), hint=hint)
     return path

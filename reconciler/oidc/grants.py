@@ -13,6 +13,7 @@ import orjson
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
+from reconciler.core.documents import one_line
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.oidc.clients import Client as Client
 from reconciler.oidc.clients import Fields, proof
@@ -326,8 +327,7 @@ def _answered(status: int, body: bytes) -> Mapping[str, object]:
 
 def _shown(text: str) -> str:
     """Return a text of a provider, fit for a terminal and a log."""
-    visible = "".join(character for character in text if character.isprintable())
-    return _SECRET_LIKE.sub(HIDDEN, visible)[:_LONGEST_DESCRIPTION]
+    return _SECRET_LIKE.sub(HIDDEN, one_line(text))[:_LONGEST_DESCRIPTION]
 
 
 def _text(read: Mapping[str, object], name: str) -> str:

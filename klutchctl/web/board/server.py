@@ -6,6 +6,7 @@ Anywhere else a proxy that authenticates has to stand in front.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -13,6 +14,8 @@ from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from typing import Final
+
+import typer
 
 from klutchctl.render import status_document
 from klutchctl.web.board import rendering
@@ -26,6 +29,12 @@ from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.unit import Explain, unit
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
+from reconciler.fleet.files import Snapshot
+from reconciler.fleet.load import Loaded, load_valid_part
+from reconciler.fleet.values import UnitKey
+from reconciler.reports import why
+from reconciler.reports.partial_plans import Target
+from reconciler.reports.why import Provenance
 from reconciler.watch.states import States
 from reconciler.web.connections import Limits
 from reconciler.web.requests import (
@@ -195,3 +204,49 @@ async def _asset(request: Request, parts: Parts) -> Response:
     if asset is None:
         raise RequestRefused(404, "there is nothing here")
     return Response(200, asset.body, asset.content_type, _LASTING)
+
+
+def reached_by_others(
+    address: tuple[str, int], *, behind_proxy: bool, option: str, permit: str
+) -> bool:
+    """Return whether others than this machine reach an address, past the proxy in front of it.
+
+    `option` gave the address, and `permit` says that there is such a proxy, which authenticates.
+
+    Raises:
+        BadParameter: others reach it, and no proxy is said to be there.
+    """
+    if is_loopback_name(address[0]):
+        return False
+    if not behind_proxy:
+        raise typer.BadParameter(
+            "the board has no login, and others reach this address: a proxy that authenticates "
+            f"has to stand in front of it. Give {permit} where one does",
+            param_hint=f"'{option}'",
+        )
+    return True
+
+
+class Explaining:
+    """Explains units by the newest snapshot, which is read once a person asks for the first one.
+
+    May be called from any thread.
+    """
+
+    def __init__(self, newest: Callable[[], Snapshot | None]) -> None:
+        self._newest = newest
+        self._snapshot: Snapshot | None = None
+        self._loaded: Loaded | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, key: UnitKey) -> Provenance | None:
+        """Return what the files say of a unit; None where they do not name it."""
+        loaded = self._read(self._newest())
+        return why.provenance(loaded, Target(key.cluster, key.name)) if loaded else None
+
+    def _read(self, snapshot: Snapshot | None) -> Loaded | None:
+        with self._lock:
+            if snapshot is not self._snapshot:
+                loaded = load_valid_part(snapshot, []) if snapshot is not None else None
+                self._snapshot, self._loaded = snapshot, loaded
+            return self._loaded

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from reconciler.core.documents import one_line
 from reconciler.core.manifest import JSON, canonical, get_text
 from reconciler.core.secret import HIDDEN, Secret
 from reconciler.core.secret import scrub as hide
@@ -15,8 +16,7 @@ _NAMES_SHOWN: Final = 5
 
 def line(text: str, *, longest: int = _LONGEST_LINE) -> str:
     """Return a text on one line, without what does not print; a cut one ends in dots."""
-    shown = "".join(one if one.isprintable() else " " for one in text)
-    joined = " ".join(shown.split())
+    joined = one_line(text)
     return joined if len(joined) <= longest else f"{joined[: longest - 3].rstrip()}..."
 
 
@@ -64,7 +64,7 @@ def scrub(text: str, secrets: Iterable[Secret] = ()) -> str:
     """Return a broker's text as one line of 512 characters at most, without what looks secret."""
     hidden = tuple(secret.reveal() for secret in secrets)
     # Before blanks and control characters go, and after that: either may be part of a secret.
-    line = hide(_line(hide(text[:_LONGEST_READ], hidden)), hidden)
+    line = hide(one_line(hide(text[:_LONGEST_READ], hidden)), hidden)
     for pattern in _SECRET_LIKE:
         line = pattern.sub(rf"\1{HIDDEN}", line)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
@@ -88,8 +88,3 @@ def texts_in(value: JSON) -> list[str]:
         elif isinstance(inner, Sequence):
             pending += inner
     return found
-
-
-def _line(text: str) -> str:
-    printable = (character if character.isprintable() else " " for character in text)
-    return " ".join("".join(printable).split())

@@ -137,11 +137,14 @@ def _of_units(state: FleetState) -> Verdict:
         first = state.board.planes[0]
         said = _listed(f"{one.name}: {one.message}" for one in state.board.planes)
         return Verdict(FALSE, first.reason, said)
-    states = Counter(one.health.state for one in state.board.units if not one.leaving)
+    units = [one.health for one in state.board.units if not one.leaving]
+    states = Counter(one.state for one in units)
     total = _count(states.total())
     for worst in _UNREADY:
         if count := states[worst]:
+            found = {f"{one.unit.cluster}: {one.reason}" for one in units if one.state is worst}
             said = f"{count} of {total} {'is' if count == 1 else 'are'} {worst.value}"
+            said = f"{said} ({_listed(sorted(found))})"
             progressing = worst is State.PROGRESSING
             ready = UNKNOWN if progressing else FALSE
             return Verdict(ready, f"Units{worst.value}", said, reconciling=progressing)

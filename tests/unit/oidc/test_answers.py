@@ -116,7 +116,7 @@ def test_a_refusal_says_why():
     with pytest.raises(GrantRefused) as refused:
         grants.tokens_of(400, b'{"error": "access_denied", "error_description": "No\\nthanks"}')
     assert refused.value.error == "access_denied"
-    assert str(refused.value) == "access_denied: Nothanks"
+    assert str(refused.value) == "access_denied: No thanks"
 
 
 def test_a_refusal_repeats_no_secret_and_no_control_character():

@@ -8,7 +8,6 @@ import pytest
 
 from klutchctl import repository
 from klutchctl.web.board import rendering
-from klutchctl.web.board.explaining import Explaining
 from klutchctl.web.board.index import LEFT, index_of
 from klutchctl.web.board.pages.cluster import cluster
 from klutchctl.web.board.pages.file import file
@@ -17,6 +16,7 @@ from klutchctl.web.board.pages.overview import overview
 from klutchctl.web.board.pages.parts import Query, frame, paged, parse, path_of
 from klutchctl.web.board.pages.plan import plan
 from klutchctl.web.board.pages.unit import unit
+from klutchctl.web.board.server import Explaining
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import BoundUnit, ClusterHealth

@@ -183,7 +183,7 @@ def test_every_condition_is_one_of_kubernetes(state):
 MESSAGES = {
     "at rest": (at_rest(), "revision aaaaaaaaaaaa: 2 of 2 units are Ready"),
     "progressing": (begun(), "revision aaaaaaaaaaaa is not in place yet"),
-    "degraded": (with_units(READY, DEGRADED), "1 of 2 units is Degraded"),
+    "degraded": (with_units(READY, DEGRADED), "1 of 2 units is Degraded (shop: Broken)"),
     "refused": (failing(SourceProblem.UNVERIFIED, "it is not signed"), "it is not signed"),
     "suspended": (replace(at_rest(), suspended="a move"), "nothing is written: a move"),
     "held": (held_and(), "max-deletes: 9 units would be released, and 5 may be"),
