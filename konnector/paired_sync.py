@@ -33,6 +33,7 @@ from reconciler.kube.turns import Party
 
 HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 SOON: Final = timedelta(seconds=1)  # until a view has caught up
+NOTED_AFTER: Final = 10.0  # seconds until people read why something waits
 NAME: Final = "name"
 
 
@@ -284,6 +285,8 @@ class PairedSync(TaskSupervisor):
                 denied = f"The {side} refused to {error.verb} {error.ref.object}: {error.message}"
                 self.record(about, Note("SyncDenied", denied, "Warning"))
                 self.say(place, str(error))
+            elif self.waited(place) >= NOTED_AFTER:
+                self.record(about, Note("SyncWaiting", f"Not synced yet: {error}", "Warning"))
             raise
         self.say(place, "")
         began, ways = self._events.pop(place, None), [*directions(decision)]
@@ -294,6 +297,11 @@ class PairedSync(TaskSupervisor):
             self._seconds[way].observe(took)
         now = self.link.now().timestamp()
         return Write(now - took, now)
+
+    def waited(self, place: ObjectKey) -> float:
+        """Return the seconds since the first event that no write has answered."""
+        now = self.link.agent.clock.monotonic()
+        return now - self._events.setdefault(place, now)
 
     def drop_event(self, place: ObjectKey) -> None:
         """Leave out of the figures what waits for people, or needs no write."""

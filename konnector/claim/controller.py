@@ -12,7 +12,7 @@ from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions
 from konnector.metrics import UP, directions
-from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
+from konnector.paired_sync import HELD, NAME, NOTED_AFTER, SOON, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing.trips import Trips, Write
@@ -24,6 +24,7 @@ from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index
 
+_NO_ANSWER: Final = "No service namespace yet: the control plane or klutch-bind has not answered"
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
 _UID: Final = "uid"
@@ -65,7 +66,6 @@ class Claims(PairedSync):
             self.enqueue_everything()
 
     def has_claims(self, app_namespace: str) -> bool:
-        """Tell whether there are claims in an app namespace."""
         return bool(self.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
@@ -264,7 +264,6 @@ class Claims(PairedSync):
         return there is None or there.get(*seen.copy_place) is not None
 
     def _note(self, seen: Seen) -> None:
-        """Note what is held, and have conditions say it."""
         troubles = self.link.troubles.of(self.kind.resource)
         refused = bool(troubles) and str(seen.place) in troubles
         self._states.note(seen.place, decide.state_of(seen, refused=refused))
@@ -324,8 +323,9 @@ class Claims(PairedSync):
             obstacle = self._obstacle(place.namespace)
             self.link.want(place.namespace)
             self.say(place, obstacle)
-            if obstacle:
-                self.record(claim, Note("NotServed", obstacle, "Warning"))
+            if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
+                return timedelta(seconds=left)
+            self.record(claim, Note("NotServed", obstacle or _NO_ANSWER, "Warning"))
             return HELD
         if self.link.homes.mapping(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)

@@ -37,6 +37,13 @@ NOT_YET: Final = (
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
 _DELETE: Final = "Delete"
+# What each confirmation ends.
+_REASONS: Final = {
+    keys.CONFIRM_APP_CLUSTER: conditions.APP_CLUSTER_CHANGED,
+    keys.CONFIRM_MASS_DELETE: conditions.MASS_DELETION,
+    keys.CONFIRM_NAMESPACES: conditions.ANOTHER_NAMESPACE,
+    keys.CONFIRM_RECREATE: conditions.RECREATION_HELD,
+}
 # Confirmations that do not say themselves when they were given.
 _DATED: Final = tuple(
     field_set.place_of("metadata", "annotations", key)
@@ -376,7 +383,8 @@ def _lost(why: str, identity: Identity, resources: str = ALL) -> str:
 
 
 def _command(space: str, key: str, value: str) -> str:
+    """Return the command of a confirmation, and where the way back stands."""
     return (
         f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {space}"
-        f" --overwrite {key}={value}"
+        f" --overwrite {key}={value}. If it is not meant: klutchctl explain {_REASONS[key].reason}"
     )

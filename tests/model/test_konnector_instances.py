@@ -178,7 +178,7 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
 
         async def is_noted() -> bool:
             found = await events(scene, "orders", "DeletionPending")
-            words = "StillBound: the database stays until [31mgrain is deleted"
+            words = "StillBound: the database stays until grain is deleted"
             return [one["note"].endswith(words) for one in found] == [False, True]
 
         await until(is_noted)

@@ -40,6 +40,26 @@ async def test_a_claim_without_a_service_namespace_gets_the_reason(scene: Scene)
         await until(lambda: equals(refusal(scene), ""))
 
 
+async def test_a_claim_says_why_it_waits(scene: Scene, wires: Wires) -> None:
+    """First for a backend that is down, then for a control plane that does not answer."""
+    fresh, server = replace(scene, app_namespace="fresh"), scene.plane.connection.server
+    async with konnector(scene.app.connection):
+        async with scene.backend():
+            await scene.bound()
+        await scene.app.cluster.create(namespace("fresh"), NAMESPACE, manager="tests")
+        await fresh.create_instance(size="1Gi")
+        found = await until(partial(event, fresh, "orders", "NotServed"))
+        assert "klutch-bind has not answered" in found["note"]
+        async with scene.backend():
+            await until(fresh.copy)
+            plane = wires.models.pop(server)
+            await fresh.create_instance("late", size="1Gi")
+            found = await until(partial(event, fresh, "late", "SyncWaiting"))
+            assert "no connection" in found["note"]
+            wires.models[server] = plane
+            await until(partial(fresh.copy, "late"))
+
+
 async def names(scene: Scene, claim: str) -> bool:
     return claim in await refusal(scene)
 
