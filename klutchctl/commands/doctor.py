@@ -37,6 +37,13 @@ class Manifests(StrEnum):
     APP_CLUSTER_RIGHTS = "app-cluster-rights"
     CONTROL_PLANE_CRDS = "control-plane-crds"
     APP_CLUSTER_CRDS = "app-cluster-crds"
+    DEVELOPER_RIGHTS = "developer-rights"
+
+
+_DEVELOPERS: Final = (
+    "# For each app cluster: who has ClusterRole view, edit or admin in a namespace may use the\n"
+    "# services of the fleet there. Print it anew when the fleet binds other services.\n"
+)
 
 
 def doctor(
@@ -161,7 +168,8 @@ async def _examined(
 def _manifests(
     fleet: "Fleet", printed: Manifests, task: "Task", chosen: frozenset[str] | None
 ) -> str:
-    from reconciler.doctor.rights import Side
+    from reconciler.doctor import rights
+    from reconciler.doctor.rights import Side, scope_of_fleet
     from reconciler.kube import crds
 
     match printed:
@@ -173,6 +181,8 @@ def _manifests(
             return _documents(crds.load(*crds.CONTROL_PLANE, *crds.CONTROLLER))
         case Manifests.APP_CLUSTER_CRDS:
             return _documents(crds.load(*crds.APP_CLUSTER))
+        case Manifests.DEVELOPER_RIGHTS:
+            return _DEVELOPERS + _documents(rights.of_developers(scope_of_fleet(fleet, chosen)))
 
 
 def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:

@@ -257,7 +257,7 @@ def _bound(resources: Iterable[refs.GroupResource]) -> Iterable[Manifest]:
 
     Only their owners delete them.
     """
-    for group, plurals in _by_group(resources):
+    for group, plurals in by_group(resources):
         yield _least(group, plurals, ("create", *_LOOK, *_CHANGE))
         yield _least(group, [f"{plural}/status" for plural in plurals], _CHANGE)
 
@@ -266,13 +266,13 @@ def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
     known = set(claims)
     down = {refs.GroupResource(claim.group, claim.plural) for claim in known if claim.down}
     up = {refs.GroupResource(claim.group, claim.plural) for claim in known} - down
-    for group, plurals in _by_group(down):
+    for group, plurals in by_group(down):
         yield _least(group, plurals, _ALL)
-    for group, plurals in _by_group(up):
+    for group, plurals in by_group(up):
         yield _least(group, plurals, (*_LOOK, *_CHANGE))
 
 
-def _by_group(resources: Iterable[refs.GroupResource]) -> Iterable[tuple[str, list[str]]]:
+def by_group(resources: Iterable[refs.GroupResource]) -> Iterable[tuple[str, list[str]]]:
     plurals: dict[str, set[str]] = {}
     for resource in resources:
         plurals.setdefault(resource.group, set()).add(resource.plural)

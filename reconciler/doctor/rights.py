@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Final
 
 from reconciler import api
-from reconciler.blueprints.objects import build
-from reconciler.blueprints.rbac import Claimed
+from reconciler.blueprints.objects import Marks, build
+from reconciler.blueprints.rbac import Claimed, by_group
 from reconciler.core import names, refs
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.fleet import values, wanted
@@ -269,6 +269,31 @@ def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
     """
     rows = _merged([*needed(task, side, scope), *optional(side)])
     return tuple(_manifests(account(scope.fleet, task), tuple(rows)))
+
+
+_READ: Final = ("get", "list", "watch")
+# By the usual ClusterRole that takes the rights in: `edit` is part of `admin` there.
+_OF_DEVELOPERS: Final = {
+    "edit": (*_READ, "create", "update", "patch", "delete", "deletecollection"),
+    "view": _READ,
+}
+
+
+def of_developers(scope: Scope) -> tuple[Manifest, ...]:
+    """Return ClusterRoles by which developers with `view`, `edit` or `admin` use all services."""
+    marks = {one: f"rbac.authorization.k8s.io/aggregate-to-{one}" for one in _OF_DEVELOPERS}
+    return tuple(
+        build(
+            refs.CLUSTER_ROLE,
+            f"klutchctl-{scope.fleet}-services-{usual}",
+            marks=Marks(labels={marks[usual]: "true"}),
+            rules=[
+                {"apiGroups": [group], "resources": plurals, "verbs": list(verbs)}
+                for group, plurals in by_group(scope.services)
+            ],
+        )
+        for usual, verbs in _OF_DEVELOPERS.items()
+    )
 
 
 # What a doctor reads of Crossplane, and its Deployment, which shows the version.

@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from bind.door.authorizer import REVIEW
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
-from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.manifest import get_bool
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CRD,
+    NAMESPACE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet, Mode
@@ -24,6 +37,7 @@ from tests.support.applying import Fleet as Files
 from tests.support.bound_units import ByHand, new_unit
 from tests.support.eventually import eventually
 from tests.support.observing import BIND, kubeconfig
+from tests.support.removal import remove_manifest
 from tests.support.role_holders import as_holder, role_holder
 from tests.support.role_holders import kubeconfig as kubeconfig_of
 
@@ -204,3 +218,30 @@ async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(s
         assert re.search(r"create[a-z, ]* namespaces", finding["message"])
         assert "--for apply --print" in finding["command"]
         assert one["user"].endswith(f"klutchctl-{scene.fleet.name}-plan")
+
+
+async def test_developers_with_the_usual_roles_may_use_the_services(scene, namespace, in_app):
+    """Their ClusterRoles are aggregated by the cluster itself."""
+    app, group = in_app.live.cluster, scene.unit.group
+    subject = {"kind": "User", "name": "dana", "apiGroup": CLUSTER_ROLE.group}
+    role = {"kind": "ClusterRole", "name": "edit", "apiGroup": CLUSTER_ROLE.group}
+    given = build(ROLE_BINDING, "dana", namespace="default", subjects=[subject], roleRef=role)
+    attributes = {"namespace": "default", "verb": "create", "group": group}
+    asked = {"user": "dana", "resourceAttributes": {**attributes, "resource": scene.unit.resource}}
+    review = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": asked}
+
+    async def may() -> bool:
+        answer = await app.create(review, REVIEW, manager="tests")
+        return get_bool(answer, "status", "allowed")
+
+    _, out, _ = await scene.run("doctor", "--print", "developer-rights")
+    await app.create(given, ROLE_BINDING, manager="tests")
+    try:
+        assert not await may()
+        for one in yaml.safe_load_all(out):
+            await app.create(one, CLUSTER_ROLE, manager="tests")
+        await eventually(may)
+    finally:
+        await remove_manifest(app, ROLE_BINDING, given)
+        for one in yaml.safe_load_all(out):
+            await remove_manifest(app, CLUSTER_ROLE, one)
