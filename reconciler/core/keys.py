@@ -37,6 +37,12 @@ OWNER_CONSUMER: Final = "Consumer"
 CLUSTER_NAMESPACE: Final = f"{KLUTCH_GROUP}/cluster-namespace"
 SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 
+# Flux, Argo CD: what outlives its file, since others' objects live by it.
+KEPT: Final = {
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+}
+
 # Kubernetes: on a CRD of a group that ends in k8s.io or kubernetes.io, which needs it.
 API_APPROVED: Final = "api-approved.kubernetes.io"
 

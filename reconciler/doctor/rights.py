@@ -16,7 +16,7 @@ from typing import Final
 from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.rbac import Claimed, by_group
-from reconciler.core import names, refs
+from reconciler.core import keys, names, refs
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.fleet import values, wanted
 
@@ -320,7 +320,8 @@ def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
     for right in rights:
         by_namespace[right.namespace].append(right)
     inside = sorted({names.KLUTCH_NAMESPACE, *by_namespace} - {""})
-    yield from (build(refs.NAMESPACE, one) for one in inside)
+    kept = Marks(annotations=keys.KEPT)
+    yield from (build(refs.NAMESPACE, one, marks=kept) for one in inside)
     yield build(refs.SERVICE_ACCOUNT, name, namespace=_BIND)
     yield build(refs.CLUSTER_ROLE, name, rules=_rules(by_namespace[""]))
     yield _given(refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE, name)

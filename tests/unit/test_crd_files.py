@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from reconciler import api
+from reconciler.core import keys
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import name_of
 from reconciler.kube import crds
@@ -75,7 +76,7 @@ def test_a_missing_file_says_what_to_do():
 def test_identity(kind):
     extra = {"shortNames": ["sb"]} if kind is api.API_SERVICE_BINDING else {}
     assert CRDS[kind.resource]["apiVersion"] == "apiextensions.k8s.io/v1"
-    assert CRDS[kind.resource]["metadata"] == {"name": kind.resource}
+    assert CRDS[kind.resource]["metadata"] == {"name": kind.resource, "annotations": keys.KEPT}
     assert set(spec(kind)) == {"group", "names", "scope", "versions"}
     assert spec(kind)["group"] == kind.group
     assert spec(kind)["scope"] == "Namespaced"

@@ -9,16 +9,17 @@ import yaml
 from reconciler.blueprints import konnector
 from reconciler.blueprints.konnector import SpaceKonnector
 from reconciler.blueprints.objects import UNMARKED
-from reconciler.core.manifest import get_map, get_maps, name_of
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, get_map, get_maps, get_text, name_of
 
 ROOT = Path(__file__).parents[2]
 IDENTITY = {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532}
 HOME = SpaceKonnector("team-a", "shop", "klutch-bind-team-a-shop", "shop-kubeconfig")
 
 
-def workloads() -> dict[str, Any]:
-    """Return all that has a Pod template, by place and name."""
-    folders = [*ROOT.glob("*/deploy"), ROOT / "fleet-example"]
+def shipped() -> list[tuple[str, Any]]:
+    """Return all objects of manifests, each after its place and name."""
+    folders = [*ROOT.glob("*/deploy"), ROOT / "fleet-example", ROOT / "schemas" / "crds"]
     # A chart's templates are no YAML; what they give is what the kustomizations give.
     files = [
         path
@@ -26,12 +27,20 @@ def workloads() -> dict[str, Any]:
         for path in sorted(folder.rglob("*.yaml"))
         if "templates" not in path.parts
     ]
-    manifests = {
-        f"{path.relative_to(ROOT)} {name_of(one)}": one
+    return [
+        (f"{path.relative_to(ROOT)} {name_of(one)}", one)
         for path in files
         for one in yaml.safe_load_all(path.read_text("utf-8"))
-        if isinstance(one, dict) and get_map(one, "spec", "template", "spec")
-    }
+        if isinstance(one, dict)
+    ]
+
+
+SHIPPED = shipped()
+
+
+def workloads() -> dict[str, Any]:
+    """Return all that has a Pod template, by place and name."""
+    manifests = {place: one for place, one in SHIPPED if get_map(one, "spec", "template", "spec")}
     made = {
         "the konnector of a fleet": konnector.deployment("x", {}, marks=UNMARKED, confined=True),
         "the konnector of a space": konnector.space_deployment(HOME, image="x", overrides={}),
@@ -82,3 +91,14 @@ PROBED = {name: one for name, one in CONTAINERS.items() if "livenessProbe" in on
 def test_a_first_probe_comes_once_the_program_can_listen(pod, container):
     """The others begin after it; one that comes too early leaves an Event on each Pod."""
     assert container["startupProbe"]["initialDelaySeconds"] == 2
+
+
+def test_no_pipeline_deletes_what_outlives_its_file():
+    kinds = {"Namespace", "Secret", "Lease", "FleetStatus"}
+    lost = [
+        place
+        for place, one in SHIPPED
+        if get_text(one, "kind") in kinds or place.startswith("schemas")
+        if not annotations_of(one).items() >= keys.KEPT.items()
+    ]
+    assert lost == []
