@@ -217,7 +217,7 @@ class Publishing(Recorder):
             self._states.now,
             problem_of(error),
             self._sentence(error),
-            refused=error.revision if isinstance(error, Unverified) else "",
+            refused=error.revision if isinstance(error, Unverified | InvalidRepository) else "",
             now=self._now(),
         )
         self._states.put(state)

@@ -221,10 +221,13 @@ class Problem:
 
 
 class InvalidRepository(ConfigError):
-    """A fleet repository that cannot be used, with everything that is wrong with it."""
+    """A fleet repository that cannot be used, with everything that is wrong with it.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = in_order(problems)
+    `revision` is the commit, "" where the files are of none.
+    """
+
+    def __init__(self, problems: Sequence[Problem], *, revision: str = "") -> None:
+        self.problems, self.revision = in_order(problems), revision
         found = (
             f"{first}{f' (the same in {len(more)} more places)' if more else ''}"
             for first, more in alike(self.problems)

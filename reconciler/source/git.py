@@ -15,7 +15,7 @@ from typing import Final
 import pygit2
 from pygit2.enums import FileMode
 
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import base_model
 from reconciler.fleet.files import Snapshot
@@ -81,8 +81,11 @@ def _existing(path: Path) -> Path:
 
 def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Snapshot:
     store = _Commit(opened, _subfolder(opened, commit, folder))
-    name = entry or gather.find_entry(store)
-    found = gather.gather(store, name)
+    try:
+        name = entry or gather.find_entry(store)
+        found = gather.gather(store, name)
+    except InvalidRepository as error:
+        raise InvalidRepository(error.problems, revision=str(commit.id)) from None
     return Snapshot(found.files, str(commit.id), name, found.unread, folder)
 
 

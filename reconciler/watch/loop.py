@@ -152,7 +152,8 @@ class Watch:
         """Take what was read as what is wanted from now on, if it is of use."""
         fleet, problems = load(found.snapshot, self._cache)
         self._mark = found.mark
-        self._unusable = InvalidRepository(problems) if fleet is None else None
+        invalid = InvalidRepository(problems, revision=found.snapshot.revision)
+        self._unusable = invalid if fleet is None else None
         self._files = fleet or self._files
         return problems
 

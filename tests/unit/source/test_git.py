@@ -354,10 +354,11 @@ def test_a_tree_of_trees_that_never_ends_is_left(repository, monkeypatch):
     for _ in range(40):
         tree = checkouts.tree_of(repository, dict.fromkeys("ab", (FileMode.TREE, tree)))
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
-    checkouts.commit_files(repository, {**files, "bomb": (FileMode.TREE, tree)})
+    commit = checkouts.commit_files(repository, {**files, "bomb": (FileMode.TREE, tree)})
     with pytest.raises(InvalidRepository) as caught:
         git.read(where(repository), "main")
     assert [one.code for one in caught.value.problems] == ["too-many-files"]
+    assert caught.value.revision == commit
 
 
 def test_a_deep_tree_is_left(repository):

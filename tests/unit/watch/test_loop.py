@@ -7,7 +7,7 @@ import pytest
 from reconciler.apply import Status
 from reconciler.controller import log_context, tracing
 from reconciler.controller.fence import Stopped
-from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.errors import ConfigError, InvalidRepository, KlutchError
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Held, UnseenCluster
@@ -85,7 +85,8 @@ class Story:
         return RoundResult(outcome)
 
     def unreadable(self, error):
-        self.heard.append(f"unreadable: {error}")
+        at = f" at {error.revision}" if isinstance(error, InvalidRepository) else ""
+        self.heard.append(f"unreadable{at}: {error}")
 
     def read(self, fleet, warnings):
         if warnings is not None:
@@ -107,7 +108,7 @@ class Story:
 
 ALL = (0.0, None)
 FAILED = report(("cafe", Status.FAILED))
-BROKEN = Snapshot({"fleet.yaml": b"kind: ["}, "", "fleet.yaml")
+BROKEN = Snapshot({"fleet.yaml": b"kind: ["}, "77aa", "fleet.yaml")
 GONE = ConfigError("cannot be read")
 BEFORE = tree("cafe", "shop")
 AFTER = Snapshot(
@@ -181,7 +182,7 @@ async def test_what_is_heard():
     await story.run()
     assert story.heard == [
         "unreadable: cannot be read",
-        "unreadable: fleet.yaml:2:1: not YAML: did not find expected node content. "
+        "unreadable at 77aa: fleet.yaml:2:1: not YAML: did not find expected node content. "
         "Line 1 opens [ in column 7, and does not close it: add ] [not-yaml]",
         "read",
         "failed: source: locked",

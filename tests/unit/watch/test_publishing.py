@@ -34,18 +34,18 @@ def test_the_files_that_are_in_use(publishing, states):
 
 
 PROBLEMS = {
-    "not to be read": (ConfigError("gone"), SourceProblem.UNREADABLE),
-    "no fleet": (InvalidRepository(()), SourceProblem.INVALID),
-    "a defect": (KeyError("x"), SourceProblem.UNREADABLE),
+    "not to be read": (ConfigError("gone"), SourceProblem.UNREADABLE, ""),
+    "no fleet": (InvalidRepository((), revision="77aa"), SourceProblem.INVALID, "77aa"),
+    "a defect": (KeyError("x"), SourceProblem.UNREADABLE, ""),
 }
 
 
-@pytest.mark.parametrize(("error", "want"), PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_why_the_files_are_not_used(error, want, publishing, states):
+@pytest.mark.parametrize(("error", "want", "refused"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_why_the_files_are_not_used(error, want, refused, publishing, states):
     publishing.read(FLEET, None)
     publishing.unreadable(error)
     source = states.now.source
-    assert (source.problem, source.why) == (want, f"said: {error}")
+    assert (source.problem, source.why, source.refused) == (want, f"said: {error}", refused)
     assert states.now.fleet is FLEET
 
 
