@@ -134,6 +134,7 @@ CODES: Final[Mapping[str, str]] = {
     "no-konnector-image": "a konnector is to be deployed and no image is named",
     "parameters-not-carried": "parameters in a cluster whose mode cannot carry them",
     "space-name-too-long": "the name of a binding space has more than 63 characters",
+    "unlisted-file": "a list of a pipeline leaves out a file of the fleet",
     # Denied
     "policy-denied": "a Policy does not allow what a Binding asks for",
     "policy-limit": "a Policy's limit is exceeded",

@@ -18,6 +18,7 @@ from reconciler.core.errors import ConfigError, InvalidRepository, Origin, Probl
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import files
 from reconciler.fleet.files import Patterns, Snapshot
+from reconciler.source import listed
 from reconciler.source.gather import (
     EntryType,
     Unreadable,
@@ -167,7 +168,8 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
     """Yield a warning for each file below a folder that has documents of a fleet, and is not read.
 
     A folder with a first file of its own is another fleet, and one with `services.yaml` is the
-    sandbox's. Where there are more than MAX_FILES, none is looked at.
+    sandbox's. Where there are more than MAX_FILES, none is looked at. What lists of the fleet's
+    files leave out is a problem, too (`listed.problems`).
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -177,6 +179,8 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
             paths = sorted(path for path, one in found if one is EntryType.FILE)
             others = {posixpath.dirname(one) for one in paths if one.endswith(_ENTRIES)}
             for path in paths:
+                if posixpath.basename(path) in listed.KUSTOMIZATIONS:
+                    yield from listed.problems(path, store.read, snapshot)
                 above = {str(one) for one in PurePosixPath(path).parents}
                 if path in snapshot.files or path in snapshot.unread or others & above:
                     continue
@@ -187,7 +191,7 @@ def unread_documents(folder: Path, snapshot: Snapshot) -> Iterator[Problem]:
         os.close(descriptor)
 
 
-_YAML: Final = ("**/*.yaml", "**/*.yml")
+_YAML: Final = ("**/*.yaml", "**/*.yml", "**/Kustomization")
 _ENTRIES: Final = tuple(f"/{name}" for name in (*files.ENTRY_NAMES, "services.yaml"))
 _OF_A_FLEET: Final = re.compile(rb"^apiVersion: *[\"']?fleet\.klutchctl\.dev/", re.MULTILINE)
 _UNREAD: Final = (
