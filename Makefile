@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check bench soak nodes mutants images lock audit release sign scan
+.PHONY: demo again test compiled check docs bench soak nodes mutants images lock audit release sign scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -34,6 +34,20 @@ check: $(STAMP)
 	  $(addprefix fleet-example/services/postgresql_,server operator broker)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.support.house
+	$(BIN)/python -m tests.support.prose
+
+# The site of the books, in dist/site, from klutchctl/docs and what the code generates. A dead link fails.
+DOCS := $(CACHE)/docs
+docs: $(STAMP) $(DOCS)/.installed
+	rm -rf $(DOCS)/source dist/site && mkdir -p dist
+	$(BIN)/python -m tests.support.site $(DOCS)/source
+	cd $(DOCS)/source && ../bin/zensical build --clean --strict
+	mv $(DOCS)/source/site dist/site
+
+$(DOCS)/.installed: klutchctl/docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	touch $@
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)
@@ -69,6 +83,7 @@ lock: $(STAMP) # needs uv on PATH
 	$(COMPILE) -c requirements.txt --group klutch-bind -o bind/deploy/requirements.txt
 	$(COMPILE) -c requirements.txt --group konnector -o konnector/deploy/requirements.txt
 	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
+	$(COMPILE) --group docs -o klutchctl/docs/requirements.txt
 
 # The file names all there is to install; most of it is never imported, so it is compiled in use.
 # What is unpacked meanwhile is in .venv: a pip that is killed leaves it.
@@ -88,7 +103,7 @@ audit:
 	$(PYTHON) -m venv $(AUDIT)
 	$(AUDIT)/bin/pip install --quiet pip-audit==2.10.1
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps \
-	  $(addprefix -r ,$(wildcard requirements*.txt */deploy/requirements.txt))
+	  $(addprefix -r ,$(wildcard requirements*.txt */deploy/requirements.txt */docs/requirements.txt))
 
 # A release of HEAD, in dist/: the same bytes each time. No key is in reach of what builds.
 release: $(STAMP)

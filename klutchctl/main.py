@@ -58,7 +58,7 @@ _WRITES: Final = _READS | meanings(
     ExitCode.HELD_BACK, ExitCode.STALE, ExitCode.LOCKED, ExitCode.UNHEALTHY
 )
 # Each command, and what its exit codes mean, as its help says.
-_COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]] = (
+COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]] = (
     ("init", init.init, _READS),
     ("validate", validate.validate, meanings(ExitCode.DENIED)),
     ("render", validate.render, {}),
@@ -80,7 +80,7 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]
     ("completion", completion.completion, {}),
     ("explain", explain.explain, {}),
 )
-for _command, _function, _codes in _COMMANDS:
+for _command, _function, _codes in COMMANDS:
     app.command(_command, epilog=codes_help(_codes))(_function)
 app.add_typer(sandbox.app, name="sandbox")
 

@@ -12,7 +12,8 @@ import typer
 from klutchctl.entry import ExitCode
 from reconciler.core.errors import ConfigError
 
-_BOOK: Final = ("docs", "reasons.md")
+_BOOK: Final = ("docs", "oncall", "reasons.md")
+_MARKS: Final = re.compile(r"`|\[([^]]*)\]\([^)]*\)")  # of Markdown
 _FIELD: Final = re.compile(r"- (\w+): (.*)")
 
 
@@ -52,5 +53,6 @@ def explain(
     for one in found:
         typer.echo(f"{one.name} ({one.section})")
         for field, text in one.fields.items():
-            typer.echo(f"  {field + ':':7} {text.replace('`', '')}")
+            plain = _MARKS.sub(lambda mark: mark[1] or "", text)
+            typer.echo(f"  {field + ':':7} {plain}")
     return ExitCode.SUCCESS

@@ -93,4 +93,5 @@ def test_every_command_runs(book, home):
 
 
 def test_the_books_that_show_a_way_are_run():
-    assert {*SCRIPTS} == {"README.md", "klutchctl/README.md", "fleet-example/README.md"}
+    start = {f"klutchctl/docs/start/{page}.md" for page in ("first-fleet", "front-door")}
+    assert {*SCRIPTS} == {"klutchctl/README.md", "fleet-example/README.md", *start}

@@ -17,10 +17,11 @@ FOLDERS = (
     "fleet-example/services",
     "tests/captures",
 )
+SITE = ROOT / "klutchctl/docs"
 BOOKS = tuple(
     str(path.relative_to(ROOT))
-    for folder in FOLDERS
-    for path in sorted((ROOT / folder).glob("*.md"))
+    for pages in (*((ROOT / folder).glob("*.md") for folder in FOLDERS), SITE.rglob("*.md"))
+    for path in sorted(pages)
 )
 
 

@@ -19,7 +19,7 @@ from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.notify.messages import Reason as OfCommit
 
 ROOT: Final = Path(__file__).parents[2]
-TEXT: Final = files("klutchctl").joinpath("docs", "reasons.md").read_text(encoding="utf-8")
+TEXT: Final = files("klutchctl").joinpath("docs", "oncall", "reasons.md").read_text(encoding="utf-8")
 BOOK: Final = tuple(reasons(TEXT))
 NAMES: Final = {one.name for one in BOOK}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import prometheus
 
-RUNBOOK = (prometheus.FOLDER / "RUNBOOK.md").read_text("utf-8")
+RUNBOOK = (prometheus.FOLDER.parents[1] / "docs/oncall/alerts.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
 ALERTS = {rule["alert"]: rule for rule in prometheus.alerts()}
 PARTS = ("**Means**: ", "**Look first**: ", "```sh\n", "**Do**: ", "**Is not**: ")
@@ -27,5 +27,5 @@ def test_a_section_says_what_it_means_where_to_look_and_what_to_do(name):
 def test_an_alert_has_a_severity_a_sentence_and_the_address_of_its_section(rule):
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert re.fullmatch(r"[A-Z{].*\.", rule["annotations"]["summary"])
-    assert rule["annotations"]["runbook_url"] == f"RUNBOOK.md#{rule['alert'].lower()}"
+    assert rule["annotations"]["runbook_url"] == f"oncall/alerts.md#{rule['alert'].lower()}"
     assert rule["for"]

@@ -1,0 +1,51 @@
+"""`python -m tests.support.prose`: holds the site and README.md to plain English."""
+
+import re
+import sys
+from collections.abc import Iterator
+from statistics import mean
+from typing import Final
+
+from tests.support import books
+
+MEAN, MOST, CELL = 18, 30, 120  # words of a sentence, on average and at most; characters of a cell
+WORDS: Final = re.compile(
+    r"\b(told|tells?|says so|strangers?|lets? go|letting go|in vain|anew|whoever|its book|judged?"
+    r"|meanwhile|at home|whom|thereby|beneath|likewise)\b",
+    re.IGNORECASE,
+)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page without code, tables, headings and the addresses of links."""
+    text = re.sub(r"^ *(```|~~~).*?^ *\1\n", "\n", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"<!--.*?-->|!\[.*", "", text))
+    text = re.sub(r"^ *(#|\||!!!).*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|:\n", re.sub(r"`[^`]*`", "CODE", text)):
+        yield from filter(None, re.split(r"(?<=[.!?])\s+|:\s*$", paragraph.strip()))
+
+
+def faults(page: str) -> Iterator[str]:
+    """Yield what a page has against the rules."""
+    text = books.text(page)
+    lengths = {one: len(re.findall(r"\w[\w'-]*", one)) for one in sentences(text)}
+    if lengths and (average := mean(lengths.values())) > MEAN:
+        yield f"{average:.1f} words a sentence"
+    yield from (f"{count} words: {one}" for one, count in lengths.items() if count > MOST)
+    rows = (line for line in text.splitlines() if line.startswith("|"))
+    cells = (cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row))
+    yield from (f"{len(cell)} characters: {cell}" for cell in cells if len(cell) > CELL)
+    yield from (f"{word[0]!r}: {one}" for one in lengths for word in WORDS.finditer(one))
+
+
+def main() -> int:
+    """Print all faults; return 1 where there is one."""
+    pages = ("README.md", *(book for book in books.BOOKS if "/docs/" in book))
+    found = [f"{page}: {fault}" for page in pages for fault in faults(page)]
+    print("\n".join(found))
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
