@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,7 @@ from reconciler.watch.fleet_state import SourceProblem
 from reconciler.watch.notify.messages import Reason as OfCommit
 
 ROOT: Final = Path(__file__).parents[2]
-TEXT: Final = files("klutchctl").joinpath("docs", "oncall", "reasons.md").read_text(encoding="utf-8")
+TEXT: Final = (ROOT / "klutchctl/docs/oncall/reasons.md").read_text(encoding="utf-8")
 BOOK: Final = tuple(reasons(TEXT))
 NAMES: Final = {one.name for one in BOOK}
 

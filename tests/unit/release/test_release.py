@@ -209,22 +209,6 @@ def test_a_release_has_a_wheel_an_sdist_charts_crds_images_and_the_bundle(
         assert packed.read_bytes() == (release / name).read_bytes()
 
 
-REFUSALS = {
-    "a tag of another version": (["--tag=v9.9.9"], "tag v9.9.9 is not that of version"),
-    "a folder that is no repository": (["--repository=/"], "git show: "),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_what_cannot_be_released_is_said_and_nothing_written(case, tmp_path, capsys):
-    options, named = REFUSALS[case]
-    assert program.main([f"--output={tmp_path / 'dist'}", *options]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("Error: ")
-    assert named in said
-    assert [*tmp_path.iterdir()] == []
-
-
 @pytest.mark.parametrize("sums", ["", evidence.sums({"debian.iso": "0" * 64})])
 def test_a_folder_with_other_files_is_left_alone(tmp_path, capsys, sums):
     """Whoever downloads has files called SHA256SUMS, too."""

@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import re
-import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import addons, lifecycle, processes, servers, state
+from klutchctl.sandbox import addons, lifecycle, processes, state
 from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.addons.keycloak import KeycloakKit
 from klutchctl.sandbox.addons.monitoring import MonitoringKit
@@ -17,7 +15,7 @@ from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
 from klutchctl.sandbox.lifecycle import Plan
 from klutchctl.sandbox.processes import Observed
-from klutchctl.sandbox.servers import NORMAL, Owner
+from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Component, Layout, Member, Role, State
 from klutchctl.sandbox.suite import Program, Suite
 from klutchctl.settings import Settings
@@ -103,14 +101,6 @@ def test_servers_are_known_without_their_commands(name):
         assert processes.decide([server], [found]).start == ()
 
 
-@pytest.mark.parametrize("name", ["services", "agents"])
-def test_what_reads_the_addresses_of_clusters_is_started_anew_when_they_are_others(name):
-    known = having(name)
-    moved = state.with_new_ports(known, [20003, 20004], new_ports=counting_from(9))
-    before, after = (TABLE[name].servers(LAYOUT, one, KITS[name]) for one in (known, moved))
-    assert not {one.digest for one in before} & {one.digest for one in after}
-
-
 def found_of(known, chosen):
     request = Request(LAYOUT, Settings({}), known, {"agents": chosen})
     return addons.find(request).get("agents", "left")
@@ -136,22 +126,3 @@ def test_a_plan_decides_on_the_add_ons_that_it_names_alone(monkeypatch):
     assert decided == {"keycloak", "prometheus", stray.identity}
     beside = [one for one in lifecycle._expected(LAYOUT, target, plan) if one.launch]
     assert [one.name for one in beside] == ["Prometheus"]
-
-
-def test_each_process_ends_after_those_that_need_it_and_by_the_signal_that_it_hears():
-    known = [Observed(0, (), 0.0, one.identity) for one in addons.servers(LAYOUT, WHOLE)]
-    known.append(Observed(0, (), 0.0, f"{processes.LEFT}{known[-1].identity}"))
-    known += [Observed(0, one.arguments, 0.0) for one in servers.of_clusters(LAYOUT, BARE, NORMAL)]
-    ways: dict[tuple[int, signal.Signals], set[str]] = {}
-    for one in known:
-        name = one.identity.removeprefix(processes.LEFT) or one.arguments[0]
-        ways.setdefault(lifecycle.farewell(LAYOUT, one), set()).add(re.split("[:= ]", name)[0])
-    assert ways == {
-        (1, signal.SIGTERM): {
-            *("crossplane", "function-patch-and-transform", "provider-kubernetes", "scribe"),
-            *("keycloak", "prometheus", "klutch-bind", "konnector"),
-        },
-        (2, signal.SIGINT): {"postgresql"},
-        (3, signal.SIGTERM): {"--tls-cert-file", "--kubeconfig"},
-        (4, signal.SIGTERM): {"--name"},
-    }

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import yaml
 
-from klutchctl.sandbox import credentials
 from klutchctl.sandbox.addons import agents
 from klutchctl.sandbox.state import Layout, Member, Role, State
 from reconciler.core.manifest import get_text, name_of
@@ -75,25 +74,9 @@ def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
             assert account == agents.of(MILL).user
 
 
-def test_what_is_not_shipped_for_pods_is_not_applied():
-    kinds = {kind for member in (EU, MILL) for kind, _ in given(member)}
-    assert kinds.isdisjoint({"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Ingress"})
-
-
 def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
     claims = [{**SECRETS, "selector": {"owner": "Consumer"}}]
     found = agents.offered([template("keys.shop.example", claims)])
     assert found.services == {GroupResource("shop.example", "keys")}
     assert [one.down for one in found.claimed] == [False]
     assert {one.down for one in OFFERS.claimed} == {True}
-
-
-def test_the_account_of_a_program_is_made_once(tmp_path):
-    credentials.ensure_cluster(tmp_path / "pki", context="mill-1")
-    user = agents.of(MILL).user
-    for _ in range(2):
-        credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user)
-        assert (tmp_path / "own" / "client.crt").stat().st_mode & 0o077 == 0
-    before = (tmp_path / "own" / "client.crt").read_bytes()
-    credentials.ensure_client(tmp_path / "own", tmp_path / "pki", user=user)
-    assert (tmp_path / "own" / "client.crt").read_bytes() == before

@@ -11,9 +11,7 @@ import threading
 import pytest
 
 from klutchctl import main
-from klutchctl.sandbox import binaries, lifecycle
 from klutchctl.sandbox.binaries import Origins
-from klutchctl.sandbox.lifecycle import Plan
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
@@ -73,23 +71,6 @@ def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
     assert workshop.builds == 0
 
 
-def test_the_command_fetches_all_and_asks_for_no_go(tmp_path, monkeypatch, origins, capsys):
-    for name in ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setattr(binaries, "OFFICIAL", origins)
-    plans: list[Plan] = []
-
-    def up(place, plan, progress):
-        plans.append(plan)
-        raise HostError("enough")
-
-    monkeypatch.setattr(lifecycle, "up", up)
-    assert main.run(["sandbox", "up", "--download"]) == 1
-    assert capsys.readouterr().err.endswith("enough\n")
-    (plan,) = plans
-    assert plan.programs.keys() == {*Program}
-
-
 @pytest.mark.parametrize("old", [["--nodes"], ["--images", "folder"]])
 def test_the_flags_of_nodes_say_that_there_are_none(old, capsys):
     assert main.run(["sandbox", "up", *old]) == 64
@@ -121,9 +102,3 @@ def test_no_network(workshop, site):
     nowhere = Origins(kubernetes="http://127.0.0.1:1", etcd="http://127.0.0.1:1")
     with pytest.raises(HostError, match=r"cannot be read: .*refused.*HTTPS_PROXY"):
         workshop.provide(downloads=nowhere)
-
-
-def test_machines_without_official_binaries(workshop, site, monkeypatch):
-    monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    with pytest.raises(HostError, match="no official server binaries for Darwin"):
-        workshop.provide(downloads=Origins())

@@ -1,14 +1,11 @@
 """The services beside the control plane: their commands, and when they are others."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from klutchctl.sandbox import processes
 from klutchctl.sandbox.addons import services
 from klutchctl.sandbox.addons.postgresql import PostgresqlPlace
 from klutchctl.sandbox.addons.services import ServicesKit
-from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.state import Component, Layout, Member, Role, State
 from klutchctl.sandbox.suite import Program, Suite
@@ -60,15 +57,3 @@ def test_no_argument_and_no_environment_holds_the_password_of_the_database():
     for name in SERVERS:
         words = " ".join((*command_of(name), *launch_of(name).environment.values()))
         assert "postgresql://" not in words
-
-
-def test_another_build_needs_a_restart():
-    kit = replace(KIT, built={**BUILT, Component.CROSSPLANE: Path("/cache/v2")})
-    updated = services.servers(LAYOUT, STATE, kit)
-    observed = [
-        Observed(pid, (), 0.0, server.identity, server.digest)
-        for pid, server in enumerate(SERVERS.values())
-    ]
-    decision = processes.decide(updated, observed)
-    assert [server.program for server in decision.start] == ["crossplane"]
-    assert [one.pid for one in decision.stop] == [2]
