@@ -134,13 +134,13 @@ CODES: Final[Mapping[str, str]] = {
     "no-konnector-image": "a konnector is to be deployed and no image is named",
     "parameters-not-carried": "parameters in a cluster whose mode cannot carry them",
     "space-name-too-long": "the name of a binding space has more than 63 characters",
-    "unlisted-file": "a list of a pipeline leaves out a file of the fleet",
     # Denied
     "policy-denied": "a Policy does not allow what a Binding asks for",
     "policy-limit": "a Policy's limit is exceeded",
     "policy-kind": "a document of another kind than Binding stands where a Policy matches",
     "fleet-renamed": "a pull request gives the Fleet another name",
     # Warnings
+    "unlisted-file": "a list of a pipeline leaves out a file of the fleet",
     "unread-file": "a file has documents of a fleet, and no include reads it",
     "policy-default": "the files do not say what holds where no Policy has a path",
     "long-space-name": "the name of a binding space leaves little room for namespaces",

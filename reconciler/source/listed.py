@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from reconciler.core.errors import Origin, Problem
+from reconciler.core.errors import Origin, Problem, Severity
 from reconciler.core.yaml_text import Fields, Items, Node, UnreadableText, read, read_all
 from reconciler.fleet.files import Snapshot
 from reconciler.source.gather import Unreadable
@@ -66,12 +66,12 @@ def _differing(
 ) -> Iterator[Problem]:
     for file in sorted(snapshot.files.keys() - listed.keys()):
         hint = f"Add the line `- {file.replace('/', '.')}={file}`"
-        yield _left_out(generator.at("files"), f"the list leaves out {file} of the fleet", hint)
+        yield _warning(generator.at("files"), f"leaves out {file} of the fleet", hint)
     for file, (_, origin) in listed.items():
         try:
             load(file)
         except Unreadable as error:
-            yield Problem(origin, error.code, f"{file} {error.message}", "Take its line away")
+            yield _warning(origin, f"lists {file}, which {error.message}", "Take its line away")
 
 
 def _unmounted(
@@ -84,15 +84,15 @@ def _unmounted(
             continue
         for key in sorted(keys.keys() - items.keys()):
             hint = f"Add the line `- {{key: {key}, path: {keys[key]}}}`"
-            yield _left_out(volume.at("items"), f"the list leaves out key {key}", hint)
+            yield _warning(volume.at("items"), f"leaves out key {key}", hint)
         for key, item in items.items():
             if keys.get(key, item.text("path")) != item.text("path"):
                 wrong = f"key {key} is {keys[key]}, and comes as {item.text('path')}"
-                yield _left_out(item.at("path"), wrong, f"Let it come as {keys[key]}")
+                yield _warning(item.at("path"), wrong, f"Let it come as {keys[key]}")
 
 
-def _left_out(origin: Origin, message: str, hint: str) -> Problem:
-    return Problem(origin, "unlisted-file", message, hint)
+def _warning(origin: Origin, message: str, hint: str) -> Problem:
+    return Problem(origin, "unlisted-file", message, hint, severity=Severity.WARNING)
 
 
 def _volumes(node: Node) -> Iterator[Fields]:

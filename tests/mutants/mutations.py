@@ -134,12 +134,13 @@ CLAIMS: Final = (
         "a status that follows another write of the claim meets a conflict",
         ("tests/model/test_executor.py",),
     ),
-    _guard(
+    Mutation(
         "unserved-claim",
         "konnector",
-        "obstacle",
+        r'self\.record\(claim, Note\("NotServed".*',
+        "pass",
         "a claim without a service namespace has no Event",
-        f"{_MODEL}waiting.py",
+        (f"{_MODEL}waiting.py",),
     ),
     Mutation(
         "finalizers-unsaid",
@@ -1134,8 +1135,8 @@ BROKERS: Final = (
     Mutation(
         "looks-as-often-as-reasons",
         "klutchctl/controller",
-        r"if known is not None and cluster\.name in looked:",
-        "if known is not None and known.seen == seen and cluster.name in looked:",
+        r"is_looked = known is not None and cluster",
+        "is_looked = known is not None and known.seen == seen and cluster",
         "an app cluster that changes a reason each second is read each second",
         ("tests/unit/controlling/test_relooks.py",),
     ),
