@@ -31,7 +31,6 @@ from reconciler.controller.lease import holder_here
 from reconciler.controller.tasks import Clock
 from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create, Note
-from reconciler.core.documents import one_line
 from reconciler.core.errors import ClusterError, Conflict, Rejected
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import EVENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
@@ -246,8 +245,9 @@ class Spaces:
         self._unreported.discard(wanted.annotation)
         space, name = manifest.namespace_of(live), manifest.name_of(live)
         about = Ref(self._cluster.name, CLUSTER_BINDING, space, name)
-        bound = ", ".join(sorted(wanted.resources))
-        message = f"{one_line(wanted.identity.user)} bound {bound} to app cluster {wanted.cid}"
+        # Each sign has its place: no name reads as that of somebody else.
+        user = "".join(one if one.isprintable() else "?" for one in wanted.identity.user)
+        message = f"{user} bound {', '.join(sorted(wanted.resources))} to app cluster {wanted.cid}"
         event = event_of(
             about,
             manifest.uid_of(live),

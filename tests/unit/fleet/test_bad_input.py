@@ -145,7 +145,7 @@ ELSEWHERE = {
     "not-a-file",
     "not-a-folder",
     "policy-default",
-    "unread-file",
+    *("unlisted-file", "unread-file"),
     "too-many-files",
     "tree-too-large",
     "unreadable-file",

@@ -13,7 +13,7 @@ LINES = {
     "plain words": ("no such plan", "no such plan"),
     "other alphabets": ("größer, 大", "größer, 大"),
     "line breaks": ("a\r\nb\n\n c", "a b c"),
-    "escapes of terminals": ("a\x1b[31mb\x00", "a [31mb"),
+    "escapes of terminals": ("a\x1b[31mb\x00", "a b"),
     "signs that turn a line around": ("a\u202eb\u2028c", "a b c"),
     "512 characters": ("x" * 512, "x" * 512),
     "513 characters": ("x" * 513, "x" * 509 + "..."),
