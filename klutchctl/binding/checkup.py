@@ -12,7 +12,16 @@ from klutchctl.binding import provider
 from klutchctl.binding.errors import BadAnswer
 from klutchctl.binding.provider import FrontDoor, Places
 from reconciler.core.errors import ConfigError
-from reconciler.doctor.diagnosis import CLOCK_PROBLEM, CLOCK_WARNING, Level
+from reconciler.doctor.diagnosis import (
+    CLOCK_PROBLEM,
+    CLOCK_WARNING,
+    Finding,
+    Level,
+    ok,
+    problem,
+    warning,
+    worst,
+)
 from reconciler.oidc.errors import ProviderFault
 from reconciler.oidc.keys import KeySet, keys_of
 from reconciler.oidc.provider import Provider, discovery_url, provider_of
@@ -24,41 +33,21 @@ _ANOTHER_METHOD: Final = 405
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """One sentence about an address. `check` names for programs what was looked at."""
-
-    check: str
-    level: Level
-    message: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Examined:
     """All about one address. `kind` is `front door`, `backend` or `identity provider`."""
 
     url: str
     kind: str
-    facts: tuple[Fact, ...]
-    reached: bool = True
+    findings: tuple[Finding, ...]
+    readable: bool = True
 
     @property
     def level(self) -> Level:
-        """The worst of the facts."""
-        levels = {fact.level for fact in self.facts}
-        return next((one for one in (Level.PROBLEM, Level.WARNING) if one in levels), Level.OK)
+        """The worst of the findings."""
+        return worst(self.findings)
 
 
-def ok(check: str, message: str) -> Fact:
-    """Return what is as it should be."""
-    return Fact(check, Level.OK, message)
-
-
-def problem(check: str, message: str, remedy: str = "") -> Fact:
-    return Fact(check, Level.PROBLEM, message, remedy)
-
-
-def of_provider(provider: Provider) -> Iterator[Fact]:
+def of_provider(provider: Provider) -> Iterator[Finding]:
     """Yield what a provider offers to people and machines, and what it does not."""
     yield ok("discovery", "its document names exactly this issuer, and secure endpoints")
     yield ok("algorithms", f"it signs with {', '.join(provider.algorithms)}")
@@ -66,26 +55,26 @@ def of_provider(provider: Provider) -> Iterator[Fact]:
         yield ok("sign-in", "people sign in in a browser, with PKCE")
         yield _announced(provider)
     else:
-        yield _lack("sign-in", "it has no authorization endpoint: for machines alone")
+        yield warning("sign-in", "it has no authorization endpoint: for machines alone")
     if provider.device_authorization_endpoint:
         yield ok("device", "people sign in by a device code")
     else:
         remedy = "Turn the device grant on, for `klutchctl bind --device-code`"
-        yield _lack("device", "it has no device grant", remedy)
+        yield warning("device", "it has no device grant", remedy)
     yield _machines(provider)
 
 
-def _announced(provider: Provider) -> Fact:
+def _announced(provider: Provider) -> Finding:
     if provider.announces_iss:
         return ok("issuer", "its answers name their issuer (RFC 9207)")
-    return _lack("issuer", "its answers do not say that they name their issuer (RFC 9207)")
+    return warning("issuer", "its answers do not say that they name their issuer (RFC 9207)")
 
 
-def _machines(provider: Provider) -> Fact:
+def _machines(provider: Provider) -> Finding:
     """Say how machines prove themselves; not announced grants are the two of people."""
     if "client_credentials" not in provider.grant_types:
         remedy = "Use `--identity` where the front door lists the issuer of that token"
-        return _lack("machines", "it announces no grant for machines", remedy)
+        return warning("machines", "it announces no grant for machines", remedy)
     ways = [
         *(("secret",) if any("secret" in one for one in provider.token_auth_methods) else ()),
         *(("private key",) if "private_key_jwt" in provider.token_auth_methods else ()),
@@ -94,7 +83,7 @@ def _machines(provider: Provider) -> Fact:
     return ok("machines", f"machines sign in by {', '.join(ways) or 'no proof that is known here'}")
 
 
-def of_keys(keys: KeySet) -> Fact:
+def of_keys(keys: KeySet) -> Finding:
     """Say whether any of its keys can be used."""
     count = len(keys.keys)
     if count:
@@ -102,7 +91,7 @@ def of_keys(keys: KeySet) -> Fact:
     return problem("keys", "none of its keys can be used", "RSA keys have 2048 bits or more")
 
 
-def of_clock(headers: Mapping[str, str], now: datetime) -> Fact | None:
+def of_clock(headers: Mapping[str, str], now: datetime) -> Finding | None:
     """Judge the clock there by the time of an answer, which has whole seconds; None without."""
     try:
         there = parsedate_to_datetime(headers.get("date", ""))
@@ -114,22 +103,22 @@ def of_clock(headers: Mapping[str, str], now: datetime) -> Fact | None:
         return ok("clock", "its clock agrees with the one here")
     remedy = "Tokens are refused that are of another time: set the clocks by NTP"
     if skew < CLOCK_PROBLEM:
-        return _lack("clock", f"its clock and the one here differ by {seconds}", remedy)
+        return warning("clock", f"its clock and the one here differ by {seconds}", remedy)
     return problem("clock", f"its clock and the one here differ by {seconds}", remedy)
 
 
-def of_door(door: FrontDoor) -> Iterator[Fact]:
+def of_door(door: FrontDoor) -> Iterator[Finding]:
     """Yield what a front door says that it offers."""
     yield ok("front-door", f"tokens for it name the audience {door.audience}")
     if door.device is None:
         remedy = "Give klutch-bind --cli-client-id, a public client with the device grant"
-        yield _lack("device", "it offers no device code", remedy)
+        yield warning("device", "it offers no device code", remedy)
     if not door.konnector_image:
         remedy = "Give klutch-bind --konnector-image, or each bind one"
-        yield _lack("konnector", "it names no image of a konnector", remedy)
+        yield warning("konnector", "it names no image of a konnector", remedy)
 
 
-def of_route(name: str, url: str, status: int) -> Fact:
+def of_route(name: str, url: str, status: int) -> Finding:
     """Judge the answer to a GET without a token, which changes nothing."""
     shown = f"{name} {urlsplit(url).path}"
     if status in (_ANOTHER_METHOD, _WITHOUT_TOKEN):
@@ -142,10 +131,6 @@ def issuers_of(door: FrontDoor) -> Sequence[str]:
     """Return the providers that a door sends people and machines to, each once."""
     device = door.device.issuer if door.device else ""
     return tuple(dict.fromkeys(filter(None, (device, door.machine_issuer))))
-
-
-def _lack(check: str, message: str, remedy: str = "") -> Fact:
-    return Fact(check, Level.WARNING, message, remedy)
 
 
 _OK: Final = 200
@@ -179,10 +164,10 @@ class _Doctor:
             exported = await self._http.get(places.export)
         except OutboundError as error:
             found = problem("connection", str(error))
-            return (Examined(url, _ISSUER, (found,), reached=False),)
+            return (Examined(url, _ISSUER, (found,), readable=False),)
         if exported.status == _OK:
-            facts = (*_exported(exported), *self._clock(exported))
-            return (Examined(url, _BACKEND, facts),)
+            findings = (*_exported(exported), *self._clock(exported))
+            return (Examined(url, _BACKEND, findings),)
         return (await self._issuer(url),)
 
     async def _door(self, url: str, places: Places, answer: Answer) -> tuple[Examined, ...]:
@@ -191,16 +176,16 @@ class _Doctor:
             provider.require_own(door, url)
         except (BadAnswer, ConfigError) as error:
             return (Examined(url, _DOOR, (problem("front-door", str(error)),)),)
-        facts = [*of_door(door), *self._clock(answer)]
+        findings = [*of_door(door), *self._clock(answer)]
         try:
-            facts += _exported(await self._http.get(places.export))
-            facts += await self._routes(door)
+            findings += _exported(await self._http.get(places.export))
+            findings += await self._routes(door)
         except OutboundError as error:
-            facts.append(problem("routes", str(error)))
+            findings.append(problem("routes", str(error)))
         issuers = [await self._issuer(one) for one in issuers_of(door)]
-        return (Examined(url, _DOOR, tuple(facts)), *issuers)
+        return (Examined(url, _DOOR, tuple(findings)), *issuers)
 
-    async def _routes(self, door: FrontDoor) -> Sequence[Fact]:
+    async def _routes(self, door: FrontDoor) -> Sequence[Finding]:
         named = {
             "redeemURL": door.redeem_url,
             "bindURL": door.bind_url,
@@ -219,19 +204,19 @@ class _Doctor:
             known = provider_of(answer.body, issuer=issuer)
             keys = keys_of((await self._http.get(known.jwks_uri)).body)
         except OutboundError as error:
-            return Examined(issuer, _ISSUER, (problem("connection", str(error)),), reached=False)
+            return Examined(issuer, _ISSUER, (problem("connection", str(error)),), readable=False)
         except ProviderFault as error:
             return Examined(issuer, _ISSUER, (problem("discovery", str(error)),))
-        facts = (*of_provider(known), of_keys(keys), *self._clock(answer))
-        return Examined(issuer, _ISSUER, facts)
+        findings = (*of_provider(known), of_keys(keys), *self._clock(answer))
+        return Examined(issuer, _ISSUER, findings)
 
-    def _clock(self, answer: Answer) -> Iterator[Fact]:
-        fact = of_clock(answer.headers, self._now())
-        if fact is not None:
-            yield fact
+    def _clock(self, answer: Answer) -> Iterator[Finding]:
+        finding = of_clock(answer.headers, self._now())
+        if finding is not None:
+            yield finding
 
 
-def _exported(answer: Answer) -> Iterator[Fact]:
+def _exported(answer: Answer) -> Iterator[Finding]:
     if answer.status != _OK:
         yield problem("export", f"/export answers {answer.status}")
         return

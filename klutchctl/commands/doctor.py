@@ -13,6 +13,7 @@ from klutchctl.settings import Output, Settings, of, output_option, parse_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from klutchctl.binding.checkup import Examined
     from reconciler.core.manifest import Manifest
     from reconciler.doctor.diagnosis import Examination
     from reconciler.doctor.rights import Side, Task
@@ -112,29 +113,22 @@ def _address(url: str, settings: Settings, wanted: "Sequence[Output]", ca_file: 
     import uvloop
 
     from klutchctl.binding.checkup import examined
-    from klutchctl.render import doctor_address as rendering
-    from reconciler.doctor.diagnosis import Level
+    from klutchctl.render import doctor as rendering
 
     found = uvloop.run(examined(url, ca_file=ca_file, now=lambda: datetime.now(UTC)))
     write_outputs(
         wanted,
         {
-            "text": lambda file: rendering.text(found, color=settings.colored(file)),
-            "json": lambda _: rendering.as_json(found),
+            "text": lambda file: rendering.address_text(found, color=settings.colored(file)),
+            "json": lambda _: rendering.address_json(found),
         },
     )
-    stopped = any(one.reached and one.level is Level.PROBLEM for one in found)
-    read = reading_code(
-        partial=not all(one.reached for one in found),
-        nothing=not any(one.reached for one in found),
-        allow_unreachable=settings.allow_unreachable,
-    )
-    return first([read, *([ExitCode.HELD_BACK] if stopped else [])])
+    return exit_code(found, allow_unreachable=settings.allow_unreachable)
 
 
-def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:
-    """Return what a plan or an apply would come to: 5 where it could not read a cluster, 1 where
-    none, 6 where something would stop it.
+def exit_code(found: "Sequence[Examination | Examined]", *, allow_unreachable: bool) -> ExitCode:
+    """Return what a plan, an apply or a bind would come to: 5 where it could not read a cluster or
+    an address, 1 where none, 6 where something would stop it.
     """
     from reconciler.doctor.diagnosis import Level
 

@@ -1,6 +1,6 @@
-"""What a doctor found: a block per cluster with what to type for people, a document for programs.
+"""What a doctor found of clusters, or at an address: for people with what to type, for programs.
 
-The document is versioned: a new minor version adds fields, a major breaks.
+The documents are versioned: a new minor version adds fields, a major breaks.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from klutchctl.binding.checkup import Examined
 from klutchctl.render import terminal
 from klutchctl.render.terminal import Style, plural, visible
 from reconciler.core.manifest import JSON
@@ -16,7 +17,8 @@ from reconciler.doctor.diagnosis import Examination, Finding, Level, Mend
 from reconciler.doctor.rights import Side, Task
 
 FORMAT: Final = "klutchctl.dev/doctor"
-VERSION: Final = "1.0"
+ADDRESS_FORMAT: Final = "klutchctl.dev/doctor-address"
+VERSION: Final = "1.0"  # of both
 
 _STYLES: Final[Mapping[Level, Style]] = {
     Level.OK: Style.GREEN,
@@ -37,6 +39,20 @@ def text(examinations: Sequence[Examination], *, path: str, task: Task, color: b
     return terminal.paragraphs([*blocks, sums])
 
 
+def address_text(found: Sequence[Examined], *, color: bool = False) -> str:
+    """Return what is at an address as text that ends in a newline."""
+    blocks = [
+        terminal.block(
+            f"{one.kind.capitalize()} {visible(one.url)}",
+            (line for each in one.findings for line in _finding(each, color=color)),
+            color=color,
+        )
+        for one in found
+    ]
+    sums = terminal.block(f"Doctor: {_counts(found)}.", color=color)
+    return terminal.paragraphs([*blocks, sums])
+
+
 def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> str:
     """Return one JSON object and a newline."""
     document = {
@@ -45,6 +61,22 @@ def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> st
         "for": task,
         "clusters": [_cluster_json(one, path=path, task=task) for one in examinations],
     }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def address_json(found: Sequence[Examined]) -> str:
+    """Return one JSON object and a newline."""
+    addresses = [
+        {
+            "url": one.url,
+            "kind": one.kind,
+            "level": one.level,
+            "reached": one.readable,
+            "findings": list(map(_finding_json, one.findings)),
+        }
+        for one in found
+    ]
+    document = {"format": ADDRESS_FORMAT, "version": VERSION, "addresses": addresses}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -58,24 +90,30 @@ def _cluster_json(examination: Examination, *, path: str, task: Task) -> dict[st
         "level": examination.level,
         "readable": examination.readable,
         "findings": [
-            {
-                "check": finding.check,
-                "level": finding.level,
-                "message": finding.message,
-                "remedy": finding.remedy,
-                "command": command(examination, finding, path=path, task=task),
-            }
-            for finding in examination.findings
+            {**_finding_json(one), "command": command(examination, one, path=path, task=task)}
+            for one in examination.findings
         ],
+    }
+
+
+def _finding_json(finding: Finding) -> dict[str, JSON]:
+    return {
+        "check": finding.check,
+        "level": finding.level,
+        "message": finding.message,
+        "remedy": finding.remedy,
     }
 
 
 def summary(examinations: Sequence[Examination]) -> str:
     """Return the counts in words, such as `3 clusters, 1 problem, 0 warnings`."""
-    levels = Counter(finding.level for one in examinations for finding in one.findings)
+    return f"{plural(len(examinations), 'cluster')}, {_counts(examinations)}"
+
+
+def _counts(found: Sequence[Examination | Examined]) -> str:
+    levels = Counter(finding.level for one in found for finding in one.findings)
     problems, warnings = levels[Level.PROBLEM], levels[Level.WARNING]
-    clusters = plural(len(examinations), "cluster")
-    return f"{clusters}, {plural(problems, 'problem')}, {plural(warnings, 'warning')}"
+    return f"{plural(problems, 'problem')}, {plural(warnings, 'warning')}"
 
 
 def command(examination: Examination, finding: Finding, *, path: str, task: Task) -> str:
@@ -92,14 +130,17 @@ def command(examination: Examination, finding: Finding, *, path: str, task: Task
 
 def _lines(examination: Examination, *, path: str, task: Task, color: bool) -> Iterator[str]:
     for finding in examination.findings:
-        word = f"{finding.level:<{_WIDTH}}"
-        shown = terminal.styled(word, _STYLES[finding.level], color=color)
-        yield f"  {shown}  {visible(finding.message)}"
-        if finding.level is not Level.OK and finding.remedy:
-            yield f"  {'':<{_WIDTH}}  {visible(finding.remedy)}"
+        yield from _finding(finding, color=color)
         mends = command(examination, finding, path=path, task=task)
         if mends:
             yield f"  {'':<{_WIDTH}}  $ {visible(mends)}"
+
+
+def _finding(finding: Finding, *, color: bool) -> Iterator[str]:
+    word = terminal.styled(f"{finding.level:<{_WIDTH}}", _STYLES[finding.level], color=color)
+    yield f"  {word}  {visible(finding.message)}"
+    if finding.level is not Level.OK and finding.remedy:
+        yield f"  {'':<{_WIDTH}}  {visible(finding.remedy)}"
 
 
 def _title(examination: Examination) -> str:

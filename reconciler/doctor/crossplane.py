@@ -7,6 +7,7 @@ mode Resources composes nothing there, and Crossplane deletes what it had compos
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from reconciler.core.manifest import (
@@ -28,7 +29,7 @@ from reconciler.core.refs import (
     GroupResource,
     Kind,
 )
-from reconciler.doctor.diagnosis import Check, Finding, Level
+from reconciler.doctor.diagnosis import Check, Finding, Level, ok, problem, warning
 
 # Real databases came through on these; the sandbox runs them.
 TESTED: Final = ("1.20.5", "2.4.0")
@@ -45,6 +46,8 @@ _NAMED: Final = 10
 _SERVICE: Final = ("spec", "APIServiceSelector")
 _DEFAULTS: Final = ("defaultCompositionRef", "enforcedCompositionRef")
 _PACKAGE: Final = "pkg.crossplane.io/package"
+_problem: Final = partial(problem, Check.CROSSPLANE)
+_warning: Final = partial(warning, Check.CROSSPLANE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def findings(found: Installation) -> Iterator[Finding]:
             f"{found.name}: every composition in use has a pipeline, every function answers; bound "
             f"kinds: {len(found.bound) - namespaced} by claims, {namespaced} by composite resources"
         )
-        yield Finding(Check.CROSSPLANE, Level.OK, message)
+        yield ok(Check.CROSSPLANE, message)
 
 
 def is_second(versions: Collection[str]) -> bool:
@@ -267,14 +270,6 @@ def _defined(definition: Manifest) -> Iterator[GroupResource]:
 
 def _is_namespaced(definition: Manifest) -> bool:
     return get_text(definition, "spec", "scope") == "Namespaced"
-
-
-def _problem(message: str, remedy: str) -> Finding:
-    return Finding(Check.CROSSPLANE, Level.PROBLEM, message, remedy)
-
-
-def _warning(message: str, remedy: str) -> Finding:
-    return Finding(Check.CROSSPLANE, Level.WARNING, message, remedy)
 
 
 def _unread(kinds: Collection[Kind]) -> Iterator[Finding]:

@@ -64,13 +64,33 @@ class Mend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about a cluster. `remedy` says what to do, `mend` which manifests do it."""
+    """One sentence about a cluster or an address, and what to do; `mend`: these manifests do it.
 
-    check: Check
+    `check` names for programs what was looked at.
+    """
+
+    check: str
     level: Level
     message: str
     remedy: str = ""
     mend: Mend | None = None
+
+
+def ok(check: str, message: str) -> Finding:
+    return Finding(check, Level.OK, message)
+
+
+def warning(check: str, message: str, remedy: str = "", mend: Mend | None = None) -> Finding:
+    return Finding(check, Level.WARNING, message, remedy, mend)
+
+
+def problem(check: str, message: str, remedy: str = "", mend: Mend | None = None) -> Finding:
+    return Finding(check, Level.PROBLEM, message, remedy, mend)
+
+
+def worst(findings: Iterable[Finding]) -> Level:
+    levels = {finding.level for finding in findings}
+    return next((one for one in (Level.PROBLEM, Level.WARNING) if one in levels), Level.OK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +109,16 @@ class Examination:
     @property
     def level(self) -> Level:
         """The worst of its findings."""
-        levels = {finding.level for finding in self.findings}
-        return next((one for one in (Level.PROBLEM, Level.WARNING) if one in levels), Level.OK)
+        return worst(self.findings)
 
 
 def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
     """Judge how far the server is ahead of us; `doubt` is how wrong that may be. None = unknown."""
     if skew is None:
-        return Finding(Check.CLOCK, Level.WARNING, "the API server does not tell its time")
+        return warning(Check.CLOCK, "the API server does not tell its time")
     off = max(abs(skew) - doubt, timedelta())
     if off < CLOCK_WARNING:
-        return Finding(Check.CLOCK, Level.OK, "its clock agrees with ours")
+        return ok(Check.CLOCK, "its clock agrees with ours")
     way = "ahead of" if skew > timedelta() else "behind"
     return Finding(
         Check.CLOCK,
@@ -113,18 +132,17 @@ def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding
     """Judge which of Klutch's CRDs a cluster has, by their names."""
     if side is Side.APP_CLUSTER:
         if api.API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
-            return Finding(Check.CRDS, Level.OK, "no CRD is missing")
+            return ok(Check.CRDS, "no CRD is missing")
         absent = (
             f"{api.API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
         )
-        return Finding(Check.CRDS, Level.OK, absent)
+        return ok(Check.CRDS, absent)
     wanted = [*_CRDS, *(kind for mode in modes for kind in _CRDS_OF_MODE[mode])]
     missing = sorted({kind.resource for kind in wanted} - set(there))
     if not missing:
-        return Finding(Check.CRDS, Level.OK, "no CRD is missing")
-    return Finding(
+        return ok(Check.CRDS, "no CRD is missing")
+    return problem(
         Check.CRDS,
-        Level.PROBLEM,
         f"missing CRDs: {', '.join(missing)}",
         "Install them, or a backend that brings them",
         Mend.CRDS,
@@ -158,11 +176,10 @@ def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
     """Judge which rights are missing, of so many that were asked about."""
     purpose, limit = ("a plan", f"; {_NOT_PLANNED}") if task is Task.PLAN else ("an apply", "")
     if not refused:
-        return Finding(Check.RIGHTS, Level.OK, f"all rights that {purpose} needs{limit}")
+        return ok(Check.RIGHTS, f"all rights that {purpose} needs{limit}")
     listed = "; ".join(_sentences(refused))
-    return Finding(
+    return problem(
         Check.RIGHTS,
-        Level.PROBLEM,
         f"{len(refused)} of {asked} rights that {purpose} needs are missing: {listed}",
         f"Grant them, or use credentials that have them{limit}",
         Mend.RIGHTS,
@@ -172,18 +189,16 @@ def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
 def policies(missing: Collection[str], *, served: bool = True) -> Finding:
     """Judge which admission policies are absent, or do not say what they should."""
     if not served:
-        return Finding(
+        return warning(
             Check.POLICIES,
-            Level.WARNING,
             "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has): whoever "
             "steals the token of an account that klutchctl or a konnector runs as may get all "
             "rights by it",
         )
     if not missing:
-        return Finding(Check.POLICIES, Level.OK, "no admission policy is missing")
-    return Finding(
+        return ok(Check.POLICIES, "no admission policy is missing")
+    return warning(
         Check.POLICIES,
-        Level.WARNING,
         f"admission policies are missing or out of date: {', '.join(sorted(missing))}; whoever "
         "steals the token of an account that they are about may get all rights by it",
         "Let an administrator apply them",
@@ -195,7 +210,7 @@ def backend(namespace: str, stopped: datetime | None, task: Task) -> Finding:
     """Judge a backend by its Lease in this namespace; `stopped` is when it did."""
     if stopped is None:
         lease = f"Lease {namespace}/{names.BACKEND_LEASE}"
-        return Finding(Check.AGENTS, Level.OK, f"{names.BACKEND} runs, and renews {lease}")
+        return ok(Check.AGENTS, f"{names.BACKEND} runs, and renews {lease}")
     said = leases.backend_stopped(namespace, stopped)
     return _stopped(said, task, "what is bound goes on, and nothing new is")
 
@@ -205,7 +220,7 @@ def konnector(namespace: str, plane: str, stopped: datetime | None, task: Task) 
     place = f" on control plane {plane}" if plane else ""
     lease = f"Lease {namespace}/{names.KONNECTOR_LEASE}{place}"
     if stopped is None:
-        return Finding(Check.AGENTS, Level.OK, f"its konnector runs, and renews {lease}")
+        return ok(Check.AGENTS, f"its konnector runs, and renews {lease}")
     said = f"its konnector has stopped: {lease} was last renewed at {format_time(stopped)}"
     return _stopped(said, task, "until then nothing is synced")
 
@@ -217,9 +232,8 @@ def _stopped(said: str, task: Task, effect: str) -> Finding:
 
 def no_backend() -> Finding:
     """Warn of a control plane on which nothing shows that a backend was ever there."""
-    return Finding(
+    return warning(
         Check.AGENTS,
-        Level.WARNING,
         leases.NO_BACKEND,
         f"Start {names.BACKEND}, or see that it runs: Klutch's own has no such Lease, nor has one "
         "with --leader-election=off or another --lease-namespace",

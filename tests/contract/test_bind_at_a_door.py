@@ -281,7 +281,7 @@ async def test_a_file_for_a_fleet_is_valid_and_its_plan_is_that_unit_alone(door,
 async def test_the_doctor_finds_the_door_well(door):
     found = await examined(door.url, ca_file=None, now=lambda: datetime.now(UTC))
     assert [one.kind for one in found] == ["front door", "identity provider"]
-    lacks = [fact.check for one in found for fact in one.facts if fact.level is not Level.OK]
+    lacks = [fact.check for one in found for fact in one.findings if fact.level is not Level.OK]
     assert lacks == ["konnector"]
 
 

@@ -32,7 +32,7 @@ def now():
 
 async def facts(url, at=now):
     (found,) = await examined(url, ca_file=None, now=at)
-    return {(fact.check, fact.level): fact.message for fact in found.facts}
+    return {(fact.check, fact.level): fact.message for fact in found.findings}
 
 
 async def test_a_good_provider_has_no_problem(issuer):
@@ -150,7 +150,7 @@ def well_known(url, issuer):
 async def levels(url):
     found = await examined(url, ca_file=None, now=now)
     return {one.kind: one.level for one in found}, [
-        fact.message for one in found for fact in one.facts if fact.level is not Level.OK
+        fact.message for one in found for fact in one.findings if fact.level is not Level.OK
     ]
 
 
