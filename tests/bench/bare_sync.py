@@ -1,9 +1,12 @@
 """The least that syncs claims: watches of both sides, and three writes for each object.
 
-A process of its own, on uvloop, with aiohttp and orjson directly and `CONCURRENCY` objects at
-once. A claim that comes is held and marked, is copied up, and gets the status of its copy. It
-keeps no object, compares nothing, repeats nothing, reads no answer but for its status code, and
-passes by whatever of aiohttp costs time: cookies, URLs that are parsed, tasks for nothing.
+A process of its own, on uvloop, with aiohttp and orjson directly. A claim that comes is held and
+marked, is copied up, and gets the status of its copy. It keeps no object, compares nothing, repeats
+nothing, reads no answer but for its status code, and passes by whatever of aiohttp costs time:
+cookies, URLs that are parsed, tasks for nothing.
+
+Figures are compared for years, so this file stays as it is (`konnectors.py` has its digest): a
+commit that changes it changes nothing else, and says why.
 """
 
 import asyncio
@@ -26,14 +29,16 @@ from reconciler.kube.connection import ClientCertificate, Token
 from reconciler.kube.requests import MERGE_PATCH
 from reconciler.kube.transport import ssl_context
 
-CONCURRENCY: Final = 16
 READY: Final = "ready"
 MARKS: Final = {keys.BOUND: keys.BOUND_VALUE}
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What to sync, and with which kubeconfigs. `homes` are service namespaces by app namespace."""
+    """What to sync, and with which kubeconfigs. `homes` are service namespaces by app namespace.
+
+    `in_flight` objects are worked on at once.
+    """
 
     app: str
     plane: str
@@ -41,6 +46,7 @@ class Orders:
     kind: str
     plural: str
     homes: dict[str, str]
+    in_flight: int = 32
 
 
 Object = dict[str, Any]
@@ -72,7 +78,7 @@ class Loop:
     def __init__(self, orders: Orders, app: Server, plane: Server) -> None:
         self._orders, self._app, self._plane = orders, app, plane
         self._apps = {service: app for app, service in orders.homes.items()}
-        self._turn = asyncio.Semaphore(CONCURRENCY)
+        self._turn = asyncio.Semaphore(orders.in_flight)
 
     async def run(self) -> None:
         """Sync until cancelled; say so when all is watched."""

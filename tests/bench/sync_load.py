@@ -19,7 +19,7 @@ from reconciler.kube.requests import MERGE_PATCH
 from tests.bench.bare_sync import MARKS, Orders, events
 
 READY: Final = "Ready"
-CONCURRENCY: Final = 16
+CONNECTIONS: Final = 128  # to each server; a burst does not wait for whoever syncs
 _JSON: Final = "application/json"
 _PATIENCE: Final = 180.0
 _REQUESTS: Final = "apiserver_request_total{"
@@ -49,7 +49,7 @@ class Load:
         self, orders: Orders, app: aiohttp.ClientSession, plane: aiohttp.ClientSession
     ) -> None:
         self._orders, self._app, self._plane = orders, app, plane
-        self._turn = asyncio.Semaphore(CONCURRENCY)
+        self._turn = asyncio.Semaphore(CONNECTIONS)
         self._group: asyncio.TaskGroup | None = None
         self.stories: dict[str, Story] = {}
         self.secrets: dict[str, float] = {}  # when each was seen in the app cluster
@@ -111,7 +111,7 @@ class Load:
                 await do(name)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(CONCURRENCY):
+            for _ in range(CONNECTIONS):
                 group.create_task(work())
 
     async def _make(self, name: str) -> None:
