@@ -150,7 +150,7 @@ def _parser() -> flags.Parser:
 _NEW_NAMES: Final = (
     "of new ones: Plain, as the original's, or Hashed, which no other app cluster can take first"
 )
-_PREFIX: Final = "an AppClusterBinding may name images below it: REGISTRY/PATH; else none"
+_PREFIX: Final = "AppClusterBindings may name images below it, too: REGISTRY/PATH"
 _NETWORKS: Final = {
     "--deny-networks": "kubeconfigs of AppClusterBindings may not lead there",
     "--allow-networks": "and there they may all the same",

@@ -48,7 +48,7 @@ spec:
     - {{group: anynines.com, resource: postgresqlinstances}}
     - {{group: anynines.com, resource: servicebindings}} # it offers the claim
   claims: # the provider's Secrets with credentials come down, and none goes up
-    - {{group: "", resource: secrets, version: v1, owner: Provider}}
+    - {{group: "", resource: secrets, version: v1, owner: Provider, names: ["*"]}}
 """
 _BINDING: Final = f"""# A service in some clusters.
 {_API_VERSION}kind: Binding

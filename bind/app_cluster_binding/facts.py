@@ -160,8 +160,8 @@ class Terms:
     """What the operator of the backend decided.
 
     `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
-    without an image of their own; "" for none. An AppClusterBinding names images below
-    `konnector_image_prefixes` only. `all_overrides` lets spec.konnector.overrides say
+    without an image of their own; "" for none. An AppClusterBinding names this image, or
+    one below `konnector_image_prefixes`. `all_overrides` lets spec.konnector.overrides say
     anything, as the original does. `networks` bounds where kubeconfigs of app clusters lead. After
     `drain_deadline` a deletion that does not get on is an error in the conditions, and still waits.
     """

@@ -65,7 +65,7 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest, image: str) -> Cond
         ()
         if terms.all_overrides
         else konnector.refused_overrides(
-            overrides, seen.secret_name, terms.konnector_image_prefixes
+            overrides, seen.secret_name, terms.konnector_image_prefixes, terms.konnector_image
         )
     )
     refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
@@ -73,10 +73,10 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest, image: str) -> Cond
         return None
     message = (
         f"Not allowed: {', '.join(refused)}. Overrides may set {konnector.ALLOWED_OVERRIDES}, and"
-        f" variables may come from Secret {seen.secret_name} alone, images from below"
-        f" {', '.join(terms.konnector_image_prefixes) or 'no place'}. Take that out, or have the"
-        " operator of the control plane start klutch-bind with --konnector-image-prefix, or"
-        " --konnector-overrides=All."
+        f" variables may come from Secret {seen.secret_name} alone, an image from"
+        f" {' or below '.join((terms.konnector_image, *terms.konnector_image_prefixes))}. Take that"
+        " out, or have the operator of the control plane start klutch-bind with"
+        " --konnector-image-prefix, or --konnector-overrides=All."
     )
     return conditions.false(facts.OVERRIDE_NOT_ALLOWED, message)
 

@@ -58,13 +58,7 @@ class Owner:
     @property
     def reference(self) -> Manifest:
         """The ownerReference, in the form that the originals look for."""
-        return {
-            "apiVersion": api.API_SERVICE_BINDING.api_version,
-            "kind": api.API_SERVICE_BINDING.kind,
-            "name": manifest.name_of(self.binding),
-            "uid": manifest.uid_of(self.binding),
-            "controller": True,
-        }
+        return manifest.controller_to(api.API_SERVICE_BINDING, self.binding)
 
 
 @dataclass(frozen=True, slots=True)

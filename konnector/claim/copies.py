@@ -120,9 +120,7 @@ class Pair:
         As a claim, its deletion would take the part from the service, and its presence would make
         the part anew after the service is gone.
         """
-        owners = manifest.get_maps(copy, "metadata", "ownerReferences")
-        controlled = any(manifest.get_bool(one, "controller") for one in owners)
-        return controlled and not self.adopts_controlled
+        return bool(manifest.controller_of(copy or {})) and not self.adopts_controlled
 
     def claim_of(self, copy: Manifest) -> ObjectKey | None:
         """Return whose copy a cluster-scoped object is; None where it is not of this space.

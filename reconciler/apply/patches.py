@@ -86,13 +86,7 @@ def own(binding: Manifest) -> Decide:
     A konnector calls a CRD foreign whose owner is another binding, also one of that name that
     was deleted (protocol-konnector.md C.3, H15). A CRD that no konnector made stays as it is.
     """
-    owner: Manifest = {
-        "apiVersion": api.API_SERVICE_BINDING.api_version,
-        "kind": api.API_SERVICE_BINDING.kind,
-        "name": manifest.name_of(binding),
-        "uid": manifest.uid_of(binding),
-        "controller": True,
-    }
+    owner = manifest.controller_to(api.API_SERVICE_BINDING, binding)
 
     def decide(live: Manifest) -> Manifest | None:
         owners = manifest.get_maps(live, "metadata", "ownerReferences")

@@ -334,18 +334,19 @@ def _key(item: JSON, key: str) -> JSON:
 
 
 def refused_overrides(
-    overrides: Manifest, secret: str, prefixes: Collection[str] = ()
+    overrides: Manifest, secret: str, prefixes: Collection[str] = (), own: str = ""
 ) -> Iterator[str]:
     """Yield the path of each field that is not allowed.
 
     `secret` is the one Secret that variables may read: the konnector's own kubeconfig. Images are
-    below one of `prefixes`.
+    `own`, the deployer's, or below one of `prefixes`.
     """
     for field, value in sorted(overrides.items()):
         if value is None or field in _PLAIN:
             continue
         if field == "image":
-            if value and not any(_is_below(str(value), prefix) for prefix in prefixes):
+            below = any(_is_below(str(value), prefix) for prefix in prefixes)
+            if value not in ("", own) and not below:
                 yield field
         elif field == "name":
             if value != names.KONNECTOR:

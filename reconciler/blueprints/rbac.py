@@ -21,6 +21,7 @@ from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
+    controller_to,
     covers,
     get_maps,
     get_text,
@@ -28,7 +29,6 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
     put,
-    uid_of,
 )
 from reconciler.core.times import created
 
@@ -127,7 +127,7 @@ def space_role(space: Manifest, exports: Iterable[Manifest]) -> Manifest:
     role = build(
         refs.CLUSTER_ROLE, names.space_cluster_role(name_of(space)), rules=space_rules(exports)
     )
-    return put(role, [_owner(space)], "metadata", "ownerReferences")
+    return put(role, [controller_to(refs.NAMESPACE, space)], "metadata", "ownerReferences")
 
 
 def binding_everywhere(space: Manifest) -> Manifest:
@@ -138,7 +138,7 @@ def binding_everywhere(space: Manifest) -> Manifest:
     name = names.space_cluster_role(name_of(space))
     account = (name_of(space), names.BINDER)
     binding = _binding(refs.CLUSTER_ROLE_BINDING, name, (refs.CLUSTER_ROLE, name), account)
-    return put(binding, [_owner(space)], "metadata", "ownerReferences")
+    return put(binding, [controller_to(refs.NAMESPACE, space)], "metadata", "ownerReferences")
 
 
 def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
@@ -303,13 +303,3 @@ def _binding(
     subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": account[1], "namespace": account[0]}
     given = {"apiGroup": role[0].group, "kind": role[0].kind, "name": role[1]}
     return build(kind, name, namespace=namespace, marks=marks, subjects=[subject], roleRef=given)
-
-
-def _owner(space: Manifest) -> Manifest:
-    return {
-        "apiVersion": refs.NAMESPACE.api_version,
-        "kind": refs.NAMESPACE.kind,
-        "name": name_of(space),
-        "uid": uid_of(space),
-        "controller": True,
-    }

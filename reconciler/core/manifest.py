@@ -202,6 +202,18 @@ def ref_of(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
     return Ref(cluster, kind, namespace_of(manifest), name_of(manifest))
 
 
+def controller_of(manifest: Manifest) -> Manifest:
+    """Return the owner reference of the object's controller, {} without one."""
+    owners = get_maps(manifest, "metadata", "ownerReferences")
+    return next((one for one in owners if one.get("controller") is True), {})
+
+
+def controller_to(kind: Kind, manifest: Manifest) -> dict[str, JSON]:
+    """Return the owner reference by which an object of `kind` controls others."""
+    owner = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return {**owner, "name": name_of(manifest), "uid": uid_of(manifest), "controller": True}
+
+
 def covers(live: JSON, stated: JSON) -> bool:
     """Return whether `live` holds everything that `stated` says (mapping.md 0, drift).
 

@@ -21,6 +21,12 @@ from reconciler.fleet.parsing import Document, Scope
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, Unit, UnitKey
 
+_WARNING: Final = Severity.WARNING
+_WIDE: Final = (
+    "all Secrets of the provider may come down: beside a kind that composes its own in the same "
+    "namespaces, as composite resources of Crossplane 2.x do, also those that nobody offers"
+)
+_WIDE_HINT: Final = 'Narrow the claim by names or labels, or write names: ["*"] where all are meant'
 # As keys compare, and quicker: there are tens of thousands.
 _in_order: Final = attrgetter("cluster", "group", "resource")
 
@@ -188,7 +194,7 @@ def _check_dependencies(
             problems.extend(references.unknown("Binding", name, origin))
         elif binding.clusters and not binding.clusters.keys() & other.clusters.keys():
             message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
-            problem = Problem(origin, "dependency-elsewhere", message, severity=Severity.WARNING)
+            problem = Problem(origin, "dependency-elsewhere", message, severity=_WARNING)
             problems.append(problem)
 
 
@@ -256,6 +262,16 @@ class _Claims:
         if not any(source.depends_on_cluster for source in sources):
             self._constant = own
         return own
+
+
+def wide_claims(document: Document[BindingDocument] | Document[TemplateDocument]) -> list[Problem]:
+    """Return warnings of the claims on all Secrets of the provider that do not state "all"."""
+    return [
+        Problem(document.at("spec", "claims", at), "wide-secrets", _WIDE, _WIDE_HINT, _WARNING)
+        for at, one in enumerate(document.model.spec.claims or ())
+        if (one.group, one.resource, one.owner) == ("", "secrets", "Provider")
+        and not one.model_fields_set & {"names", "labels"}
+    ]
 
 
 class _ClaimList:

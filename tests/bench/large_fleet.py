@@ -68,7 +68,7 @@ spec:
 def _services() -> Iterable[tuple[str, str]]:
     """Every second service hands out Secrets."""
     for number, resource in enumerate(resources()):
-        claim = '{group: "", resource: secrets, version: v1, owner: Provider}'
+        claim = '{group: "", resource: secrets, version: v1, owner: Provider, names: ["*"]}'
         yield (
             f"templates/{resource}.yaml",
             f"""{_API}kind: Template

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
+import pytest
+
 from bind.osb.dataservices import managed as kinds
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
@@ -19,10 +21,14 @@ from tests.support.osb_script import ServedBroker, scripted
 
 
 @asynccontextmanager
-async def composed(plane: LiveCluster, namespace: str) -> AsyncIterator[Compositions]:
+async def composed(
+    plane: LiveCluster, namespace: str, *, namespaced: bool = False
+) -> AsyncIterator[Compositions]:
     """Make the kinds of compositions, with a broker and a backup manager behind them."""
     with scripted() as broker, backup_manager(broker) as manager:
-        front = Compositions(plane, namespace, f"{namespace}-")
+        front = Compositions(plane, namespace, f"{namespace}-", namespaced)
+        if namespaced:
+            await front.uninstall()
         await front.install()
         for name, server in ((BROKER, broker), (BACKUP_MANAGER, manager), ("other", broker)):
             kind = {"serviceType": "backupmanager"} if server is manager else {}
@@ -32,6 +38,8 @@ async def composed(plane: LiveCluster, namespace: str) -> AsyncIterator[Composit
         finally:
             for name in (BROKER, BACKUP_MANAGER, "other"):
                 await front.delete(kinds.PROVIDER_CONFIG, name)
+            if namespaced:
+                await front.uninstall()
     assert (broker.violations, manager.violations) == ([], [])
 
 
@@ -45,9 +53,12 @@ def backup_manager(broker: ServedBroker) -> Iterator[BackupManager]:
         made.close()
 
 
-async def test_compositions_need_these_rights_beside_and_no_other(control_plane, namespace):
+@pytest.mark.parametrize("namespaced", [False, True], ids=["claims", "namespaced"])
+async def test_compositions_need_these_rights_beside_and_no_other(
+    control_plane, namespace, namespaced
+):
     made = shipped(deployed.DATASERVICES)
-    async with composed(control_plane, namespace) as front:
+    async with composed(control_plane, namespace, namespaced=namespaced) as front:
         async with (
             deployed.installed(front.plane.cluster, front.plane.connection, made) as way,
             deployed.heard(way) as (heard, hearing),

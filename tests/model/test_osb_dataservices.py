@@ -10,7 +10,6 @@ from bind.osb.dataservices import managed as kinds
 from bind.osb.dataservices.binding.results import OVERLAP
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, get, uid_of
-from reconciler.core.refs import Ref
 from tests.kit.osb import BrokerWires
 from tests.support import osb_compositions, osb_faults
 from tests.support.clusters import LiveCluster
@@ -26,9 +25,19 @@ INSTANCE, BINDING = kinds.SERVICE_INSTANCE, kinds.SERVICE_BINDING
 BACKUP, RESTORE = kinds.BACKUP, kinds.RESTORE
 
 
+BOTH = pytest.mark.parametrize("namespaced", [False, True], ids=["claims", "namespaced"])
+
+
 @pytest.fixture
-async def modelled(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Modelled]:
-    async with osb_compositions.modelled(control_plane, namespace) as made:
+def namespaced() -> bool:
+    return False
+
+
+@pytest.fixture
+async def modelled(
+    control_plane: LiveCluster, namespace: str, namespaced: bool
+) -> AsyncIterator[Modelled]:
+    async with osb_compositions.modelled(control_plane, namespace, namespaced=namespaced) as made:
         yield made
 
 
@@ -56,6 +65,7 @@ async def all_four(front: Compositions) -> None:
         await front.ready(kind)
 
 
+@BOTH
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 async def test_four_objects_become_ready_and_go(
     front: Compositions, broker: ScriptedBroker, manager: BackupManager, asynchronous: bool
@@ -77,6 +87,7 @@ async def test_four_objects_become_ready_and_go(
     assert await front.credentials() == {}
 
 
+@BOTH
 async def test_a_restart_writes_nothing_and_asks_only_to_look(
     front: Compositions, broker: ScriptedBroker, manager: BackupManager
 ) -> None:
@@ -117,7 +128,7 @@ async def test_a_take_over_asks_for_nothing(front: Compositions, broker: Scripte
     for kind in (INSTANCE, BINDING):
         marks = {keys.OSB_SENT: None, keys.OSB_BINDINGS: None, keys.OSB_OPERATION: None}
         await front.change(kind, {"metadata": {"annotations": marks}})
-    ref = Ref(front.plane.name, INSTANCE, "", "orders")
+    ref = front.ref(INSTANCE, "orders")
     body = {"status": {"atProvider": {"state": "available"}}}
     await front.plane.cluster.merge_patch(ref, body, manager="original", subresource="status")
     asked = broker.count(*MUTATING)
@@ -158,6 +169,7 @@ async def test_faults_lose_nothing_and_double_nothing(
     assert len(broker.provisioned()) <= (4 if verb == "provision" else 1)  # the others: mitigated
 
 
+@BOTH
 async def test_a_rotation_leaves_no_moment_without_a_way_in(
     front: Compositions, broker: ScriptedBroker
 ) -> None:
@@ -194,6 +206,7 @@ async def test_a_creation_whose_answer_was_lost_is_found_and_not_repeated(
     assert (len(manager.backups), len(manager.restores)) == (1, 1)
 
 
+@BOTH
 async def test_backups_at_once_are_different_ones(
     front: Compositions, manager: BackupManager
 ) -> None:

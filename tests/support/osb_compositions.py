@@ -5,7 +5,7 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from reconciler.blueprints.objects import Marks, build
 from reconciler.controller.program import Term
 from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import keys, refs
-from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
+from reconciler.core.manifest import JSON, Manifest, controller_to, get_maps, get_text, put, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
@@ -54,24 +54,54 @@ def _files() -> list[Any]:
     return [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in paths]
 
 
+def _is_scoped(crd: Any) -> bool:
+    """Tell whether a CRD's objects may be in namespaces: all but ProviderConfigs."""
+    return bool(crd["spec"]["names"]["kind"] != kinds.PROVIDER_CONFIG.kind)
+
+
 @dataclass
 class Compositions:
-    """One control plane, with names of one test's own."""
+    """One control plane, with names of one test's own.
+
+    `namespaced`: as the parts of namespaced composite resources, which ConfigMaps stand for here.
+    """
 
     plane: LiveCluster
     namespace: str  # of claims
     prefix: str = ""
+    namespaced: bool = False
 
     async def install(self) -> None:
-        """Make all CRDs until they are served, and the namespace of the program."""
-        made = (*crds.load(*crds.BROKERS), *_files())
-        for crd in made:
+        """Make all CRDs until they are served, and the namespaces of claims and of the program."""
+        defined = (*crds.load(*crds.BROKERS), *map(self._scoped, _files()))
+        for crd in defined:
             await self.plane.cluster.apply(crd, refs.CRD, manager=MANAGER, force=True)
-        for crd in made:
+        for crd in defined:
             version = get_text(get_maps(crd, "spec", "versions")[0], "name")
             await established(self.plane.cluster, kind_of(crd, version))
-        home = build(refs.NAMESPACE, HOME)
-        await self.plane.cluster.apply(home, refs.NAMESPACE, manager=MANAGER, force=True)
+        for name in (HOME, self.namespace):
+            made = build(refs.NAMESPACE, name)
+            await self.plane.cluster.apply(made, refs.NAMESPACE, manager=MANAGER, force=True)
+
+    async def uninstall(self) -> None:
+        """Take the CRDs away: their scope is for good."""
+        for ref in [ref_of(self.plane.name, refs.CRD, crd) for crd in _files() if _is_scoped(crd)]:
+            await removal.remove(self.plane.cluster, ref)
+
+            async def is_gone(ref: Ref = ref) -> bool:
+                return await self.plane.cluster.get(ref) is None
+
+            await reached(is_gone)
+
+    def _scoped(self, crd: Any) -> Any:
+        scoped = self.namespaced and _is_scoped(crd)
+        return put(crd, "Namespaced", "spec", "scope") if scoped else crd
+
+    def ref(self, kind: Kind, name: str) -> Ref:
+        """Return where an object is."""
+        scoped = self.namespaced and kind != kinds.PROVIDER_CONFIG
+        namespace = self.namespace if scoped else ""
+        return Ref(self.plane.name, kind, namespace, self.named(name))
 
     async def configure(self, name: str, url: str, user: str, password: str, **spec: Any) -> None:
         """Make a ProviderConfig with its Secret."""
@@ -124,16 +154,25 @@ class Compositions:
         **spec: JSON,
     ) -> Manifest:
         """Make what Crossplane makes of a claim."""
-        labels = {keys.CLAIM_NAME: claim or name, keys.CLAIM_NAMESPACE: self.namespace}
-        labels[keys.INSTANCE_TYPE] = "postgresql"
-        made = build(kind, self.named(name), marks=Marks(labels, {}))
+        labels = {keys.INSTANCE_TYPE: "postgresql"}
+        ref = self.ref(kind, name)
+        if not ref.namespace:
+            labels |= {keys.CLAIM_NAME: claim or name, keys.CLAIM_NAMESPACE: self.namespace}
+        made = build(kind, ref.name, namespace=ref.namespace, marks=Marks(labels, {}))
+        if ref.namespace:
+            composite = build(refs.CONFIG_MAP, claim or name, namespace=ref.namespace)
+            cluster = self.plane.cluster
+            owner = await cluster.apply(composite, refs.CONFIG_MAP, manager=MANAGER, force=True)
+            owners: list[JSON] = [controller_to(refs.CONFIG_MAP, owner)]
+            made = put(made, owners, "metadata", "ownerReferences")
+        scoped = replace(kind, namespaced=bool(ref.namespace))
         config = BACKUP_MANAGER if kind in (kinds.BACKUP, kinds.RESTORE) else BROKER
         stated: dict[str, JSON] = {
             "providerConfigRef": {"name": self.named(config)},
             "forProvider": for_provider,
             **spec,
         }
-        return await self.plane.cluster.create({**made, "spec": stated}, kind, manager=MANAGER)
+        return await self.plane.cluster.create({**made, "spec": stated}, scoped, manager=MANAGER)
 
     async def instance(self, name: str = "orders", **more: JSON) -> Manifest:
         """Make a ServiceInstance."""
@@ -155,8 +194,7 @@ class Compositions:
 
     async def change(self, kind: Kind, body: Manifest, name: str = "orders") -> None:
         """Patch an object."""
-        ref = Ref(self.plane.name, kind, "", self.named(name))
-        await self.plane.cluster.merge_patch(ref, body, manager=MANAGER)
+        await self.plane.cluster.merge_patch(self.ref(kind, name), body, manager=MANAGER)
 
     async def annotate(self, kind: Kind, key: str, text: str, name: str = "orders") -> None:
         """Set an annotation."""
@@ -164,12 +202,11 @@ class Compositions:
 
     async def delete(self, kind: Kind, name: str = "orders") -> None:
         """Delete an object."""
-        ref = Ref(self.plane.name, kind, "", self.named(name))
-        await removal.remove(self.plane.cluster, ref)
+        await removal.remove(self.plane.cluster, self.ref(kind, name))
 
     async def read(self, kind: Kind, name: str = "orders") -> Any:
         """Return an object, None where it is absent."""
-        return await self.plane.cluster.get(Ref(self.plane.name, kind, "", self.named(name)))
+        return await self.plane.cluster.get(self.ref(kind, name))
 
     async def ready(self, kind: Kind, reason: str = "Available", name: str = "orders") -> Any:
         """Return an object once its Ready has this reason."""
@@ -235,11 +272,13 @@ class Modelled:
 
 
 @contextlib.asynccontextmanager
-async def modelled(plane: LiveCluster, namespace: str) -> AsyncIterator[Modelled]:
+async def modelled(
+    plane: LiveCluster, namespace: str, *, namespaced: bool = False
+) -> AsyncIterator[Modelled]:
     """Yield a broker and a backup manager on a model, with their ProviderConfigs."""
     broker = ScriptedBroker(now=lambda: asyncio.get_running_loop().time())
     manager = BackupManager(lambda instance: instance in broker.provisioned())
-    front = Compositions(plane, namespace)
+    front = Compositions(plane, namespace, namespaced=namespaced)
     await front.install()
     await front.configure(BROKER, URL, broker.user, broker.password)
     await front.configure(

@@ -73,9 +73,13 @@ def _text(value: JSON) -> str:
 
 
 def place(live: Manifest) -> ObjectKey | None:
-    """Return where the Secret of a managed resource is to be, None where it wants none."""
+    """Return where the Secret of a managed resource is to be, None where it wants none.
+
+    As in Crossplane 2.x, that of a namespaced one is beside it: no other namespace is reached.
+    """
     ref = manifest.get_map(live, "spec", "writeConnectionSecretToRef")
-    found = ObjectKey(manifest.get_text(ref, "namespace"), manifest.get_text(ref, "name"))
+    namespace = manifest.namespace_of(live) or manifest.get_text(ref, "namespace")
+    found = ObjectKey(namespace, manifest.get_text(ref, "name"))
     return found if all(found) else None
 
 
@@ -83,9 +87,8 @@ def taken(seen: managed.Seen, secret: Manifest | None) -> str:
     """Say why a Secret is not written, "" where it may be."""
     if secret is None:
         return ""
-    owners = manifest.get_maps(secret, "metadata", "ownerReferences")
-    controller = next((one for one in owners if one.get("controller") is True), None)
-    ours = controller is None or controller.get("uid") == seen.uid
+    controller = manifest.controller_of(secret)
+    ours = not controller or controller.get("uid") == seen.uid
     if ours and manifest.get_text(secret, "type") == SECRET_TYPE:
         return ""
     key = ObjectKey(*manifest.identity_of(secret))
@@ -102,7 +105,7 @@ def written(
     data: dict[str, JSON] = {
         key: base64.b64encode(text.encode()).decode() for key, text in texts.items()
     }
-    owner = {**managed.owner_of(seen), "controller": True}
+    owner = manifest.controller_to(seen.kind, seen.live)
     metadata: dict[str, JSON] = {
         "annotations": {keys.OSB_BINDING: binding},
         "ownerReferences": [owner],

@@ -6,7 +6,7 @@ from typing import Final
 from bind.osb.dataservices import managed
 from bind.osb.dataservices.managed import config_name
 from bind.osb.informers import Views
-from reconciler.core import keys, manifest
+from reconciler.core import manifest
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -28,7 +28,7 @@ class Informers(Views):
         common: dict[str, Index] = {
             UID: lambda live: [manifest.uid_of(live)],
             CONFIG: lambda live: [config_name(live)],
-            CLAIM: _claim,
+            CLAIM: lambda live: [managed.composed_for(live)],
         }
         itself: dict[str, Index] = {INSTANCE: lambda live: [instance_id(live)]}
         self.instances = self._kept(
@@ -47,7 +47,7 @@ class Informers(Views):
 
     def of_claim(self, view: Store, live: Manifest, name: str) -> tuple[Manifest | None, str]:
         """Return the object of a claim beside that of another object, or why there is not one."""
-        space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
+        space = managed.composed_for(live).namespace
         found = [key for key in view.keys_by(CLAIM, ObjectKey(space, name)) if self._get(view, key)]
         if len(found) == 1:
             return self._get(view, found[0]), ""
@@ -60,11 +60,6 @@ class Informers(Views):
         return self._recents[view].get(*key)
 
 
-def _claim(live: Manifest) -> Iterable[ObjectKey]:
-    labels = manifest.labels_of(live)
-    return [ObjectKey(labels.get(keys.CLAIM_NAMESPACE, ""), labels.get(keys.CLAIM_NAME, ""))]
-
-
 def source_name(live: Manifest) -> str:
     """Return the name of the claim that an object is of."""
     wanted = manifest.get_map(live, "spec", "forProvider")
@@ -72,8 +67,7 @@ def source_name(live: Manifest) -> str:
 
 
 def _source(live: Manifest) -> Iterable[ObjectKey]:
-    space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
-    return [ObjectKey(space, source_name(live))]
+    return [managed.composed_for(live)._replace(name=source_name(live))]
 
 
 def instance_at(live: Manifest) -> str:

@@ -13,13 +13,15 @@ from bind.osb.decisions.view import Place
 from reconciler.core import decision, keys, manifest
 from reconciler.core.conditions import Cause
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import Kind
+from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
 
 GROUP: Final = "dataservices.anynines.com"
 
 
 def _kind(name: str) -> Kind:
+    # An installation's CRDs may say Namespaced, for namespaced composite resources: an object is
+    # addressed by the namespace that it has, and lists are of all namespaces.
     return Kind(GROUP, "v1", name, f"{name.lower()}s", namespaced=False)
 
 
@@ -214,6 +216,19 @@ class Seen:
         return self.said({}, *conditions, error(message), again=again, note=note, step=step)
 
 
+def composed_for(live: Manifest) -> ObjectKey:
+    """Return the claim, or the namespaced composite resource, of which an object is a part.
+
+    What is in a namespace is composed for what controls it there; of a cluster-scoped object, the
+    labels of Crossplane name the claim.
+    """
+    if namespace := manifest.namespace_of(live):
+        controller = manifest.get_text(manifest.controller_of(live), "name")
+        return ObjectKey(namespace, controller or manifest.name_of(live))
+    labels = manifest.labels_of(live)
+    return ObjectKey(labels.get(keys.CLAIM_NAMESPACE, ""), labels.get(keys.CLAIM_NAME, ""))
+
+
 def config_name(live: Manifest) -> str:
     """Return the name of the ProviderConfig of a managed resource."""
     return manifest.get_text(live, "spec", "providerConfigRef", "name") or "default"
@@ -305,22 +320,16 @@ def _usage(seen: Seen) -> decision.Create | decision.Patch | None:
         "kind": seen.kind.kind,
         "name": manifest.name_of(seen.live),
     }
-    owner = {**owner_of(seen), "controller": True}
+    owner, namespace = (
+        manifest.controller_to(seen.kind, seen.live),
+        manifest.namespace_of(seen.live),
+    )
+    metadata: dict[str, JSON] = {"name": seen.uid, "labels": labels, "ownerReferences": [owner]}
     usage: dict[str, JSON] = {
         "apiVersion": PROVIDER_CONFIG_USAGE.api_version,
         "kind": PROVIDER_CONFIG_USAGE.kind,
-        "metadata": {"name": seen.uid, "labels": labels, "ownerReferences": [owner]},
+        "metadata": {**metadata, "namespace": namespace} if namespace else metadata,
         "providerConfigRef": {"name": name},
         "resourceRef": {**itself, "uid": seen.uid},
     }
-    return decision.Create(PROVIDER_CONFIG_USAGE, usage)
-
-
-def owner_of(seen: Seen) -> dict[str, JSON]:
-    """Return the reference by which something belongs to the object."""
-    return {
-        "apiVersion": seen.kind.api_version,
-        "kind": seen.kind.kind,
-        "name": manifest.name_of(seen.live),
-        "uid": seen.uid,
-    }
+    return decision.Create(replace(PROVIDER_CONFIG_USAGE, namespaced=bool(namespace)), usage)

@@ -20,7 +20,7 @@ from bind.osb.dataservices.informers import (
     instance_at,
     source_name,
 )
-from bind.osb.dataservices.managed import Seen, config_name, is_paused
+from bind.osb.dataservices.managed import Seen, composed_for, config_name, is_paused
 from reconciler.controller.controller import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.core import keys, manifest
@@ -177,7 +177,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             "kind": self._view.kind,
             "now": now,
             "config": config,
-            "usage": self._usages.get("", manifest.uid_of(live)),
+            "usage": self._usages.get(key.namespace, manifest.uid_of(live)),
             "terms": self._common.terms(),
         }
         rest = self._rests.get(key)
@@ -185,7 +185,7 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             facts["rest"] = max(rest.until - now, timedelta())
         if config is None or is_paused(live):
             return Reached(facts, None)
-        space = manifest.labels_of(live).get(keys.CLAIM_NAMESPACE, "")
+        space = composed_for(live).namespace
         act_for(self._common.places.party(space))
         facts["place"] = await self._common.places.of(space)
         server = await self._common.brokers.reach(config)

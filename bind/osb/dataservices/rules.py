@@ -196,8 +196,8 @@ def is_overdue(now: datetime, since: str, plan: Plan | None) -> bool:
 
 def context(seen: Seen) -> dict[str, JSON]:
     """Return what a broker is told about where a request comes from."""
-    wanted, labels = seen.wanted, manifest.labels_of(seen.live)
-    name = labels.get(keys.CLAIM_NAME, "") or manifest.name_of(seen.live)
+    wanted = seen.wanted
+    name = managed.composed_for(seen.live).name or manifest.name_of(seen.live)
     known: dict[str, JSON] = {} if seen.place is None else seen.place.context(name)
     for key, field_name in (("organization_guid", "organizationGuid"), ("space_guid", "spaceGuid")):
         if stated := manifest.get_text(wanted, field_name):

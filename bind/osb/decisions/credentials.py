@@ -59,13 +59,7 @@ def _type(binding: BindingView) -> str:
 
 
 def _metadata(binding: BindingView, claim: Manifest, binding_id: str) -> dict[str, JSON]:
-    owner: Manifest = {
-        "apiVersion": binding.kind.kind.api_version,
-        "kind": binding.kind.kind.kind,
-        "name": manifest.name_of(claim),
-        "uid": manifest.uid_of(claim),
-        "controller": True,
-    }
+    owner = manifest.controller_to(binding.kind.kind, claim)
     return {
         "namespace": manifest.namespace_of(claim),
         "name": name_of(claim),

@@ -3,6 +3,7 @@
 One table of attempts for both. What a konnector carried before an export left it out stays.
 """
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,8 @@ from reconciler.core.errors import Rejected
 from reconciler.core.manifest import uid_of
 from tests.support import composed
 from tests.support.bound_scenes import Scene, conditions, until
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
 from tests.support.konnector_crds import crd_of
 from tests.support.konnector_scenes import Story, story
 from tests.support.policed import (
@@ -28,6 +31,7 @@ from tests.support.policed import (
 )
 from tests.support.settled import settled
 
+READS = ("get", "list", "watch")
 OWN: Any = {"apiVersion": "x.example/v1", "kind": "X", "name": "own"}
 LINES = pytest.mark.parametrize("second", [False, True], ids=["1.20", "2.x"])
 
@@ -115,14 +119,26 @@ async def with_a_token(scene: Scene, account: Story, *, second: bool) -> None:
     policy = replace(shipped, name=scene.space, accounts=f"request.userInfo.username == '{user}'")
     plane = scene.plane
     async with enforced(plane.cluster, plane.connection, policy.manifests(), user):
+        mark = plane.audit.mark()
         found = await answers(plane.connection, token, [*tries.values(), *allowed.values()])
+        logged = await eventually(partial(answered_to, plane, user, mark, len(found)))
     refused = [
         (name, one)
         for name, one in zip(tries, found, strict=False)
         if one[0] != 403 or REFUSED not in one[1]
     ]
     assert refused == []
+    assert Counter(code < 300 for code in logged) == {False: len(tries), True: len(allowed)}
     assert [one for one in found[len(tries) :] if one[0] >= 300] == []
+
+
+async def answered_to(plane: LiveCluster, user: str, mark: int, number: int) -> list[int]:
+    """Return the codes of a user's writes as the audit log has them, once it has them all."""
+    events = [one for one in plane.audit.events_since(mark) if one["user"]["username"] == user]
+    ended = [one for one in events if one["stage"] == "ResponseComplete"]
+    codes = [one["responseStatus"]["code"] for one in ended if one["verb"] not in READS]
+    assert len(codes) == number
+    return codes
 
 
 async def test_what_was_carried_before_stays_on_copies(scene: Scene) -> None:

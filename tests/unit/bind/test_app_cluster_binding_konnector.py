@@ -246,11 +246,13 @@ def test_a_control_plane_without_deployments(deploy, want):
     assert not decision.tasks
 
 
+ELSE = "elsewhere.example/konnector:1"
 WHICH = {
     "none": ("", {}, "Error KonnectorDeploymentFailed", None),
     "the backend's": (IMAGE, {}, "Info KonnectorProgressing", IMAGE),
     "its own": ("", {"image": OWN}, "Info KonnectorProgressing", OWN),
     "its own first": (IMAGE, {"image": OWN}, "Info KonnectorProgressing", OWN),
+    "the backend's, named": (ELSE, {"image": ELSE}, "Info KonnectorProgressing", ELSE),
     "another's": (IMAGE, {"image": "evil.example/x:1"}, "Error OverrideNotAllowed", None),
     "one that begins alike": (
         IMAGE,

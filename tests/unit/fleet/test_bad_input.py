@@ -63,6 +63,8 @@ ALLOWED = {
         "bindings/x.yaml": X_BINDING,
     },
 }
+WIDE = "{resource: secrets, version: v1, owner: Provider}"
+NAMED = "{resource: secrets, version: v1, owner: Provider, names: [a]}"
 WARNED = {
     "a long space name": {
         "planes/eu.yaml": ACB_CONTROL_PLANE,
@@ -74,6 +76,16 @@ WARNED = {
             "Binding", "db", f"{{template: pg, {SELECT}, dependsOn: [z]}}"
         ),
         "bindings/z.yaml": document("Binding", "z", "{template: pg, clusters: {names: [x]}}"),
+    },
+    "claims on all Secrets, of a Template and of a Binding without one": {
+        "templates/wide.yaml": document(
+            "Template", "wide", f"{{resources: [{{group: g, resource: rs}}], claims: [{WIDE}]}}"
+        ),
+        "bindings/wide.yaml": document(
+            "Binding",
+            "wide",
+            f"{{resources: [{{group: g, resource: rs}}], {SELECT}, claims: [{NAMED}, {WIDE}]}}",
+        ),
     },
 }
 

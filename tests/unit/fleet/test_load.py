@@ -239,7 +239,7 @@ NAMESPACE_CEILINGS = {
     ("most", "asked", "within"), NAMESPACE_CEILINGS.values(), ids=NAMESPACE_CEILINGS.keys()
 )
 def test_namespaces_of_the_cluster_itself_are_in_a_ceiling_that_names_them(most, asked, within):
-    template = TEMPLATE.replace("names: [a, b]", f"namespaces: [{most}]")
+    template = TEMPLATE.replace("names: [a, b]", f"names: ['*'], namespaces: [{most}]")
     changes = {
         "templates/pg.yaml": template,
         **db(f"claims: [{{{CLAIM}, namespaces: [{asked}]}}]"),
