@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     USAGE = 64
     INVALID = 3  # what a person wrote is wrong; nothing was contacted
-    DENIED = 4  # by policy
+    DENIED = 4  # by a Policy, or for want of a signature
     STALE = 7  # the plan does not match what is there
     LOCKED = 8  # by another run
     HELD_BACK = 6  # needs approval, or a guard tripped
@@ -44,7 +44,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
     ExitCode.FAILED: "unexpected error, every cluster unreachable, or this machine lacks something",
     ExitCode.CHANGES: "success, and there are changes",
     ExitCode.INVALID: "what you wrote is invalid",
-    ExitCode.DENIED: "denied by a Policy",
+    ExitCode.DENIED: "denied by a Policy, or not signed as --verify asks",
     ExitCode.PARTIAL: "some clusters could not be read, or not be done",
     ExitCode.HELD_BACK: "a guard tripped, a unit is blocked, or nobody approved",
     ExitCode.STALE: "the plan does not match what is there any more",
@@ -270,12 +270,15 @@ def _is_here() -> bool:
 def code_of(error: BaseException) -> ExitCode:
     """Return the exit code that `error` stands for."""
     from reconciler.core.errors import ConfigError, InvalidRepository, Locked, StalePlan
+    from reconciler.source.signature import Unverified
 
     if isinstance(error, StalePlan):
         return ExitCode.STALE
     if isinstance(error, Locked):
         return ExitCode.LOCKED
-    if isinstance(error, InvalidRepository) and not error.invalid:
+    if isinstance(error, Unverified) or (
+        isinstance(error, InvalidRepository) and not error.invalid
+    ):
         return ExitCode.DENIED
     if isinstance(error, ConfigError):
         return ExitCode.INVALID

@@ -1,12 +1,14 @@
-"""From a path to a checked fleet, for every command that needs one."""
+"""From a place to a checked fleet, for every command that needs one."""
 
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from klutchctl.render.terminal import visible
-from klutchctl.settings import Settings
+from klutchctl.settings import Place, Settings
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
 from reconciler.fleet import load, reference_index, wording
 from reconciler.fleet.files import Snapshot
@@ -28,33 +30,54 @@ def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
     return git.read_at(path, ref, check_owner=check_owner)
 
 
+def snapshot_of(place: Place, settings: Settings) -> Snapshot:
+    """Return the files of the fleet in a place, which on a server is asked once.
+
+    Raises what `snapshot_in` does, Unfetched, and Unverified.
+    """
+    if place.git is None:
+        return snapshot_in(place.path, ref=place.ref, check_owner=settings.git_owner_check)
+    from klutchctl.controller import options, sources
+
+    with tempfile.TemporaryDirectory(prefix="klutchctl-git-") as cache:
+        source = sources.remote(
+            sources.of_place(place, poll=0),
+            settings,
+            verification=options.verification(place),
+            cache=Path(cache),
+        )
+        return source.read().snapshot
+
+
+def fleet_of(place: Place, settings: Settings) -> Fleet:
+    """Return the fleet in a place, as `fleet_in` does."""
+    return _usable(*load.load(snapshot_of(place, settings)))
+
+
 def fleet_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Fleet:
     """Return the fleet in a folder or file, and tell its warnings on standard error.
 
     Raises InvalidRepository with all its problems.
     """
-    fleet, problems = load.load(snapshot_in(path, ref=ref, check_owner=check_owner))
-    return _usable(fleet, problems)
+    return _usable(*load.load(snapshot_in(path, ref=ref, check_owner=check_owner)))
 
 
-def base_in(path: Path, ref: str, *, check_owner: bool) -> load.Base:
+def base_of(place: Place, ref: str, settings: Settings) -> load.Base:
     """Return the fleet of a protected branch. Raises ConfigError where it cannot be judged by."""
     try:
-        snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
+        snapshot = snapshot_of(replace(place, ref=ref), settings)
     except InvalidRepository as error:
         raise load.unusable(ref, error.problems) from None
     return load.load_base(ref, snapshot)
 
 
-def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> load.Review:
-    """Return the pull request in a folder or file, as the branch `base` judges it.
+def review_of(place: Place, base: str, settings: Settings) -> load.Review:
+    """Return the pull request in a place, as the branch `base` judges it.
 
-    Raises and prints what `fleet_in` does, but for what Policies deny: that is in the review.
+    Raises and prints what `fleet_of` does, but for what Policies deny: that is in the review.
     """
-    judge = base_in(path, base, check_owner=check_owner)
-    snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
-    pull_request, problems = load.load_against(judge, snapshot)
-    return _usable(pull_request, problems)
+    judge = base_of(place, base, settings)
+    return _usable(*load.load_against(judge, snapshot_of(place, settings)))
 
 
 def _usable(found: T | None, problems: Sequence[Problem]) -> T:

@@ -1,16 +1,19 @@
 """What a person says by options and the environment by variables: settings of a run, and outputs.
 
-An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files.
+An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files. A
+place is where the files of a fleet are.
 """
 
+import inspect
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
@@ -107,6 +110,78 @@ class Settings:
                 in_cluster=networks.IN_CLUSTER in self.environ,
             ),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the files of a fleet are; each field is an option, or the argument PATH.
+
+    They are in the folder `path`, or, at `ref`, in a commit of the repository that it lies in. With
+    `git`, that repository is on a server. Raises typer.BadParameter.
+    """
+
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="The fleet repository, a folder or the file to begin with. With --git, the folder "
+            "in it.",
+        ),
+    ] = Path()
+    git: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The repository is on a server (https or ssh). The files named by "
+            "KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
+        ),
+    ] = None
+    ref: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF",
+            help="The files in this branch, tag or commit. With --git, else in the default branch.",
+        ),
+    ] = None
+    verify: Annotated[
+        str,
+        typer.Option(
+            metavar="off|head|tag|history",
+            help="With --git: which signatures are needed: of the commit, of a tag that leads to "
+            "it, or (for a controller) of every commit since the last one that was accepted.",
+        ),
+    ] = "off"
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="SSH keys, as of `git config gpg.ssh.allowedSignersFile`."
+        ),
+    ] = None
+    gpg_keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="OpenPGP keys; needs the extra gpg.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse trust that nothing would be held against."""
+        if self.git is None and (self.verify != "off" or self.allowed_signers or self.gpg_keys):
+            raise typer.BadParameter("--verify, --allowed-signers and --gpg-keys need --git")
+
+
+def with_place(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command with the options of a Place, which it gets as its parameter `place`."""
+    options = inspect.signature(Place).parameters
+    own = inspect.signature(command).parameters
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        place = Place(**{name: given.pop(name) for name in options})
+        return command(place=place, **given)
+
+    merged: list[inspect.Parameter] = []
+    for name, parameter in own.items():
+        merged += options.values() if name == "place" else [parameter]
+    by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in merged]
+    run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]  # read by typer
+    return run
 
 
 def of(context: typer.Context) -> Settings:

@@ -6,21 +6,23 @@ Each plan is shown and approved before anything is written.
 import re
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
 
 import typer
 
-from klutchctl.entry import ExitCode, apply_code, ending
+from klutchctl.entry import ExitCode, apply_code, ending, exit_code
 from klutchctl.settings import (
     Output,
+    Place,
     Settings,
     columns,
     of,
     output_option,
     parse_outputs,
+    with_place,
     write_outputs,
 )
 
@@ -48,6 +50,15 @@ _TARGETS: Final = (
 _AutoApprove: TypeAlias = Annotated[
     bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
 ]
+_WaitTimeout: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer, and for Ready."
+    ),
+]
+_Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Skip the proof that sync stopped or an address works.")
+]
 _BreakLock: TypeAlias = Annotated[
     bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
 ]
@@ -66,25 +77,19 @@ class WriteOptions:
     force: bool
     break_lock: bool
     wait: bool = False
+    dry_run: bool = False
 
 
+@with_place
 def apply(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    target: Annotated[
-        Path, typer.Argument(metavar="[PATH|PLANFILE]", help="The fleet repository, or a plan.")
-    ] = Path(),
+    place: Place,
     auto_approve: _AutoApprove = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; no more.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="End when all units are Ready.")] = False,
-    wait_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer, and for Ready."
-        ),
-    ] = 120.0,
+    wait_timeout: _WaitTimeout = 120.0,
     break_lock: _BreakLock = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Skip the proof that sync stopped or an address works.")
-    ] = False,
+    force: _Force = False,
     repository: Annotated[
         Path | None,
         typer.Option(
@@ -102,18 +107,6 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             "guard holds back is approved by this option.",
         ),
     ] = False,
-    git: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="With --watch: PATH of a Git repository on a server (https or ssh). The files "
-            "named by KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
-        ),
-    ] = None,
-    ref: Annotated[
-        str | None,
-        typer.Option(metavar="REF", help="With --watch: a branch or tag, not the work tree."),
-    ] = None,
     poll: Annotated[
         float,
         typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="With --watch: between looks."),
@@ -129,21 +122,27 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(metavar="ADDR:PORT", help="With --watch: serve /metrics and /healthz."),
     ] = None,
 ) -> int:
-    """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat."""
+    """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat.
+
+    PATH may be the file of a plan, too.
+    """
     wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 
     if watch:
         from klutchctl.commands import watch as watching
-        from klutchctl.controller.sources import Followed, git_url
+        from klutchctl.controller import options as parsed
+        from klutchctl.controller.sources import of_place
 
         watch_options = watching.Options(
-            source=Followed(path=target, url=git_url(git), ref=ref, poll=poll),
+            source=of_place(place, poll=poll),
+            verification=parsed.verification(place),
             interval=interval,
             listen=watching.address(listen),
             wait_timeout=wait_timeout,
         )
         refused = {
+            "--dry-run": dry_run,
             "--wait": wait,
             "--break-lock": break_lock,
             "--force": force,
@@ -151,15 +150,17 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             "-o": output,
         }
         return watching.run(context, watch_options, refused=refused)
-    if any(one is not None for one in (git, ref, listen)):
-        raise typer.BadParameter("--git, --ref and --listen need --watch")
+    if listen is not None:
+        raise typer.BadParameter("--listen needs --watch")
+    if dry_run and [one.format for one in wanted] != ["text"]:
+        raise typer.BadParameter("--dry-run prints text: `klutchctl plan -o` has other formats")
     settings = of(context)
-    if repository is not None and not _is_plan(target):
+    if repository is not None and not _is_plan(place.path):
         raise typer.BadParameter("--repository needs a saved plan")
-    if _is_plan(target) and (settings.clusters or settings.selector):
+    if _is_plan(place.path) and (settings.clusters or settings.selector):
         raise typer.BadParameter(
-            f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
-            "--cluster or --selector and `plan --out`"
+            f"{place.path} is a saved plan, which is applied as a whole: narrow the plan instead, "
+            "with --cluster or --selector and `plan --out`"
         )
     options = WriteOptions(
         outputs=wanted,
@@ -168,64 +169,67 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         force=force,
         break_lock=break_lock,
         wait=wait,
+        dry_run=dry_run,
     )
-    return uvloop.run(_run(target, repository, options, settings))
+    from klutchctl.repository import fleet_of
+
+    if _is_plan(place.path):
+        return uvloop.run(_run(*_saved(place, repository, settings), options, settings))
+    return uvloop.run(_run(fleet_of(place, settings), None, options, settings))
 
 
 async def _run(
-    target: Path, repository: Path | None, options: WriteOptions, settings: Settings
+    fleet: "Fleet", saved: "Plan | None", options: WriteOptions, settings: Settings
 ) -> ExitCode:
-    """Apply a saved plan, or plan and ask. `repository`: where the files of a saved plan are."""
-    from klutchctl.repository import chosen, fleet_in
+    """Apply a saved plan, which somebody has approved, or plan and ask."""
+    from klutchctl.repository import chosen
     from reconciler import run
     from reconciler.kube import registry
 
-    if _is_plan(target):
-        fleet, approved = _saved(target, repository, settings)
-        _show_plan(approved, options.outputs, color=settings.color)
-    else:
-        fleet = fleet_in(target, check_owner=settings.git_owner_check)
-        approved = None
     async with registry.of(fleet, settings.surroundings()) as clusters:
-        if approved is None:
-            only = chosen(fleet, settings)
-            look = await run.look(
-                fleet, clusters, only=only, credentials=True, pace=settings.pace()
-            )
-            approved = look.plan
-            if not _is_approved(approved, options, question="Apply this?", color=settings.color):
-                print(_NOT_APPROVED, file=sys.stderr)
-                return ExitCode.HELD_BACK
-        return await _applied(fleet, approved, clusters, settings, options)
+        if (plan := saved) is None:
+            only, pace = chosen(fleet, settings), settings.pace()
+            look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
+            plan = look.plan
+        if saved or options.dry_run:
+            _show_plan(plan, options.outputs, color=settings.color)
+        if options.dry_run:
+            return exit_code(plan, detailed=False, allow_unreachable=settings.allow_unreachable)
+        if not (saved or _is_approved(plan, options, question="Apply this?", color=settings.color)):
+            print(_NOT_APPROVED, file=sys.stderr)
+            return ExitCode.HELD_BACK
+        return await _applied(fleet, plan, clusters, settings, options)
 
 
 def _is_plan(target: Path) -> bool:
     return target.is_file() and target.suffix not in _DOCUMENTS
 
 
-def _saved(target: Path, where: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
+def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
     """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
     from klutchctl import files, repository
     from reconciler.core.errors import ConfigError, StalePlan
     from reconciler.planning import planfile
 
+    target = place.path
     plan = planfile.parse(files.read(target, hint=planfile.HINT), str(target))
-    here = where or Path(plan.repository)  # that of "" is the current folder
+    here = repository_path or Path(plan.repository)  # that of "" is the current folder
     # It may have been made from a commit that is not checked out, or is being edited.
-    places = [None, plan.revision] if _COMMIT.fullmatch(plan.revision) else [None]
+    refs = [place.ref, plan.revision] if _COMMIT.fullmatch(plan.revision) else [place.ref]
     broken: list[ConfigError] = []
-    for ref in places:
+    for ref in refs:
         try:
-            fleet = repository.fleet_in(here, ref=ref, check_owner=settings.git_owner_check)
+            fleet = repository.fleet_of(replace(place, path=here, ref=ref), settings)
         except ConfigError as error:
             broken.append(error)
             continue
         if fleet.digest == plan.digest:
             return fleet, plan
-    if len(broken) == len(places):
+    if len(broken) == len(refs):
         raise broken[-1]
+    where = here.resolve() if place.git is None else here
     raise StalePlan(
-        f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "
+        f"{target}: the fleet repository in {where} is not the one that the plan was "
         f"made from, or has changed since. Plan again{''.join(f' ({one})' for one in broken)}"
     )
 
@@ -238,14 +242,9 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     ],
     fleet: Annotated[Path | None, typer.Option(metavar="PATH", help="The same as PATH.")] = None,
     auto_approve: _AutoApprove = False,
-    wait_timeout: Annotated[
-        float,
-        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer."),
-    ] = 120.0,
+    wait_timeout: _WaitTimeout = 120.0,
     break_lock: _BreakLock = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Without the proof that sync has stopped.")
-    ] = False,
+    force: _Force = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Let go of bindings that left the files; data and Secrets stay."""

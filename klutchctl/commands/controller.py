@@ -5,26 +5,16 @@ from typing import Annotated, Final
 
 import typer
 
-from klutchctl.settings import OnOff, of
+from klutchctl.settings import OnOff, Place, of, with_place
 
 _POLL: Final = 30.0
 _SECONDS: Final = "SECONDS"
 
 
+@with_place
 def controller(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    git: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            help="The repository, on a server (https or ssh). The files named by "
-            "KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
-        ),
-    ],
-    path: Annotated[Path, typer.Argument(help="Where the fleet is in the repository.")] = Path(),
-    ref: Annotated[
-        str | None, typer.Option(metavar="REF", help="A branch or tag; else the default branch.")
-    ] = None,
+    place: Place,
     fleet: Annotated[
         str,
         typer.Option(
@@ -47,23 +37,6 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         str,
         typer.Option(metavar="[ADDR]:PORT", help='/metrics, /healthz and /readyz. "" is nowhere.'),
     ] = ":9090",
-    verify: Annotated[
-        str,
-        typer.Option(
-            metavar="off|head|tag|history",
-            help="Which signatures are needed: of the commit, of a tag that leads to it, or of "
-            "every commit since the last one that was accepted.",
-        ),
-    ] = "off",
-    allowed_signers: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="SSH keys, as of `git config gpg.ssh.allowedSignersFile`."
-        ),
-    ] = None,
-    gpg_keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="OpenPGP keys; needs the extra gpg.")
-    ] = None,
     board: Annotated[
         str,
         typer.Option(metavar="ADDR:PORT", help='Pages that show how all is. "" is nowhere.'),
@@ -133,9 +106,11 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     ] = OnOff.ON,
     log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
 ) -> int:
-    """Keep the clusters as a Git repository says. One of several processes works."""
+    """Keep the clusters as a Git repository says, that of --git. One of several processes works."""
+    if place.git is None:
+        raise typer.BadParameter("the repository on a server is needed", param_hint="'--git'")
     from klutchctl.controller import options as parsed
-    from klutchctl.controller.sources import Followed, git_url
+    from klutchctl.controller.sources import of_place
     from klutchctl.controller.storms import parse_terms
     from reconciler.controller import process, tracing
     from reconciler.watch.notify import sinks_file
@@ -144,8 +119,8 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     if log_format not in ("text", "json"):
         raise typer.BadParameter(f"{log_format!r} is not text or json", param_hint="--log-format")
     options = parsed.Options(
-        source=Followed(path=path, url=git_url(git), ref=ref, poll=poll),
-        trust=parsed.trust(verify, allowed_signers, gpg_keys, fleet=fleet),
+        source=of_place(place, poll=poll),
+        trust=parsed.trust(place, fleet=fleet),
         home=parsed.home(
             settings.environ,
             home_context,

@@ -11,12 +11,14 @@ import typer
 from klutchctl.entry import ExitCode, exit_code, leaves, sentence
 from klutchctl.settings import (
     Output,
+    Place,
     Settings,
     columns,
     of,
     on_terminal,
     output_option,
     parse_outputs,
+    with_place,
     write_outputs,
 )
 
@@ -34,9 +36,10 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("text", "json", "markdown")
 
 
+@with_place
 def plan(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    place: Place,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Save it, to be applied exactly.")
     ] = None,
@@ -45,10 +48,6 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--snapshot", metavar="FILE", help="Plan against a snapshot; contact no cluster."
         ),
-    ] = None,
-    ref: Annotated[
-        str | None,
-        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
     ] = None,
     base: Annotated[
         str | None,
@@ -76,10 +75,12 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 
     settings = of(context)
     with _failure_commented(wanted):
-        subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
+        subject = _subject(place, base, settings)
         planned, seconds = _made(subject, settings, snapshot, credentials=credentials)
     if out is not None:
-        planned = planfile.identified(replace(planned, repository=str(path.resolve())))
+        # On a server, it is a folder there.
+        path = place.path.resolve() if place.git is None else place.path
+        planned = planfile.identified(replace(planned, repository=str(path)))
     _print(planned, wanted, settings, seconds=seconds, against=subject.against())
     if subject.review is not None and subject.review.denied:
         raise InvalidRepository(subject.review.denied)
@@ -120,9 +121,10 @@ def _made(
     return planner.plan(subject.fleet, known, only=chosen), None
 
 
+@with_place
 def drift(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    place: Place,
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there is drift.")
     ] = False,
@@ -146,7 +148,7 @@ def drift(
     from reconciler.reports import partial_plans
 
     settings = of(context)
-    subject = _subject(path, None, None, check_owner=settings.git_owner_check)
+    subject = _subject(place, None, settings)
     chosen = repository.chosen(subject.fleet, settings)
     planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     repairs = partial_plans.drift(planned)
@@ -236,12 +238,12 @@ class _PullRequestAccess:
         )
 
 
-def _subject(path: Path, ref: str | None, base: str | None, *, check_owner: bool) -> _Subject:
+def _subject(place: Place, base: str | None, settings: Settings) -> _Subject:
     from klutchctl import repository
 
     if base is None:
-        return _Subject(repository.fleet_in(path, ref=ref, check_owner=check_owner), None)
-    review = repository.review_in(path, base=base, ref=ref, check_owner=check_owner)
+        return _Subject(repository.fleet_of(place, settings), None)
+    review = repository.review_of(place, base, settings)
     return _Subject(review.fleet, review)
 
 

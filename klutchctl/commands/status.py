@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode, first, reading_code
-from klutchctl.settings import Output, Settings, of, output_option, parse_outputs, write_outputs
+from klutchctl.settings import (
+    Output,
+    Place,
+    Settings,
+    of,
+    output_option,
+    parse_outputs,
+    with_place,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +45,10 @@ _OF_WHY: Final = ("text", "json")
 _CLEAR: Final = "\x1b[H\x1b[2J"
 
 
+@with_place
 def status(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    place: Place,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again, until interrupted.")
     ] = False,
@@ -67,7 +77,7 @@ def status(
     from klutchctl import repository
 
     settings = of(context)
-    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    fleet = repository.fleet_of(place, settings)
     chosen = repository.chosen(fleet, settings)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, settings)
     pause = every if watch else None

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl.entry import ExitCode
-from klutchctl.settings import Settings, of, output_option, parse_outputs, write_outputs
+from klutchctl.settings import (
+    Place,
+    Settings,
+    of,
+    output_option,
+    parse_outputs,
+    with_place,
+    write_outputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -27,47 +35,41 @@ _FORMATS: Final = ("text", "json", "sarif", "github")
 _OF_OBJECTS: Final = ("text", "json")
 
 
+@with_place
 def validate(
     context: typer.Context,
-    path: Annotated[
-        Path, typer.Argument(help="The repository's folder, or the file to begin with.")
-    ] = Path(),
-    ref: Annotated[
-        str | None,
-        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
-    ] = None,
+    place: Place,
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="REF", help="As a pull request: by the Policies at REF."),
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Check a fleet repository. Contacts nothing."""
+    """Check a fleet repository. Contacts nothing but the server of --git."""
     wanted = parse_outputs(output, known=_FORMATS)
     settings = of(context)
-    found, in_git = _findings(path, ref, base, check_owner=settings.git_owner_check)
+    found, in_git = _findings(place, base, settings)
     write_outputs(wanted, _renderers(found, in_git, settings))
     return _exit_code(found)
 
 
-def _findings(
-    path: Path, ref: str | None, base: str | None, *, check_owner: bool
-) -> "tuple[Findings, Findings]":
+def _findings(place: Place, base: str | None, settings: Settings) -> "tuple[Findings, Findings]":
     """Return what was found, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl import repository
     from klutchctl.render.problems import Findings
     from reconciler.core.errors import InvalidRepository, in_order
     from reconciler.source import disk
 
+    path = place.path
     here = _prefix(path)
-    judge = None if base is None else repository.base_in(path, base, check_owner=check_owner)
+    judge = None if base is None else repository.base_of(place, base, settings)
     try:
-        snapshot = repository.snapshot_in(path, ref=ref, check_owner=check_owner)
+        snapshot = repository.snapshot_of(place, settings)
     except InvalidRepository as error:
         found = Findings(error.problems, here)
         return found, found
     fleet, problems = _judged(snapshot, judge)
-    if ref is None and path.is_dir():
+    if place.git is None and place.ref is None and path.is_dir():
         problems = in_order([*problems, *disk.unread_documents(path, snapshot)])
     if fleet is None:
         found = Findings(problems, here, files=snapshot.files)
@@ -130,13 +132,10 @@ def _exit_code(found: "Findings") -> ExitCode:
     return ExitCode.DENIED if Severity.DENIED in severities else ExitCode.SUCCESS
 
 
+@with_place
 def render(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
-    ref: Annotated[
-        str | None,
-        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
-    ] = None,
+    place: Place,
     output: Annotated[list[str] | None, output_option(_OF_OBJECTS)] = None,
 ) -> int:
     """Print the exact objects per cluster.
@@ -150,7 +149,7 @@ def render(
     from klutchctl.render import manifests
 
     settings = of(context)
-    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
+    fleet = repository.fleet_of(place, settings)
     objects = _objects(fleet, repository.chosen(fleet, settings))
     write_outputs(
         wanted,

@@ -25,6 +25,7 @@ from reconciler.controller.process import Liveness
 from reconciler.controller.tasks import SystemClock
 from reconciler.core.errors import Problem
 from reconciler.fleet.values import Fleet
+from reconciler.source.verification import Verification
 from reconciler.watch.agenda import Task, Terms
 from reconciler.watch.loop import Clock, Observer, Watch
 
@@ -36,6 +37,7 @@ class Options:
     """What is followed, and how. Times are in seconds."""
 
     source: Followed
+    verification: Verification
     interval: float
     listen: tuple[str, int] | None
     wait_timeout: float
@@ -89,7 +91,9 @@ async def _watch(options: Options, settings: Settings) -> int:
         if options.listen is not None:
             observers.append(stack.enter_context(_listening(options.listen, pulse, lines.note)))
         watch = Watch(
-            await stack.enter_async_context(followed(options.source, settings)),
+            await stack.enter_async_context(
+                followed(options.source, settings, options.verification)
+            ),
             rounds.make,
             terms=Terms(interval=options.interval),
             clock=Clock(now=time.monotonic, jitter=random.random),

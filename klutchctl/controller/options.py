@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,11 +10,13 @@ import typer
 
 from klutchctl.controller.sources import Followed
 from klutchctl.controller.storms import Terms as StormTerms
+from klutchctl.settings import Place
 from klutchctl.web.hooks.hook import Hook, parse_hooks
 from reconciler.controller import flags
 from reconciler.core.errors import ConfigError
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.source.signature import VerificationMode
+from reconciler.source.verification import Verification
 from reconciler.tls import TlsFiles
 from reconciler.watch.notify.sinks_file import Sink
 
@@ -95,24 +98,37 @@ def checked(parse: Callable[[S], T], text: S) -> T:
         raise typer.BadParameter(str(error)) from None
 
 
-def trust(verify: str, allowed_signers: Path | None, gpg_keys: Path | None, *, fleet: str) -> Trust:
+def trust(place: Place, *, fleet: str | None) -> Trust:
     """Return what --verify and its files say. Raises typer.BadParameter.
 
-    A history goes on from what the FleetStatus of `fleet` keeps. By a name of the files, an old
-    commit that has another one would have no history to be held against.
+    A history goes on from what the FleetStatus of `fleet` keeps, None without a controller. By a
+    name of the files, an old commit that has another one would have no history to be held against.
     """
     known = [mode.value for mode in VerificationMode]
-    if verify not in known:
-        message = f"{verify!r} is not one of {', '.join(known)}"
+    if place.verify not in known:
+        message = f"{place.verify!r} is not one of {', '.join(known)}"
         raise typer.BadParameter(message, param_hint="'--verify'")
-    mode = VerificationMode(verify)
+    mode = VerificationMode(place.verify)
     if mode is VerificationMode.HISTORY and not fleet:
         message = (
             "the last accepted commit is kept by the name of the fleet, which the repository must "
             "not choose. Give --fleet NAME"
+            if fleet is not None
+            else "only a controller keeps the last accepted commit"
         )
         raise typer.BadParameter(message, param_hint="'--verify history'")
-    return Trust(mode, allowed_signers, gpg_keys)
+    return Trust(mode, place.allowed_signers, place.gpg_keys)
+
+
+def verification(place: Place) -> Verification:
+    """Return how the commits of a place are verified, without a memory of earlier ones.
+
+    Raises typer.BadParameter, ConfigError and HostError.
+    """
+    found = trust(place, fleet=None)
+    return Verification(
+        found.mode, found.allowed_signers, found.gpg_keys, now=lambda: datetime.now(UTC)
+    )
 
 
 def home(

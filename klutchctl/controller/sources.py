@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from klutchctl.settings import Settings
+from klutchctl.settings import Place, Settings
 from reconciler.core.errors import ConfigError
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet
@@ -41,12 +41,13 @@ class Followed:
     poll: float
 
 
-def git_url(text: str | None) -> GitUrl | None:
-    """Return the URL of --git. Raises typer.BadParameter."""
+def of_place(place: Place, *, poll: float) -> Followed:
+    """Return what is followed in a place. Raises typer.BadParameter."""
     try:
-        return None if text is None else following.git_url(text, where="--git")
+        url = None if place.git is None else following.git_url(place.git, where="--git")
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from None
+    return Followed(path=place.path, url=url, ref=place.ref, poll=poll)
 
 
 def remote(
@@ -55,8 +56,12 @@ def remote(
     *,
     verification: "Verification | None" = None,
     accepted: Callable[[], str] = lambda: "",
+    cache: Path | None = None,
 ) -> "Remote":
-    """Return the source on a server; its URL is given. Raises HostError."""
+    """Return the source on a server; its URL is given. `cache`: else one that stays.
+
+    Raises HostError.
+    """
     from reconciler.source.remote import Keys, Remote
 
     inside = options.path.as_posix().strip("/")
@@ -67,7 +72,7 @@ def remote(
         options.url,
         options.ref or "HEAD",
         folder="" if inside in ("", ".") else f"{inside}/",
-        cache=settings.cache_home / "klutchctl" / "git",
+        cache=cache or settings.cache_home / "klutchctl" / "git",
         keys=Keys(token=token, ssh_key=ssh_key),
         every=options.poll,
         verification=verification,
@@ -76,11 +81,13 @@ def remote(
 
 
 @asynccontextmanager
-async def followed(options: Followed, settings: Settings) -> AsyncIterator[Source]:
+async def followed(
+    options: Followed, settings: Settings, verification: "Verification | None" = None
+) -> AsyncIterator[Source]:
     """Yield the source that the options name: a server's, a ref's, or the folder itself."""
     owner = settings.git_owner_check
     if options.url is not None:
-        yield remote(options, settings)
+        yield remote(options, settings, verification=verification)
         return
     if options.ref is not None:
         yield GitRef(options.path, options.ref, check_owner=owner, every=options.poll)

@@ -6,6 +6,7 @@ KlutchError                    a sentence: what, where, what to do next
 ├─ StalePlan          NEVER    a saved plan does not fit the files or the clusters any more
 ├─ Locked             NEVER    another run works on this fleet
 ├─ HostError          NEVER    the machine lacks something (a port, disk space, a toolchain)
+├─ Unfetched          LATER    a server gave no files, or none that can be read
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
    │  └─ Oversized             it answered more than is read of it
@@ -64,6 +65,15 @@ class HostError(KlutchError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = message, hint
         super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class Unfetched(KlutchError):
+    """A server gave no files that can be used. `where` is its URL, without secrets."""
+
+    retry = Retry.LATER
+
+    def __init__(self, message: str, *, where: str) -> None:
+        super().__init__(f"{where}: cannot be fetched: {message}")
 
 
 class StalePlan(KlutchError):

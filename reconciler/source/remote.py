@@ -22,11 +22,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 from pygit2.enums import ConfigLevel, CredentialType
 
-from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.errors import ConfigError, KlutchError, Unfetched
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import following, git, opening
 from reconciler.source.following import GitUrl, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
+from reconciler.source.signed_objects import is_id
 from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
 
 _CONNECT: Final = 10.0  # seconds
@@ -35,8 +36,11 @@ _DEADLINE: Final = 120.0  # seconds for one fetch
 _MOST_BYTES: Final = 256 << 20  # of one fetch
 _LONGEST: Final = 300.0  # seconds between looks at a server that fails
 _SHORTEST: Final = 2.0  # seconds between looks that were asked for
-_DEPTHS: Final = (1, 50)  # of history, before as much as ever
+_DEPTHS: Final = (1, 50, MOST_COMMITS + 1)  # of history
+_ALL: Final = 0x7FFFFFFF  # what libgit2 takes for all of it
 _FETCHED: Final = "refs/remotes/klutchctl/followed"
+_EVERYTHING: Final = [f"+refs/{one}/*:refs/remotes/klutchctl/{one}/*" for one in ("heads", "tags")]
+_GONE: Final = "It was never pushed, or was pushed away by force: name one that a branch leads to"
 _KEY_HINT: Final = "Make one with `ssh-keygen -t ed25519 -N ''`"
 _TAGS: Final = "refs/tags/"
 _SPACES: Final = ("refs/heads/", _TAGS)
@@ -53,8 +57,12 @@ class Keys:
     ssh_key: Path | None = None
 
 
+class _Absent(ConfigError):
+    """The commit is in nothing that the server has given."""
+
+
 class Remote:
-    """The commit that a ref of a repository on a server points to, polled.
+    """The commit that a ref of a repository on a server points to, or that it is, polled.
 
     `folder` is where in the repository: "", or with "/" at the end. `cache` is a folder of ours,
     `every` is in seconds; a server that fails is asked less often. `accepted` returns the commit
@@ -100,6 +108,12 @@ class Remote:
         self._failures = 0
         return found
 
+    def read(self) -> SourceState:
+        """Return the files of the commit as `look` does, without a loop."""
+        found = self._look("")
+        assert found is not None  # no commit is ""
+        return found
+
     async def changed(self) -> None:
         """Return when it is time for another look."""
         longest = max(_LONGEST, self._every)
@@ -124,7 +138,7 @@ class Remote:
             commit, signature = self._fetched(store, name, commit, callbacks)
         except (pygit2.GitError, KeyError, ValueError, OSError) as error:
             reason = scrub(opening.reason(error), callbacks.secrets)
-            raise ConfigError(f"cannot be fetched: {reason}", where=str(self._url)) from None
+            raise Unfetched(reason, where=str(self._url)) from None
         self._accepted = commit
         if commit == known:
             return None
@@ -134,25 +148,32 @@ class Remote:
         self, store: pygit2.Repository, name: str, commit: str, callbacks: pygit2.RemoteCallbacks
     ) -> tuple[str, Signature | None]:
         """Fetch as much of the history as it takes to verify it, and return where it leads to."""
-        if commit == self._accepted == _followed(store):
+        if commit == self._accepted and commit in (name, _followed(store)):
             return commit, self._verified(store, name, commit)
 
-        def fetched(depth: int) -> tuple[str, Signature | None]:
-            store.remotes.create_anonymous(str(self._url)).fetch(
-                [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=depth
-            )
-            found = _followed(store)
+        def fetched(refs: list[str], depth: int) -> tuple[str, Signature | None]:
+            try:
+                store.remotes.create_anonymous(str(self._url)).fetch(
+                    refs, callbacks=callbacks, depth=depth
+                )
+            except pygit2.GitError:
+                if refs != [f"+{commit}:{_FETCHED}"]:
+                    raise
+            found = commit if name == commit else _followed(store)
+            if name == commit and commit not in store:
+                raise _Absent(f"commit {commit} is not in it", where=str(self._url), hint=_GONE)
             return found, self._verified(store, name, found)
 
-        for depth in _DEPTHS:
-            with contextlib.suppress(Incomplete):
-                return fetched(depth)
-        return fetched(MOST_COMMITS + 1)
+        *first, last = _steps(name)
+        for step in first:
+            with contextlib.suppress(Incomplete, _Absent):
+                return fetched(*step)
+        return fetched(*last)
 
     def _verified(self, store: pygit2.Repository, name: str, commit: str) -> Signature | None:
         if self._verification is None:
             return None
-        target = str(store.references[_FETCHED].target)
+        target = commit if name == commit else str(store.references[_FETCHED].target)
         tag = None if target == commit else target
         accepted = self._last_accepted(commit)
         return self._verification.check(store, commit, tag=tag, accepted=accepted, ref=name)
@@ -202,7 +223,7 @@ class Remote:
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise ConfigError(f"its host is not found: {error.strerror}", where=str(url)) from None
+            raise Unfetched(f"its host is not found: {error.strerror}", where=str(url)) from None
         for *_, address in found:
             if problem := following.host_problem(str(address[0]).partition("%")[0]):
                 raise ConfigError(f"cannot be fetched: {problem}", where=str(url))
@@ -217,14 +238,19 @@ class Remote:
     def _pointed_to(
         self, store: pygit2.Repository, callbacks: pygit2.RemoteCallbacks
     ) -> tuple[str, str]:
-        """Return the full name of the ref at the server, and the commit or tag it points to."""
+        """Return the full name of the ref at the server, and the commit or tag it points to.
+
+        A commit is both.
+        """
+        if is_id(self._ref):
+            return self._ref, self._ref
         remote = store.remotes.create_anonymous(str(self._url))
         heads = {head.name: str(head.oid) for head in remote.list_heads(callbacks=callbacks)}
         full = self._ref == "HEAD" or self._ref.startswith(_SPACES)
         names = [self._ref] if full else [space + self._ref for space in _SPACES]
         found = {name: heads[name] for name in names if name and name in heads}
         if not found:
-            hint = "Write HEAD, a branch or a tag that is there"
+            hint = "Write HEAD, a branch or a tag that is there, or a whole commit id"
             raise ConfigError(f"{self._ref!r} is not in it", where=str(self._url), hint=hint)
         if len(found) > 1:
             hint = f"Write one of {', '.join(found)}"
@@ -233,6 +259,17 @@ class Remote:
             )
         name = next(iter(found))
         return name, heads.get(f"{name}^{{}}", found[name])
+
+
+def _steps(name: str) -> list[tuple[list[str], int]]:
+    """Return what is fetched, and how deep, until enough of the history is here.
+
+    A server gives a commit by its id where it is set up for that. Else some branch leads to it.
+    """
+    if is_id(name):
+        head = ["+HEAD:refs/remotes/klutchctl/HEAD"]
+        return [([f"+{name}:{_FETCHED}"], 1), (head, _DEPTHS[1]), (_EVERYTHING, _ALL)]
+    return [([f"+{name}:{_FETCHED}"], depth) for depth in _DEPTHS]
 
 
 def _followed(store: pygit2.Repository) -> str:
@@ -285,7 +322,7 @@ class _Callbacks(pygit2.RemoteCallbacks):
         if allowed_types & CredentialType.USERNAME:
             return pygit2.Username(user)
         self._asked += 1
-        if self._asked > 2 + len(_DEPTHS):  # for the list of refs, and each fetch
+        if self._asked > 1 + len(_DEPTHS):  # for the list of refs, and each fetch
             raise self._refused("the server does not accept the credential")
         if allowed_types & CredentialType.SSH_KEY:
             if self._keys.ssh_key is None:
@@ -318,5 +355,5 @@ class _Callbacks(pygit2.RemoteCallbacks):
         self.secrets = (token.reveal(),)
         return token
 
-    def _refused(self, problem: str) -> ConfigError:
-        return ConfigError(f"cannot be fetched: {problem}", where=str(self._url))
+    def _refused(self, problem: str) -> Unfetched:
+        return Unfetched(problem, where=str(self._url))

@@ -18,7 +18,7 @@ from reconciler.core.refs import CONFIG_MAP, LEASE, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
-from tests.support import modes
+from tests.support import controllers, modes, programs
 from tests.support.apply_runs import mode, scene
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
@@ -172,3 +172,41 @@ async def test_a_lock_does_not_wait_behind_the_work_that_it_guards(control_plane
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
+
+
+async def test_a_commit_on_a_server_is_applied_once(scene, tmp_path):
+    """The second run writes nothing, whatever the branch says by then."""
+    with controllers.repository(scene, tmp_path) as files:
+        commit = files.push()
+        environ = {**os.environ, **files.environ, "HOME": str(tmp_path)}
+        where = (*files.options[:2], "--ref", commit)
+
+        async def run(command, *arguments):
+            return await programs.klutchctl_beside(
+                *("--kubeconfig", str(scene.kubeconfig), command, *where, *arguments),
+                environ=environ,
+            )
+
+        async with scene.peers():
+            marks = scene.marks()
+            dry = await run("apply", "--dry-run", "--auto-approve")
+            assert (dry.returncode, "APIService" in dry.stdout) == (0, True), dry.stderr
+            assert nothing_is_written(scene, marks)
+            first = await run("apply", "--auto-approve", "--wait", *scene.options)
+            assert first.returncode == 0, first.stdout + first.stderr
+            assert await scene.at(scene.binding) is not None
+            scene.fleet.bound = False
+            files.push()
+            marks = scene.marks()
+            again = await run("apply", "--auto-approve", "--wait", "-o", "json", *scene.options)
+            assert (again.returncode, json.loads(again.stdout)["revision"]) == (0, commit)
+            shown = await run("status", "-o", "json")
+            assert json.loads(shown.stdout)["revision"] == commit
+            files.server.broken = True
+            down = await run("apply", "--auto-approve")
+            assert (down.returncode, "500" in down.stderr) == (1, True)
+            files.server.broken = False
+            where = (*where[:3], "f" * 40)
+            gone = await run("apply", "--auto-approve")
+            assert (gone.returncode, "is not in it" in gone.stderr) == (3, True)
+            assert nothing_is_written(scene, marks)

@@ -10,12 +10,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, Final
+
+import pygit2
+import pytest
+from pygit2.enums import ConfigLevel
 
 from klutchctl.sandbox import credentials
 from klutchctl.sandbox.credentials import Use
 from klutchctl.sandbox.state import LOOPBACK
 
 _TYPE = "application/x-git-upload-pack"
+_LEVELS: Final = (
+    ConfigLevel.GLOBAL,
+    ConfigLevel.XDG,
+    ConfigLevel.SYSTEM,
+    ConfigLevel.PROGRAMDATA,
+)
 
 
 @dataclass
@@ -71,6 +82,37 @@ def served(root: Path, folder: Path, *, host: str = "localhost") -> Iterator[Git
         finally:
             http.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """An empty home, and settings of libgit2 that are put back afterwards."""
+    settings: Any = pygit2.settings
+    paths = {level: settings.search_path[level] for level in _LEVELS}
+    before = settings.homedir, settings.server_timeout, settings.server_connect_timeout
+    settings.homedir = str(tmp_path / "home")
+    yield tmp_path / "home"
+    settings.homedir, settings.server_timeout, settings.server_connect_timeout = before
+    for level, path in paths.items():
+        settings.search_path[level] = path
+
+
+@pytest.fixture
+def server(tmp_path: Path, home: Path) -> Iterator[GitServer]:
+    """A server that this process trusts."""
+    (tmp_path / "root").mkdir()
+    with served(tmp_path / "root", tmp_path) as one:
+        settings: Any = pygit2.settings
+        before = settings.ssl_cert_file
+        settings.ssl_cert_file = str(tmp_path / "ca.crt")
+        yield one
+        settings.ssl_cert_file = before
+
+
+@pytest.fixture
+def repository(server: GitServer) -> pygit2.Repository:
+    """A repository of that server, without a commit."""
+    return pygit2.init_repository(server.root / "fleet.git", bare=True, initial_head="main")
 
 
 class _Http(ThreadingHTTPServer):

@@ -11,6 +11,7 @@ from klutchctl.controller.journal import Vitals
 from klutchctl.controller.program import Phase
 from klutchctl.controller.sources import Shape
 from klutchctl.controller.work import beside
+from klutchctl.settings import Place
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
@@ -142,16 +143,18 @@ def test_where_its_own_objects_are():
     assert (home.lease, home.status) == (None, "shown")
 
 
+def trusting(verify):
+    return Place(git="https://git.example.com/f.git", verify=verify, allowed_signers=Path("f"))
+
+
 REFUSED = {
     "a board for others": lambda: options.board(":8080", (), behind_proxy=False),
     "hooks without an address": lambda: options.hooks(None, ["a=github:f"], None, None),
     "an address without hooks": lambda: options.hooks(":9443", (), None, None),
     "webhooks in the clear": lambda: options.hooks(":9443", ["a=github:f"], None, None),
-    "an unknown trust": lambda: options.trust("some", None, None, fleet="acme"),
+    "an unknown trust": lambda: options.trust(trusting("some"), fleet="acme"),
     # A commit that names the fleet otherwise would have no FleetStatus, and so no history.
-    "a history of whatever fleet is there": lambda: options.trust(
-        "history", Path("f"), None, fleet=""
-    ),
+    "a history of whatever fleet is there": lambda: options.trust(trusting("history"), fleet=""),
     "no address": lambda: options.address("x", "--listen"),
 }
 
@@ -165,8 +168,8 @@ def test_options_that_make_no_sense(refused):
 def test_options_that_do():
     assert options.board("", (), behind_proxy=False) is None
     assert options.hooks(None, (), None, None) is None
-    assert options.trust("tag", Path("f"), None, fleet="").mode is VerificationMode.TAG
-    history = options.trust("history", Path("f"), None, fleet="acme")
+    assert options.trust(trusting("tag"), fleet="").mode is VerificationMode.TAG
+    history = options.trust(trusting("history"), fleet="acme")
     assert history.mode is VerificationMode.HISTORY
     behind = options.board(":8080", ["fleet.example.com"], behind_proxy=True)
     assert behind is not None

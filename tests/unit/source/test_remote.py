@@ -5,13 +5,12 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
 
-from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.errors import ConfigError, HostError, Unfetched
 from reconciler.source import following
 from reconciler.source import remote as remote_source
 from reconciler.source.remote import Keys, Remote, ssh_key
@@ -20,47 +19,20 @@ from reconciler.source.verification import Verification
 from tests.support import git_server
 from tests.support.checkouts import PERSON, commit_files
 from tests.support.fleet_texts import GOOD
+from tests.support.git_server import home, repository, server
 from tests.support.signing import ALICE, ed25519, signed_commit, signed_tag
+
+__all__ = ["home", "repository", "server"]
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen"
 )
 TOKEN = "hunter2canary"
-LEVELS = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA)
 
 
 def commit(repository, note="x"):
     fleet = {f"fleets/{path}": text.encode() for path, text in GOOD.items()}
     return commit_files(repository, {**fleet, "note": note.encode()})
-
-
-@pytest.fixture
-def home(tmp_path):
-    """An empty home, and settings of libgit2 that are put back afterwards."""
-    settings: Any = pygit2.settings
-    paths = {level: settings.search_path[level] for level in LEVELS}
-    before = settings.homedir, settings.server_timeout, settings.server_connect_timeout
-    settings.homedir = str(tmp_path / "home")
-    yield tmp_path / "home"
-    settings.homedir, settings.server_timeout, settings.server_connect_timeout = before
-    for level, path in paths.items():
-        settings.search_path[level] = path
-
-
-@pytest.fixture
-def server(tmp_path, home):
-    (tmp_path / "root").mkdir()
-    with git_server.served(tmp_path / "root", tmp_path) as one:
-        settings: Any = pygit2.settings
-        before = settings.ssl_cert_file
-        settings.ssl_cert_file = str(tmp_path / "ca.crt")
-        yield one
-        settings.ssl_cert_file = before
-
-
-@pytest.fixture
-def repository(server):
-    return pygit2.init_repository(server.root / "fleet.git", bare=True, initial_head="main")
 
 
 @pytest.fixture
@@ -138,12 +110,47 @@ async def test_an_annotated_tag_is_its_commit(remote, repository):
 
 async def test_refs_that_mean_nothing_or_too_much(remote, repository):
     found = commit(repository)
-    for ref in ("other", "refs/heads/other", "main~1", "", found, "refs/pull/1/head"):
+    for ref in ("other", "refs/heads/other", "main~1", "", found[:12], "refs/pull/1/head"):
         with pytest.raises(ConfigError, match="is not in it"):
             await remote(ref).look("")
     repository.references.create("refs/tags/main", found)
     with pytest.raises(ConfigError, match="'main' has several meanings"):
         await remote().look("")
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_a_commit_is_fetched_by_its_id_or_from_a_history_that_leads_to_it(
+    by_id, remote, repository, tmp_path
+):
+    repository.config["uploadpack.allowReachableSHA1InWant"] = by_id
+    made = [commit(repository, str(number)) for number in range(60)]
+    repository.references.create("refs/tags/v1", made[-1])
+    for back in range(1, 60, 20):
+        repository.references.create("refs/heads/main", made[-back], force=True)
+        for wanted in (made[-back], made[-back - 10], made[0], made[-1]):
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+            found = remote(wanted).read()
+            assert found.mark == found.snapshot.revision == wanted
+            assert found.snapshot.files.keys() == GOOD.keys()
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_a_commit_that_nothing_leads_to_is_named(by_id, remote, repository):
+    repository.config["uploadpack.allowReachableSHA1InWant"] = by_id
+    gone = commit(repository)
+    repository.references.delete("refs/heads/main")
+    kept = commit(repository, "other")
+    for wanted in (gone, "f" * 40):
+        with pytest.raises(ConfigError, match=f"commit {wanted} is not in it"):
+            await remote(wanted).look("")
+    assert (await remote(kept).look("")).mark == kept
+
+
+async def test_a_branch_with_the_name_of_a_commit_is_not_that_commit(remote, repository):
+    first = commit(repository)
+    second = commit(repository, "y")
+    repository.references.create(f"refs/heads/{first}", second)
+    assert (await remote(first).look("")).mark == first
 
 
 async def test_a_server_that_is_down_is_asked_less_often(remote, repository, server):
@@ -152,7 +159,7 @@ async def test_a_server_that_is_down_is_asked_less_often(remote, repository, ser
     assert (await one.look("")).mark == found
     server.broken = True
     for _ in range(3):
-        with pytest.raises(ConfigError, match=r"cannot be fetched: .*500"):
+        with pytest.raises(Unfetched, match=r"cannot be fetched: .*500"):
             await one.look(found)
     server.broken = False
     assert await one.look(found) is None
@@ -161,13 +168,13 @@ async def test_a_server_that_is_down_is_asked_less_often(remote, repository, ser
 async def test_a_token_opens_it_and_is_in_no_error(remote, repository, server, tmp_path):
     found = commit(repository)
     server.token = TOKEN
-    with pytest.raises(ConfigError, match="asks for a credential, and there is none"):
+    with pytest.raises(Unfetched, match="asks for a credential, and there is none"):
         await remote().look("")
     file = tmp_path / "token"
     with pytest.raises(ConfigError, match="token: cannot be read"):
         await remote(token=file).look("")
     file.write_text("wrong-hunter2canary\n")
-    with pytest.raises(ConfigError, match="does not accept the credential") as caught:
+    with pytest.raises(Unfetched, match="does not accept the credential") as caught:
         await remote(token=file).look("")
     assert TOKEN not in str(caught.value)
     file.write_text(f"{TOKEN}\n")
@@ -183,7 +190,7 @@ async def test_a_redirect_leads_to_no_other_host_and_away_from_no_tls(
     with git_server.served(server.root, tmp_path) as other:
         for place in ("https://127.0.0.1", "http://localhost"):
             server.redirect = f"{place}:{other.port}"
-            with pytest.raises(ConfigError, match="cannot redirect from"):
+            with pytest.raises(Unfetched, match="cannot redirect from"):
                 await remote(token=tmp_path / "token").look("")
         assert other.seen == []
 
@@ -194,7 +201,7 @@ async def test_a_credential_goes_to_no_other_port(remote, repository, server, tm
     (tmp_path / "token").write_text(TOKEN)
     with git_server.served(server.root, tmp_path) as other:
         server.redirect, other.token = other.url, TOKEN
-        with pytest.raises(ConfigError, match="another host asks for the credential"):
+        with pytest.raises(Unfetched, match="another host asks for the credential"):
             await remote(token=tmp_path / "token").look("")
         assert {authorization for _, authorization in other.seen} == {""}
 
@@ -213,7 +220,7 @@ async def test_a_certificate_that_nobody_vouches_for(remote, repository, server,
     commit(repository)
     (tmp_path / "other").mkdir()
     with git_server.served(server.root, tmp_path / "other") as other:
-        with pytest.raises(ConfigError, match="certificate"):
+        with pytest.raises(Unfetched, match="certificate"):
             await remote(url=f"{other.url}/fleet.git").look("")
         assert other.seen == []
 
@@ -225,7 +232,7 @@ async def test_ssh_needs_known_hosts(remote, home):
 
 
 async def test_a_host_that_is_not_there(remote):
-    with pytest.raises(ConfigError, match="its host is not found"):
+    with pytest.raises(Unfetched, match="its host is not found"):
         await remote(url="https://nowhere.invalid/fleet.git").look("")
 
 
@@ -260,6 +267,8 @@ async def test_a_signed_head_is_followed_and_an_unsigned_one_is_not(remote, repo
     assert "it has no signature" in await refusal(one, first)
     last = good("z")
     assert (await one.look(first)).mark == last
+    assert (await remote(first, mode=HEAD).look("")).signature == found.signature
+    assert "it has no signature" in await refusal(remote(unsigned, mode=HEAD))
 
 
 async def test_nothing_of_an_unverified_commit_is_read(remote, repository, monkeypatch):
@@ -357,6 +366,7 @@ async def test_a_signed_tag(remote, repository):
     assert (await one.look("")).signature == Signature(TAG, "ssh", ALICE)
     assert await one.look(found) is None
     assert "'refs/heads/main' is not an annotated tag" in await refusal(remote(mode=TAG))
+    assert f"{found!r} is not an annotated tag" in await refusal(remote(found, mode=TAG))
     signed_tag(repository, found, ed25519(), ref="refs/tags/v2")
     assert "the tag was signed as 'v1'" in await refusal(remote("v2", mode=TAG))
     repository.references.create("refs/tags/v3", found)
