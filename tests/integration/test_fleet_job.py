@@ -1,6 +1,7 @@
 """The Job of fleet-example: what Argo CD and Flux make of it, as far as that needs neither."""
 
 import asyncio
+import re
 import shutil
 import subprocess
 import sys
@@ -10,75 +11,70 @@ from typing import Any
 import pytest
 import yaml
 
-from klutchctl import repository
 from klutchctl.entry import ExitCode
-from reconciler.core.manifest import Manifest, get_list, get_maps, get_text, name_of
-from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind
+from reconciler.core.manifest import Manifest, annotations_of, get_list, get_maps, get_text, name_of
+from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.fleet.values import Mode
-from reconciler.source import disk
+from tests.support import controllers
 from tests.support.apply_runs import staged
 
-EXAMPLE = Path(__file__).parents[2] / "fleet-example"
+PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"
 JOB = Kind("batch", "v1", "Job", "jobs")
-KINDS = {kind.kind: kind for kind in (CONFIG_MAP, JOB, NAMESPACE, SERVICE_ACCOUNT)}
+KINDS = {kind.kind: kind for kind in (JOB, NAMESPACE, SERVICE_ACCOUNT)}
+REVISION = "klutchctl.dev/revision"
 
 
 def documents(name: str) -> list[Any]:
-    return list(yaml.safe_load_all((EXAMPLE / name).read_text()))
-
-
-def generated() -> dict[str, str]:
-    """Return the paths of the fleet's files by the keys that they have in the ConfigMap."""
-    (kustomization,) = documents("kustomization.yaml")
-    (generator,) = kustomization["configMapGenerator"]
-    pairs = [one.split("=") for one in generator["files"]]
-    return {pair[0]: pair[-1] for pair in pairs}
+    return list(yaml.safe_load_all((PIPELINES / name).read_text()))
 
 
 def manifests(namespace: str) -> dict[str, Manifest]:
     """Return what the kustomization makes, by kind, in another namespace."""
-    data = {key: (EXAMPLE / path).read_text() for key, path in generated().items()}
-    files: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fleet"}}
-    made = {one["kind"]: one for one in [*documents("pipelines/job.yaml"), {**files, "data": data}]}
+    made = {one["kind"]: one for one in documents("job.yaml")}
     for kind, one in made.items():
-        place = {} if kind == "Namespace" else {"namespace": namespace}
-        one["metadata"] |= place
+        one["metadata"] |= {} if kind == "Namespace" else {"namespace": namespace}
     made["Namespace"]["metadata"]["name"] = namespace
     return made
 
 
-def test_the_volume_holds_the_files_of_the_fleet_where_they_belong():
-    files = generated()
-    assert {*files.values()} == {*disk.read_folder(EXAMPLE).files}
-    volumes = get_maps(manifests("x")["Job"], "spec", "template", "spec", "volumes")
-    (items,) = [get_maps(one, "configMap", "items") for one in volumes if one["name"] == "fleet"]
-    assert {get_text(one, "key"): get_text(one, "path") for one in items} == files
+def container() -> dict[str, Any]:
+    template = documents("job.yaml")[-1]["spec"]["template"]
+    (found,) = template["spec"]["containers"]
+    return {**found, "annotations": template["metadata"]["annotations"]}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kustomize comes with kubectl")
-def test_kustomize_names_the_config_map_by_its_content():
-    command = ["kubectl", "kustomize", str(EXAMPLE)]
+def test_argo_cd_tells_the_job_the_commit_by_an_annotation(tmp_path):
+    """Also of a plain object, or no commit would be a sync: hooks are not compared."""
+    (application,) = documents("argocd.yaml")
+    said = application["spec"]["source"]["kustomize"]
+    assert said["commonAnnotationsEnvsubst"] is True
+    shutil.copytree(PIPELINES, tmp_path / "pipelines")
+    kustomization = tmp_path / "pipelines" / "kustomization.yaml"
+    text = yaml.safe_dump({"commonAnnotations": said["commonAnnotations"]})
+    text = text.replace("$ARGOCD_APP_REVISION", "c" * 40)
+    kustomization.write_text(kustomization.read_text() + text)
+    command = ["kubectl", "kustomize", str(kustomization.parent)]
     built = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = {one["kind"]: one for one in yaml.safe_load_all(built)}
-    name = found["ConfigMap"]["metadata"]["name"]
-    assert name.startswith("fleet-")
-    volumes = found["Job"]["spec"]["template"]["spec"]["volumes"]
-    assert [one["configMap"]["name"] for one in volumes if "configMap" in one] == [name]
-    assert found["ConfigMap"]["data"] == manifests("klutchctl")["ConfigMap"]["data"]
-    assert {one["metadata"].get("namespace", "klutchctl") for one in found.values()} == {
-        "klutchctl"
-    }
+    assert found.keys() == KINDS.keys()
+    template = found["Job"]["spec"]["template"]
+    assert annotations_of(template) == annotations_of(found["ServiceAccount"])
+    assert annotations_of(template) == {REVISION: "c" * 40}
+    assert not [key for key in annotations_of(found["ServiceAccount"]) if "hook" in key]
+    assert found["ServiceAccount"]["metadata"]["namespace"] == "klutchctl"
 
 
 def test_argo_cd_and_flux_are_led_to_the_kustomization():
-    (application,) = documents("pipelines/argocd.yaml")
-    source, kustomization = documents("pipelines/flux.yaml")
-    assert application["spec"]["source"]["path"] == "."
-    assert kustomization["spec"]["path"] == "./"
+    (application,) = documents("argocd.yaml")
+    source, kustomization = documents("flux.yaml")
+    assert application["spec"]["source"]["path"] == kustomization["spec"]["path"].strip("./")
+    assert kustomization["spec"]["path"] == "./pipelines"
     assert kustomization["spec"]["sourceRef"]["name"] == source["metadata"]["name"]
-    # It would replace the variables in the files of the fleet.
-    assert "postBuild" not in kustomization["spec"]
-    assert application["spec"]["source"]["targetRevision"] == source["spec"]["ref"]["branch"]
+    urls = {application["spec"]["source"]["repoURL"], source["spec"]["url"]}
+    assert urls == {one["value"] for one in container()["env"] if one["name"] == "FLEET_URL"}
+    branches = {application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["branch"]}
+    assert branches == {*container()["annotations"].values()}
 
 
 def test_a_held_lock_is_tried_again_for_ever_and_what_a_person_has_to_see_ends_the_job():
@@ -102,48 +98,46 @@ async def test_a_real_api_server_takes_all_of_it(control_plane, namespace):
         assert name_of(made) == name_of(manifest)
 
 
-def volume(top: Path, files: dict[str, str]) -> Path:
-    """Lay files out as the kubelet does: what it shows are links to a folder beneath."""
-    inner = top / "..2026_01_01"
-    for path, text in files.items():
-        (inner / path).parent.mkdir(parents=True, exist_ok=True)
-        (inner / path).write_text(text)
-    (top / "..data").symlink_to(inner.name)
-    for name in sorted({path.partition("/")[0] for path in files}):
-        (top / name).symlink_to(f"..data/{name}")
-    return top
+def command(url: str, revision: str) -> list[str]:
+    """Return what the kubelet runs, with the variables as it puts them in."""
+    environ = {one["name"]: one.get("value", "") for one in container()["env"]}
+    paths = {
+        one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"]
+        for one in container()["env"]
+        if "valueFrom" in one
+    }
+    assert paths == {"FLEET_REF": f"metadata.annotations['{REVISION}']"}
+    environ |= {"FLEET_URL": url, "FLEET_REF": revision}
+    (program,) = container()["command"]
+    arguments = [
+        re.sub(r"\$\((\w+)\)", lambda found: environ[found[1]], one) for one in container()["args"]
+    ]
+    return [str(Path(sys.executable).with_name(program)), *arguments]
 
 
-def command(mounted: Path) -> list[str]:
-    (container,) = get_list(manifests("x")["Job"], "spec", "template", "spec", "containers")
-    assert isinstance(container, dict)
-    program, *_ = container["command"]
-    binary = Path(sys.executable).with_name(program)
-    return [str(binary), *(one.replace("/fleet", str(mounted)) for one in container["args"])]
-
-
-def test_the_mounted_files_are_the_fleet(tmp_path):
-    data = {path: (EXAMPLE / path).read_text() for path in generated().values()}
-    mounted = repository.fleet_in(volume(tmp_path, data) / "..data", check_owner=False)
-    assert mounted.digest == repository.fleet_in(EXAMPLE, check_owner=False).digest
-
-
-async def test_the_command_of_the_job_applies_what_is_mounted(
+async def test_the_command_of_the_job_applies_the_commit(
     control_plane, app_cluster, namespace, tmp_path
 ):
-    mode = Mode.DIRECT
-    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)
+    mode, folder = Mode.DIRECT, tmp_path / "fleet"
+    folder.mkdir()
+    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
     async with made as scene, scene.peers():
-        scene.fleet.write()
-        text = (tmp_path / "fleet.yaml").read_text()
-        mounted = volume(tmp_path / "volume", {"fleet.yaml": text})
-        process = await asyncio.create_subprocess_exec(
-            *command(mounted),
-            env={"KUBECONFIG": str(scene.kubeconfig), "HOME": str(tmp_path)},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate()
+        with controllers.repository(scene, tmp_path) as files:
+            commit = files.push()
+            scene.fleet.bound = False
+            files.push()
+            process = await asyncio.create_subprocess_exec(
+                *command(files.options[1], commit),
+                env={
+                    "KUBECONFIG": str(scene.kubeconfig),
+                    "HOME": str(tmp_path),
+                    "KLUTCHCTL_GIT_TOKEN_FILE": "/absent/token",
+                    **files.environ,
+                },
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            out, _ = await process.communicate()
         assert process.returncode == 0, out.decode()
         assert await scene.at(scene.binding) is not None
