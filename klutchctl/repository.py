@@ -1,5 +1,6 @@
 """From a place to a checked fleet, for every command that needs one."""
 
+import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from klutchctl.render.terminal import visible
-from klutchctl.settings import Place, Settings
+from klutchctl.settings import Place, Settings, folder_of
 from reconciler.core.errors import ConfigError, InvalidRepository, Problem, Severity
 from reconciler.fleet import load, reference_index, wording
 from reconciler.fleet.files import Snapshot
@@ -35,10 +36,12 @@ def snapshot_of(place: Place, settings: Settings) -> Snapshot:
 
     Raises what `snapshot_in` does, Unfetched, and Unverified.
     """
-    if place.git is None:
+    if place.is_here:
         return snapshot_in(place.path, ref=place.ref, check_owner=settings.git_owner_check)
     from klutchctl.controller import options, sources
 
+    if place.git is None:
+        return asyncio.run(_archive(place, settings))
     with tempfile.TemporaryDirectory(prefix="klutchctl-git-") as cache:
         source = sources.remote(
             sources.of_place(place, poll=0),
@@ -47,6 +50,17 @@ def snapshot_of(place: Place, settings: Settings) -> Snapshot:
             cache=Path(cache),
         )
         return source.read().snapshot
+
+
+async def _archive(place: Place, settings: Settings) -> Snapshot:
+    from reconciler.source import artifact
+
+    folder = folder_of(place.path)
+    if place.artifact is not None:
+        found = artifact.pinned(place.artifact, where="--artifact")
+        return await artifact.of_flux(found, folder=folder)
+    found = artifact.pinned(place.oci or "", where="--oci")
+    return await artifact.of_oci(found, folder=folder, docker=settings.docker)
 
 
 def fleet_of(place: Place, settings: Settings) -> Fleet:

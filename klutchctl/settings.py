@@ -81,6 +81,14 @@ class Settings:
         """What can be made again. Raises HostError where no folder can be told."""
         return _base("XDG_CACHE_HOME", ".cache", self.environ)
 
+    @property
+    def docker(self) -> Path:
+        """Docker's file of credentials for registries. Raises HostError."""
+        folder = self.environ.get("DOCKER_CONFIG")
+        return (Path(folder) if folder else _home("DOCKER_CONFIG", self.environ) / ".docker") / (
+            "config.json"
+        )
+
     def pace(self) -> "Pace":
         """Return how many clusters are read at once, and for how long each."""
         from reconciler.observe import Pace
@@ -117,14 +125,15 @@ class Place:
     """Where the files of a fleet are; each field is an option, or the argument PATH.
 
     They are in the folder `path`, or, at `ref`, in a commit of the repository that it lies in. With
-    `git`, that repository is on a server. Raises typer.BadParameter.
+    `git`, that repository is on a server; `oci` and `artifact` are archives on one, each with the
+    digest of what is there. Raises typer.BadParameter.
     """
 
     path: Annotated[
         Path,
         typer.Argument(
-            help="The fleet repository, a folder or the file to begin with. With --git, the folder "
-            "in it.",
+            help="The fleet repository, a folder or the file to begin with. With --git, --oci and "
+            "--artifact, the folder in it.",
         ),
     ] = Path()
     git: Annotated[
@@ -133,6 +142,20 @@ class Place:
             metavar="URL",
             help="The repository is on a server (https or ssh). The files named by "
             "KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
+        ),
+    ] = None
+    oci: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF@DIGEST",
+            help="The files are an OCI artifact, as `flux push artifact` makes it. Docker's "
+            "config.json opens its registry.",
+        ),
+    ] = None
+    artifact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL@DIGEST", help="The files are an archive of Flux's source-controller."
         ),
     ] = None
     ref: Annotated[
@@ -160,10 +183,26 @@ class Place:
         Path | None, typer.Option(metavar="FILE", help="OpenPGP keys; needs the extra gpg.")
     ] = None
 
+    @property
+    def is_here(self) -> bool:
+        """Tell whether the files are on this machine."""
+        return self.git is None and self.oci is None and self.artifact is None
+
     def __post_init__(self) -> None:
-        """Refuse trust that nothing would be held against."""
+        """Refuse what would be ignored."""
+        archive = self.oci is not None or self.artifact is not None
+        if sum(one is not None for one in (self.git, self.oci, self.artifact)) > 1:
+            raise typer.BadParameter("--git, --oci and --artifact: name one of them")
+        if archive and self.ref is not None:
+            raise typer.BadParameter("an archive has its digest, and neither --ref nor --base")
         if self.git is None and (self.verify != "off" or self.allowed_signers or self.gpg_keys):
             raise typer.BadParameter("--verify, --allowed-signers and --gpg-keys need --git")
+
+
+def folder_of(path: Path) -> str:
+    """Return where the fleet is in a repository on a server: "", or with "/" at the end."""
+    inside = path.as_posix().strip("/")
+    return "" if inside in ("", ".") else f"{inside}/"
 
 
 def with_place(command: Callable[..., int]) -> Callable[..., int]:

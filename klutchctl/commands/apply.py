@@ -227,7 +227,7 @@ def _saved(place: Place, repository_path: Path | None, settings: Settings) -> "t
             return fleet, plan
     if len(broken) == len(refs):
         raise broken[-1]
-    where = here.resolve() if place.git is None else here
+    where = here.resolve() if place.is_here else here
     raise StalePlan(
         f"{target}: the fleet repository in {where} is not the one that the plan was "
         f"made from, or has changed since. Plan again{''.join(f' ({one})' for one in broken)}"

@@ -79,7 +79,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
         planned, seconds = _made(subject, settings, snapshot, credentials=credentials)
     if out is not None:
         # On a server, it is a folder there.
-        path = place.path.resolve() if place.git is None else place.path
+        path = place.path.resolve() if place.is_here else place.path
         planned = planfile.identified(replace(planned, repository=str(path)))
     _print(planned, wanted, settings, seconds=seconds, against=subject.against())
     if subject.review is not None and subject.review.denied:

@@ -69,7 +69,7 @@ def _findings(place: Place, base: str | None, settings: Settings) -> "tuple[Find
         found = Findings(error.problems, here)
         return found, found
     fleet, problems = _judged(snapshot, judge)
-    if place.git is None and place.ref is None and path.is_dir():
+    if place.is_here and place.ref is None and path.is_dir():
         problems = in_order([*problems, *disk.unread_documents(path, snapshot)])
     if fleet is None:
         found = Findings(problems, here, files=snapshot.files)

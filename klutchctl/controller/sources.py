@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from klutchctl.settings import Place, Settings
+from klutchctl.settings import Place, Settings, folder_of
 from reconciler.core.errors import ConfigError
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet
@@ -43,6 +43,8 @@ class Followed:
 
 def of_place(place: Place, *, poll: float) -> Followed:
     """Return what is followed in a place. Raises typer.BadParameter."""
+    if place.oci is not None or place.artifact is not None:
+        raise typer.BadParameter("an archive never changes: --oci and --artifact are read once")
     try:
         url = None if place.git is None else following.git_url(place.git, where="--git")
     except ConfigError as error:
@@ -64,14 +66,13 @@ def remote(
     """
     from reconciler.source.remote import Keys, Remote
 
-    inside = options.path.as_posix().strip("/")
     named = {name: settings.environ.get(name) for name in (_TOKEN_FILE, _SSH_KEY_FILE)}
     token, ssh_key = (Path(path) if path else None for path in named.values())
     assert options.url is not None
     return Remote(
         options.url,
         options.ref or "HEAD",
-        folder="" if inside in ("", ".") else f"{inside}/",
+        folder=folder_of(options.path),
         cache=cache or settings.cache_home / "klutchctl" / "git",
         keys=Keys(token=token, ssh_key=ssh_key),
         every=options.poll,

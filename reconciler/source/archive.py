@@ -1,0 +1,161 @@
+"""A fleet in a tar archive, as Flux serves and pushes it: read in memory, whole or not at all.
+
+Nothing of it is written to disk. It is bounded in entries, depth and unpacked bytes, since a small
+archive may unpack to anything. Links and devices are refused wherever they are: what a checkout
+would have in their place is not here.
+"""
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from reconciler.core.errors import ConfigError, InvalidRepository
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet import base_model
+from reconciler.fleet.files import Snapshot
+from reconciler.source import gather
+from reconciler.source.gather import MAX_DEPTH, MAX_FILES, EntryType, Unreadable
+
+_MOST_UNPACKED: Final = 128 << 20
+_BROKEN: Final = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError)
+
+_Folder: TypeAlias = "dict[str, _Folder | bytes | None]"  # None: a file that is too large
+
+
+class _Refused(Exception):
+    """What the archive is, or holds: the sentence goes on from its name."""
+
+
+def read(content: bytes, *, revision: str, folder: str, where: str) -> Snapshot:
+    """Return the fleet in a tar archive, compressed by gzip.
+
+    `folder` is as in `Snapshot`; `where` names the archive in errors. Raises ConfigError, and
+    InvalidRepository.
+    """
+    try:
+        top = _unpacked(content)
+    except _Refused as error:
+        raise ConfigError(str(error), where=where) from None
+    except _BROKEN:
+        raise ConfigError("is no tar archive, compressed by gzip", where=where) from None
+    try:
+        store = _Archive(_at(top, folder.rstrip("/")))
+        entry = gather.find_entry(store)
+        found = gather.gather(store, entry)
+    except Unreadable:
+        message = f"there is no folder {folder.rstrip('/')!r} in it"
+        raise ConfigError(message, where=where) from None
+    except InvalidRepository as error:
+        raise InvalidRepository(error.problems, revision=revision) from None
+    return Snapshot(found.files, revision, entry, found.unread, folder)
+
+
+class _Bounded(io.RawIOBase):
+    """What comes out of gzip, up to a limit of bytes. Raises _Refused beyond it."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self._stream = gzip.GzipFile(fileobj=io.BytesIO(content))
+        self._left = _MOST_UNPACKED
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return at most `size` bytes."""
+        part = self._stream.read(size if 0 <= size <= self._left else self._left + 1)
+        self._left -= len(part)
+        if self._left < 0:
+            raise _Refused(f"unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+        return part
+
+
+def _unpacked(content: bytes) -> _Folder:
+    """Return folders and files. Raises _Refused, and what is in _BROKEN."""
+    top: _Folder = {}
+    with tarfile.open(fileobj=_Bounded(content), mode="r|") as archive:
+        for number, member in enumerate(archive):
+            if number == MAX_FILES:
+                raise _Refused(f"holds more than {MAX_FILES} entries")
+            path = member.name.removeprefix("./").rstrip("/")
+            if member.isdir() and path in ("", "."):
+                continue
+            shown = repr(path[:200])
+            if problem := base_model.path_problem(path):
+                raise _Refused(f"holds {shown}, which {problem}")
+            if path.count("/") > MAX_DEPTH:
+                raise _Refused(f"holds {shown}, below more than {MAX_DEPTH} folders")
+            if not (member.isdir() or member.isreg()) or member.issparse():
+                kind = "a link" if member.issym() or member.islnk() else "no file and no folder"
+                raise _Refused(f"holds {shown}, which is {kind}: put the file itself there")
+            _put(top, path, _content(archive, member))
+    return top
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "_Folder | bytes | None":
+    if member.isdir():
+        return {}
+    if member.size > MAX_BYTES:
+        return None
+    file = archive.extractfile(member)
+    assert file is not None
+    content = file.read()
+    if len(content) != member.size:
+        raise tarfile.ReadError("cut short")
+    return content
+
+
+def _put(top: _Folder, path: str, content: "_Folder | bytes | None") -> None:
+    """Put a file or folder in its place. Raises _Refused where another one is."""
+    *above, name = path.split("/")
+    folder: _Folder | bytes | None = top
+    for one in above:
+        folder = folder.setdefault(one, {}) if isinstance(folder, dict) else None
+    if not isinstance(folder, dict) or (name in folder and not (folder[name] == {} == content)):
+        raise _Refused(f"holds {path[:200]!r} twice, or below a file")
+    folder[name] = content
+
+
+def _at(top: _Folder, path: str) -> "_Folder | bytes | None":
+    """Return what is at a path, "" for the top. Raises Unreadable."""
+    found: _Folder | bytes | None = top
+    for name in path.split("/") if path else ():
+        if not isinstance(found, Mapping) or name not in found:
+            raise Unreadable("missing-file", "does not exist")
+        found = found[name]
+    return found
+
+
+class _Archive:
+    """A `gather.Store` in folders that were unpacked."""
+
+    def __init__(self, top: "_Folder | bytes | None") -> None:
+        if not isinstance(top, dict):
+            raise Unreadable("missing-file", "does not exist")
+        self._top = top
+
+    def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
+        found = _at(self._top, folder)
+        if not isinstance(found, dict):
+            raise gather.not_a_file(EntryType.OTHER)
+        for name, one in sorted(found.items()):
+            yield name, _type(one)
+
+    def read(self, path: str) -> bytes:
+        found = _at(self._top, path)
+        if found is None:
+            raise gather.too_large()
+        if not isinstance(found, bytes):
+            raise gather.not_a_file(EntryType.FOLDER)
+        return found
+
+    def entry_type(self, path: str) -> EntryType:
+        return _type(_at(self._top, path))
+
+    def target(self, path: str) -> str:
+        """Refuse: no archive with a link is read."""
+        raise Unreadable("missing-file", f"is no link: {path}")
+
+
+def _type(found: "_Folder | bytes | None") -> EntryType:
+    return EntryType.FOLDER if isinstance(found, dict) else EntryType.FILE
