@@ -7,7 +7,7 @@ Namespaces come and go with the homes. A cluster-scoped kind has one informer, o
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -23,8 +23,8 @@ from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Oversized, Rejected
-from reconciler.core.manifest import Manifest, name_of, namespace_of, ref_of
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.manifest import Manifest, is_deleting, name_of, namespace_of, ref_of
+from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 from reconciler.kube.budgets import OF_CLAIMS
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer, ReadYourWrites
@@ -196,7 +196,7 @@ class PairedSync(TaskSupervisor):
             if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
                 return SOON  # a view is behind: it may be another one
             return await self.sync(place)
-        except _Early as early:
+        except Early as early:
             return early.wait
         except Oversized as error:
             return self._left_as_it_is(place, error)
@@ -258,10 +258,19 @@ class PairedSync(TaskSupervisor):
             self.enqueue_all(app_namespace)
 
     def record(self, about: Manifest | None, note: Note) -> None:
-        """Record an Event about an object of the app cluster, if it is there."""
-        if about is not None:
-            ref = ref_of(self.link.agent.app.name, self.kind, about)
-            self.link.agent.runtime.recorder.record(ref, about, note)
+        """Record an Event about an object of the app cluster, if it is there.
+
+        In a Namespace that is being deleted, it is about that.
+        """
+        if about is None:
+            return
+        agent, kind = self.link.agent, self.kind
+        home = agent.namespaces.get("", namespace_of(about))
+        if home is not None and is_deleting(home):
+            # An API server takes no new object there, and so no Event.
+            note = replace(note, message=f"{kind.resource}: {note.message}")
+            kind, about = NAMESPACE, home
+        agent.runtime.recorder.record(ref_of(agent.app.name, kind, about), about, note)
 
     @abstractmethod
     def say(self, place: ObjectKey, what: str) -> None:
@@ -276,7 +285,7 @@ class PairedSync(TaskSupervisor):
         for their time, as `reconcile` returns it.
         """
         if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
-            raise _Early(wait)
+            raise Early(wait)
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
@@ -337,7 +346,7 @@ class PairedSync(TaskSupervisor):
         self._controller.enqueue(ObjectKey(app_namespace, name))
 
 
-class _Early(Exception):
+class Early(Exception):
     """A deletion that has to wait."""
 
     def __init__(self, wait: timedelta) -> None:

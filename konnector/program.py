@@ -21,6 +21,7 @@ from konnector.context import AgentContext
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.connections import Connect, RotatingCluster
+from konnector.mass_loss.waves import NAMESPACE_INDEXES
 from konnector.metrics import SyncMetrics
 from konnector.provider.registry import AnyProviders, OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
@@ -211,7 +212,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         holder=settings.lease_identity,
         clock=clock,
     )
-    namespaces = Informer(app, NAMESPACE, metadata_only=True)
+    namespaces = Informer(app, NAMESPACE, metadata_only=True, indexes=NAMESPACE_INDEXES)
     crds = Informer(app, CRD, metadata_only=True)
     view = _bindings(home, kind, settings)
     context = AgentContext(

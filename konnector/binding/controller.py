@@ -16,11 +16,13 @@ from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
+from konnector.mass_loss import rules as mass_loss_rules
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.registry import AnyProviders
 from konnector.provider.sync_manager import Wanted
 from reconciler import api
+from reconciler.api import claim_status
 from reconciler.blueprints import machinery
 from reconciler.controller.controller import Queue
 from reconciler.controller.executor import observed
@@ -313,11 +315,13 @@ class Bindings:
                 copies.carried(seen.export),
                 copies.adopts_controlled(seen.export),
                 machinery.left_out(seen.export),
+                claim_status.takes_conditions(seen.crd, kind.version),
             )
             say = Say(
                 recreates=manifest.annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
                 drains=manifest.is_deleting(live),
                 withdrawn=manifest.annotations_of(seen.export or {}).get(keys.WITHDRAWN, ""),
+                few=mass_loss_rules.few_of(live),
             )
             rules = permission_claim_rules.rules_of(live, seen.export).rules
             wanted = Wanted(key_of(live), pair, rules, say)

@@ -8,9 +8,10 @@ from typing import Final
 from konnector.claim import copies, decide, orphans, returns
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
+from konnector.claim.deletions import Deletions
 from konnector.context import SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss.guard import CLAIM_INDEXES, Deletions
+from konnector.mass_loss.waves import CLAIM_INDEXES
 from konnector.metrics import UP, directions
 from konnector.paired_sync import HELD, NAME, NOTED_AFTER, SOON, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
@@ -20,7 +21,7 @@ from reconciler.core import conditions, identity, keys, manifest
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.identity import Life
 from reconciler.core.manifest import Manifest, is_deleting
-from reconciler.core.refs import CRD, ObjectKey, Ref
+from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.informer import ReadYourWrites
 from reconciler.kube.store import Index
 
@@ -52,7 +53,7 @@ class Claims(PairedSync):
             unmapped=True,
         )
         self._lived_in: set[str] = set()
-        self._deletions = Deletions(self.view.store)
+        self._deletions = Deletions(pair, link, self.view.store)
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._returns = returns.Returns(pair.content)
         self._states = link.agent.syncs.claims(pair.kind.resource)
@@ -130,6 +131,7 @@ class Claims(PairedSync):
         try:
             await super().run()
         finally:
+            self._deletions.stop()
             self.link.troubles.forget(self.kind.resource)
             self._states.clear()
 
@@ -206,9 +208,9 @@ class Claims(PairedSync):
         while True:
             found = decide.decide(self.pair, seen)
             if isinstance(found, Decision):
-                leaves = seen.claim is not None and found.deletes
-                held = await self._deletion_held(seen) if leaves else ""
-                if not held:
+                claim = seen.claim if found.deletes else None
+                said = self._say_of_binding
+                if claim is None or not (held := await self._deletions.held(seen, claim, said)):
                     return found, seen
                 seen = replace(seen, deletes_held=held)
             elif found is Read.CLAIM:
@@ -219,27 +221,6 @@ class Claims(PairedSync):
                     seen = replace(seen, terms=await self.fresh_terms())
             else:
                 seen = await self._with_whole_copy(seen)
-
-    async def _deletion_held(self, seen: Seen) -> str:
-        """Return why the copy of a claim that is being deleted is kept, or "".
-
-        A CRD is on its way out before its claims are, but the view of it may be behind.
-        """
-        resource, guards, app = self.kind.resource, self.link.guards, self.link.agent.app
-        if guards.mass_delete_confirmed:
-            return ""
-        crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
-        if self.pair.is_part(seen.copy):
-            why = f"{'/'.join(filter(None, seen.place))} is a part of a service, which needs it"
-        elif crd is None or is_deleting(crd):
-            why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
-        elif not self._say_of_binding.drains and self._deletions.too_many(seen.place):
-            if await guards.is_being_deleted(resource):
-                return ""
-            why = "more than half of them were deleted within a minute"
-        else:
-            return ""
-        return mass_loss_decide.mass_deletion(resource, why, self.pair.space)
 
     async def _with_whole_copy(self, seen: Seen) -> Seen:
         """Read the copy that the view shows; by now it may be gone, or not be ours.
@@ -290,11 +271,14 @@ class Claims(PairedSync):
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         for note in decision.notes:
             self.record(seen.claim, note)
+        taken = "".join(note.message for note in decision.notes if seen.taken)
         if not decision.tasks:
             self.drop_event(seen.place)
-            self.say(seen.place, "".join(note.message for note in decision.notes if seen.taken))
+            self.say(seen.place, taken)
             return
         write = await self.write(seen.place, seen.claim, decision, there)
+        if taken:
+            self.say(seen.place, taken)
         self._note_applied(seen, decision, there)
         if tracing.is_on():
             self._trace(seen, decision, write)
@@ -325,7 +309,7 @@ class Claims(PairedSync):
             self.say(place, obstacle)
             if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
                 return timedelta(seconds=left)
-            self.record(claim, Note("NotServed", obstacle or _NO_ANSWER, "Warning"))
+            await self._wait(place, claim, Note("NotServed", obstacle or _NO_ANSWER, "Warning"))
             return HELD
         if self.link.homes.mapping(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)
@@ -333,6 +317,14 @@ class Claims(PairedSync):
             decision, seen = await self._decided(seen)
             await self.link.executor.execute(decision, recents=(self.here,))
         return None
+
+    async def _wait(self, place: ObjectKey, claim: Manifest, note: Note) -> None:
+        """Report at a claim that has no service namespace why it waits."""
+        terms = self.link.guards.terms(self.kind.resource)
+        seen = Seen(place, place, claim, None, terms, self.link.now())
+        self.record(claim, note)
+        found = decide.waiting(self.pair, seen, claim, note)
+        await self.link.executor.execute(found, recents=(self.here,))
 
     def _obstacle(self, app_namespace: str) -> str:
         """Return why a mapping that is there has no service namespace, as the backend reports."""

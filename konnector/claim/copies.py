@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from konnector.mass_loss import rules
 from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import JSON, Manifest
@@ -55,7 +56,8 @@ class Pair:
     `has_status`: the kind has a status subresource, so that its status is written there.
     `carries`: the labels and annotations that go up beside those that always do.
     `adopts_controlled`: instances that another object controls are claims, too.
-    `left_out`: the fields that the export leaves out, which go neither way.
+    `left_out`: the fields that the export leaves out, which go neither way. `has_conditions`: the
+    schema of its status has conditions.
     """
 
     kind: Kind
@@ -65,6 +67,7 @@ class Pair:
     carries: frozenset[str] = frozenset()
     adopts_controlled: bool = False
     left_out: frozenset[tuple[str, ...]] = frozenset()
+    has_conditions: bool = False
 
     def content(self, live: Manifest) -> dict[str, JSON]:
         """Return what of an instance goes to the other side, without identity and metadata."""
@@ -139,11 +142,13 @@ class Say:
 
     `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
     deleted with all instances, which somebody else deletes. `withdrawn`: why the kind is going.
+    `few`: so many deletions at once are never too many.
     """
 
     recreates: bool = False
     drains: bool = False
     withdrawn: str = ""
+    few: int = rules.FEW
 
 
 def content(live: Manifest) -> dict[str, JSON]:

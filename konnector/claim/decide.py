@@ -18,6 +18,7 @@ from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies, orphans, returns, status
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
+from konnector.mass_loss.decide import NOT_YET
 from reconciler.api import claim_status
 from reconciler.core import decision, field_set, identity, keys, manifest, server_side_apply
 from reconciler.core.decision import NOTHING, Decision, Note, Step, writes
@@ -115,6 +116,12 @@ def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
     return MARKED_WITHIN - age if is_new and not copy.get("status") else AT_ONCE
 
 
+def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:
+    """Say at a claim why it waits: by an Event, and by a condition where that takes a person."""
+    said = () if note.message == NOT_YET else status.waiting(pair, claim, note, seen.now)
+    return replace(_decision(said), notes=(note,))
+
+
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     """Return the fields of the copy that the claim decides about, without identity."""
     metadata: dict[str, JSON] = {
@@ -162,19 +169,17 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         waits = "The copy is gone: the claim waits until they are removed"
         return replace(writes(freed), notes=_finalizer_notes(claim, waits))
     if manifest.is_deleting(copy):
-        note = claim_status.deletion_note(copy, waited(seen, claim))
+        found = claim_status.deletion_note(copy, waited(seen, claim))
         carried = _decision(status.carried(pair, claim, copy, is_up=False))
-        return carried if note is None else replace(carried, notes=(note,))
+        return replace(carried, notes=() if found is None else (found,))
     if seen.deletes_held:
-        note = Note("DeletionHeld", seen.deletes_held, "Warning")
-        return Decision(notes=(note,))
+        return waiting(pair, seen, claim, Note("DeletionHeld", seen.deletes_held, "Warning"))
     return writes(decision.deletion(CONTROL_PLANE, pair.kind, copy))
 
 
 def _life(seen: Seen, claim: Manifest, copy: Manifest) -> Life:
     """Tell whether a copy is that of a claim, or of another one at its place."""
-    uid = manifest.uid_of(claim)
-    return identity.of_mark(uid, copy, keys.CLAIM_UID, stamped=seen.stamped)
+    return identity.of_mark(manifest.uid_of(claim), copy, keys.CLAIM_UID, stamped=seen.stamped)
 
 
 def _own_life(claim: Manifest) -> Life:
@@ -198,11 +203,10 @@ def _is_let_go(seen: Seen, claim: Manifest, copy: Manifest) -> bool:
 
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if seen.taken:
-        return replace(_decision(status.resumed(pair, claim)), notes=(_taken(seen),))
+        return waiting(pair, seen, claim, _taken(seen))
     is_lost = copies.is_managed(claim) and not seen.copied
     if seen.creates_held and (is_lost or seen.withdrawn):
-        note = Note("RecreationHeld", seen.creates_held, "Warning")
-        return replace(_decision(status.resumed(pair, claim)), notes=(note,))
+        return waiting(pair, seen, claim, Note("RecreationHeld", seen.creates_held, "Warning"))
     made = _copy_of(pair, seen.copy_place, _stamped(stated(pair, claim), claim))
     held = _patch_claim(pair, claim, _finalizer(claim))
     steps = (*held, decision.Create(pair.kind, made, CONTROL_PLANE))
@@ -211,8 +215,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
 def _finalizer_notes(claim: Manifest, consequence: str) -> tuple[Note, ...]:
     """Return the Event about finalizers of others, which may be meant for the provider (H5)."""
-    held = manifest.finalizers_of(claim)
-    others = [one for one in held if "/" in one and one != keys.SYNCER]
+    others = [one for one in manifest.finalizers_of(claim) if "/" in one and one != keys.SYNCER]
     message = f"Finalizers do not reach the provider: {', '.join(others)}. {consequence}"
     return (Note("FinalizersStay", message, "Warning"),) if others else ()
 
@@ -269,8 +272,8 @@ def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> De
 
     As long as they are ours, an apply that does not state them would remove them.
     """
-    ref = manifest.ref_of(CONTROL_PLANE, pair.kind, copy)
-    patch = decision.JsonPatch(ref, tuple(field_set.disowned(copy, WRITERS, pair.kept)))
+    left = tuple(field_set.disowned(copy, WRITERS, pair.kept))
+    patch = decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), left)
     return replace(_decision(*tasks, (patch,)), notes=(_LEFT_OUT,))
 
 
@@ -306,11 +309,9 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
 
     What we, or the original, wrote by creating can be taken back only once it counts as applied.
     """
-    steps: list[Step] = []
-    if before := _before_apply(pair, copy, wanted):
-        steps.append(
-            decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before))
-        )
+    before = tuple(_before_apply(pair, copy, wanted))
+    ref = manifest.ref_of(CONTROL_PLANE, pair.kind, copy)
+    steps = [decision.JsonPatch(ref, before)] if before else []
     left = copies.as_left(copy, wanted, field_set.owned(copy, *WRITERS), pair.carries)
     said = {**wanted, "metadata": {**manifest.get_map(wanted, "metadata"), **left}}
     place = ObjectKey(*manifest.identity_of(copy))

@@ -5,13 +5,15 @@ protocol-konnector.md D.3. Refuses to know when it is written.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
 from reconciler.api import claim_status
+from reconciler.api.claim_status import Stop
 from reconciler.core import decision, manifest
-from reconciler.core.decision import Step
+from reconciler.core.decision import Note, Step
 from reconciler.core.manifest import JSON, Manifest
 
 
@@ -54,6 +56,19 @@ def _observed(claim: Manifest, copy: Manifest, is_up: bool) -> JSON:
 
 
 _OBSERVED: Final = "observedGeneration"
+
+
+def waiting(pair: Pair, claim: Manifest, note: Note, now: datetime) -> tuple[Step, ...]:
+    """Return the patch that says why a claim waits, where its status has conditions.
+
+    Another look that finds a copy in sync, or being deleted, replaces it by the copy's status.
+    """
+    if not pair.has_conditions:
+        return resumed(pair, claim)
+    change = claim_status.stopped(claim, Stop(note.reason, note.message), now=now)
+    if change is None:
+        return ()
+    return _patch(pair, claim, {**manifest.get_map(claim, "status"), **change})
 
 
 def resumed(pair: Pair, claim: Manifest) -> tuple[Step, ...]:

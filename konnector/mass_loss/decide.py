@@ -25,8 +25,6 @@ from reconciler.core.times import moment
 
 HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
-FEW: Final = 5  # so many deletions at once are never too many
-AT_ONCE: Final = timedelta(minutes=1)
 _NAMED: Final = 10  # app namespaces in one command
 ALL: Final = "all"  # as a `confirm-recreate`
 SURE_AFTER: Final = timedelta(seconds=10)  # a backend has noted by then that the kind is going
@@ -36,7 +34,6 @@ NOT_YET: Final = (
 )
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
-_DELETE: Final = "Delete"
 # What each confirmation ends.
 _REASONS: Final = {
     keys.CONFIRM_APP_CLUSTER: conditions.APP_CLUSTER_CHANGED,
@@ -97,14 +94,14 @@ class Confirmations:
 class Held:
     """What of one kind is held: the places of its orphans, and of claims that lost their copy.
 
-    `resource` is `plural.group`. `deletion` is why copies of claims that are being deleted are.
+    `resource` is `plural.group`. `deletions` are why copies of claims that are being deleted are.
     `parts` are the places of claims that are parts of services, whose deletions will be.
     """
 
     resource: str
     orphans: Collection[ObjectKey] = ()
     lost: Collection[ObjectKey] = ()
-    deletion: str = ""
+    deletions: Collection[str] = ()
     parts: Collection[ObjectKey] = ()
 
 
@@ -215,27 +212,24 @@ def other_space(identity: Identity) -> Problem | None:
     )
 
 
-def is_being_deleted(space: Manifest, resource: str) -> bool:
-    """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
-    leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
-    return f"{resource}={_DELETE}" in leaving
-
-
-def too_many(times: Iterable[datetime], mine: datetime, total: int) -> bool:
-    """Tell whether a deletion is one of more at once than can be meant.
-
-    `times` are when all that are known were asked for, `total` is how many objects there were.
-    """
-    near = sorted(time for time in times if abs(time - mine) < AT_ONCE)
-    most = max(FEW, total // 2)
-    return any(later - first < AT_ONCE for first, later in zip(near, near[most:], strict=False))
+def many_namespaces(space: str) -> str:
+    """Return the sentence about claims that go with more Namespaces than can be meant."""
+    return _kept(
+        "claims whose Namespaces",
+        "more than half of the Namespaces with claims were deleted within a minute",
+        space,
+    )
 
 
 def mass_deletion(resource: str, why: str, space: str) -> str:
     """Return the sentence about copies of claims that are deleted, but hardly meant to be."""
+    return _kept(f"{resource} whose claims", why, space)
+
+
+def _kept(what: str, why: str, space: str) -> str:
     now = '"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
     return (
-        f"Copies of {resource} whose claims are being deleted are kept, and the claims wait: {why}."
+        f"Copies of {what} are being deleted are kept, and the claims wait: {why}."
         " If this is meant, allow it for an hour, on the control plane: "
         f"{_command(space, keys.CONFIRM_MASS_DELETE, now)}"
     )
@@ -329,7 +323,7 @@ def _pairs(value: str) -> dict[str, str]:
 
 
 def _deletions(seen: Seen) -> Problem | None:
-    found = sorted(one.deletion for one in seen.held if one.deletion)
+    found = sorted({why for one in seen.held for why in one.deletions})
     if found:
         return conditions.MASS_DELETION, ". ".join(found)
     found = [_parts(one.resource, one.parts) for one in seen.held if one.parts]

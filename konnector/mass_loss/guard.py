@@ -1,16 +1,14 @@
-"""Which app cluster and which space these are, and so what may be written, deleted, made again.
+"""Which app cluster and which space these are, and so what may be written, deleted, made again."""
 
-Beside that, which claims of one kind were deleted lately: many at once are hardly meant (T11).
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from konnector.claim import orphans
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.mass_loss import decide
+from konnector.mass_loss import decide, rules
 from konnector.mass_loss.decide import Confirmations, Held, Identity
+from konnector.mass_loss.waves import EndingNamespaces
 from konnector.space import active
 from konnector.space.active import Standing
 from reconciler.api import CLUSTER_BINDING
@@ -18,18 +16,13 @@ from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Decision, writes_each
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
-from reconciler.core.times import moment
 from reconciler.kube.cluster import Reader
-from reconciler.kube.store import Index, Store
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from konnector.context import AgentContext
     from konnector.informers import SpaceInformers
-
-_HELD: Final = "held"
-_LEAVING: Final = "leaving"
 
 
 class Guardian:
@@ -62,6 +55,7 @@ class Guardian:
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
         self._standing = Standing(agent.mark)
+        self.ending_namespaces = EndingNamespaces(agent.namespaces, agent.clock.monotonic)
         self._kind_guards: dict[str, KindGuard] = {}
         self._others: dict[str, str] = {}  # uids of app namespaces that are not those mapped
         views.mappings.subscribe_keys(self._mapping_changed)
@@ -80,7 +74,7 @@ class Guardian:
 
     async def is_being_deleted(self, resource: str) -> bool:
         """Ask whether klutchctl deletes all instances of a resource. Raises ClusterErrors."""
-        return decide.is_being_deleted(await self._read_space(), resource)
+        return rules.is_being_deleted(await self._read_space(), resource)
 
     async def _read_space(self) -> Manifest:
         ref = Ref(self._plane.name, NAMESPACE, "", self.space)
@@ -224,8 +218,8 @@ class KindGuard:
 
     @property
     def held(self) -> Held:
-        why = next(iter(self._deletions.values()), "")
-        return Held(self.resource, self.orphans, self.lost, why, self._parts)
+        deletions = frozenset(self._deletions.values())
+        return Held(self.resource, self.orphans, self.lost, deletions, self._parts)
 
     def lost_for(self, place: ObjectKey) -> timedelta:
         """Return for how long it is known that a copy is lost."""
@@ -286,53 +280,3 @@ def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
     changes = (place in places) != is_in
     (places.add if is_in else places.discard)(place)
     return changes
-
-
-class Deletions:
-    """Follows a view of claims that has the CLAIM_INDEXES."""
-
-    def __init__(self, claims: Store) -> None:
-        self._claims = claims
-        self._times: dict[ObjectKey, datetime] = {}
-        self._gone: set[ObjectKey] = set()  # those of them that are no more
-        claims.subscribe(_LEAVING, self._changed)
-
-    def too_many(self, place: ObjectKey) -> bool:
-        """Tell whether the deletion of a claim is one of more at once than can be meant."""
-        mine = self._times.get(place)
-        if mine is None:
-            return False
-        total = self._claims.count(_HELD) + len(self._gone)
-        if decide.too_many(self._times.values(), mine, total):
-            return True
-        old = {one for one in self._gone if mine - self._times[one] >= decide.AT_ONCE}
-        self._gone -= old
-        for one in old:
-            del self._times[one]
-        return False
-
-    def _changed(self, value: tuple[str, ObjectKey]) -> None:
-        time, place = value
-        since = moment(time)
-        if since is None:
-            return
-        if self._claims.has(_LEAVING, value):
-            self._times[place] = since
-            self._gone.discard(place)
-        elif self._times.get(place) == since:
-            self._gone.add(place)
-
-
-def _held(claim: Manifest) -> tuple[ObjectKey, ...]:
-    """Return the place of a claim that we hold, as an index does."""
-    held = keys.SYNCER in manifest.finalizers_of(claim)
-    return (ObjectKey(*manifest.identity_of(claim)),) if held else ()
-
-
-def _leaving(claim: Manifest) -> tuple[tuple[str, ObjectKey], ...]:
-    """Return when such a claim was deleted, and its place, as an index does."""
-    time = manifest.get_text(claim, "metadata", "deletionTimestamp")
-    return tuple((time, place) for place in _held(claim)) if time else ()
-
-
-CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _LEAVING: _leaving}

@@ -40,7 +40,8 @@ WITHDRAWN: Final = Stop(
     "The control plane exports this kind to this cluster no more: what is changed or deleted here"
     " waits, and what the status says is as of then. The sync goes on once it is exported again",
 )
-_REASONS: Final = frozenset({RELEASED.reason, WITHDRAWN.reason})
+_WAITING: Final = ("DeletionHeld", "NameTaken", "NotServed", "RecreationHeld")
+_REASONS: Final = frozenset({RELEASED.reason, WITHDRAWN.reason, *_WAITING})
 
 _USUAL: Final = timedelta(seconds=10)  # for a deletion of which nobody says why it takes longer
 _REMINDER: Final = timedelta(minutes=30)  # Events live for an hour

@@ -130,6 +130,8 @@ CONFIRM_NAMESPACES: Final = f"{OWN_PREFIX}confirm-namespaces"
 # On a space's Namespace, or its AppClusterBinding: the former uid, whose spaces are given to it.
 CONFIRM_SPACE: Final = f"{OWN_PREFIX}confirm-space"
 CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
+# On an APIServiceBinding: so many of its claims, or Namespaces with them, may go at once.
+DELETIONS_AT_ONCE: Final = f"{OWN_PREFIX}deletions-at-once"
 CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
 # On an APIServiceBinding: the version that its claims may be read in, whatever they lose.
 CONFIRM_VERSION: Final = f"{OWN_PREFIX}confirm-version"

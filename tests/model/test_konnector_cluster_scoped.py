@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import NAMESPACE
-from tests.support.bound_scenes import Scene, until
+from tests.support.bound_scenes import Scene, conditions, until
 from tests.support.konnector_scenes import CLUSTER_WIDE, Story, equals, event, refusal, story
 
 HOLD = "provider.example/cleanup"
@@ -105,7 +105,8 @@ async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) 
         assert f"{wide.space}-2-foo" in taken["note"]
         assert "2-foo" in await until(lambda: refusal(wide))
         assert await account.there.spec("2-foo") == {"size": "1Gi"}
-        assert await account.writes() == []
+        assert await account.writes() == ["patch/status here 2-foo"]
+        assert conditions(await account.here.read("2-foo"))["Synced"]["reason"] == "NameTaken"
         await account.here.delete("2-foo")
         await until(lambda: account.here.gone("2-foo"))
         await until(lambda: equals(refusal(wide), ""))

@@ -156,11 +156,8 @@ async def test_a_claim_that_lost_its_copy_meanwhile_says_no_more_that_it_is_unbo
         await until(account.there.gone)
         await bound_again(scene)
         await until(lambda: event(scene, "orders", "RecreationHeld"))
-
-        async def is_silent() -> bool:
-            return "Synced" not in conditions(await account.here.read())
-
-        await until(is_silent)
+        held = ("Synced", "False", "RecreationHeld")
+        await until(lambda: says(account.here.read(), *held))
 
 
 async def test_an_export_that_is_withdrawn_is_reported_until_it_is_back(scene: Scene) -> None:

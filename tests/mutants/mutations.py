@@ -448,8 +448,8 @@ GUARDS: Final = (
     Mutation(
         "many-at-once",
         "konnector",
-        r"most = max\(FEW, total // 2\)",
-        "most = total + FEW",
+        r"most = max\(few, \(living\(\) \+ len\(near\)\) // 2\)",
+        "most = len(near) + few",
         "any number of deletions at once counts as meant",
         (f"{_UNIT}/test_guard.py",),
     ),

@@ -7,7 +7,9 @@ import pytest
 
 from konnector import APP_CLUSTER
 from konnector.mass_loss import decide as mass_loss_decide
+from konnector.mass_loss import rules
 from konnector.mass_loss.decide import ALL, Confirmations, Held, Identity, Recreation, Seen
+from konnector.mass_loss.waves import Wave
 from reconciler.api import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
@@ -212,17 +214,17 @@ MASS = {
 
 @pytest.mark.parametrize(("deleted", "total", "held"), MASS.values(), ids=MASS.keys())
 def test_how_many_deletions_are_too_many(deleted, total, held):
-    assert mass_loss_decide.too_many(deleted, NOW, total) is held
+    assert rules.too_many(deleted, NOW, lambda: total - len(deleted)) is held
 
 
 def test_what_klutchctl_deletes_is_meant():
     space = live(NAMESPACE, SPACE, metadata={"annotations": {
         keys.LEAVING: f"a.example=Release,{DATABASES}=Delete,b.example=Delete"
     }})  # fmt: skip
-    assert mass_loss_decide.is_being_deleted(space, DATABASES)
-    assert not mass_loss_decide.is_being_deleted(space, "a.example")
-    assert not mass_loss_decide.is_being_deleted(space, "example")
-    assert not mass_loss_decide.is_being_deleted({}, DATABASES)
+    assert rules.is_being_deleted(space, DATABASES)
+    assert not rules.is_being_deleted(space, "a.example")
+    assert not rules.is_being_deleted(space, "example")
+    assert not rules.is_being_deleted({}, DATABASES)
 
 
 def binding(*held, **annotations):
@@ -241,7 +243,7 @@ def said(decision):
 
 ORPHANS = Held(DATABASES, orphans={place("b"), place("a")})
 LOST = Held(DATABASES, lost={place("a")})
-DELETED = Held(DATABASES, deletion="Copies are kept")
+DELETED = Held(DATABASES, deletions={"Copies are kept"})
 TOLD: dict[str, Any] = {
     "nothing is said before the first trouble": ([Held(DATABASES)], {}, []),
     "orphans": ([ORPHANS], {}, [("InstancesInSync", "False", "Orphaned")]),
@@ -365,3 +367,41 @@ def test_hostile_cluster_bindings(status):
     assert said(mass_loss_decide.report(seen, now=NOW)) == [
         ("InstancesInSync", "False", "Orphaned")
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "few"),
+    [("20", 20), ("0", 0), ("", rules.FEW), ("-1", rules.FEW), ("1" * 5000, rules.FEW)],
+)
+def test_how_many_deletions_a_binding_allows_at_once(said, few):
+    live_one = {"metadata": {"annotations": {keys.DELETIONS_AT_ONCE: said}}}
+    assert rules.few_of(live_one) == few
+
+
+def ends(at, uid="now"):
+    return {"metadata": {"uid": uid, "deletionTimestamp": format_time(at)}}
+
+
+MAPPED = {"metadata": {"annotations": {keys.APP_NAMESPACE_UID: "now"}}}
+GOES_WITH = {
+    "at the same second": (ends(NOW), MAPPED, True),
+    "after it": (ends(NOW - MINUTE), MAPPED, True),
+    "before it": (ends(NOW + SECOND), MAPPED, False),
+    "of another life": (ends(NOW, "then"), MAPPED, False),
+    "of a mapping that does not say": (ends(NOW), {"metadata": {}}, False),
+    "without a mapping": (ends(NOW), None, False),
+    "that stays": ({"metadata": {"uid": "now"}}, MAPPED, False),
+}
+
+
+@pytest.mark.parametrize(("namespace", "mapped", "goes"), GOES_WITH.values(), ids=GOES_WITH.keys())
+def test_claims_that_go_with_a_namespace(namespace, mapped, goes):
+    assert rules.goes_with(namespace, mapped, ends(NOW)) is goes
+
+
+def test_a_deletion_that_is_held_stays_so_until_more_are_allowed():
+    wave, there = Wave[str](), dict.fromkeys("abcdef", NOW)
+    assert wave.too_many("a", there, lambda: 0, rules.FEW)
+    assert wave.too_many("a", there, lambda: 1000, rules.FEW)
+    assert not wave.too_many("b", there, lambda: 1000, rules.FEW)
+    assert not wave.too_many("a", there, lambda: 0, 6)

@@ -64,9 +64,14 @@ class World:
         self.mappings.put(live_like(mapping("dev"), **marks(APP_CLUSTER_UID="app")))
         self.bindings.put(cluster_binding())
         self.metrics = Metrics()
-        clock = SimpleNamespace(now=lambda: self.now)
+        clock = SimpleNamespace(now=lambda: self.now, monotonic=lambda: 0.0)
         agent: Any = SimpleNamespace(
-            app=self.app, clock=clock, metrics=self.metrics, orphan_grace=None, mark="a 1"
+            app=self.app,
+            clock=clock,
+            metrics=self.metrics,
+            orphan_grace=None,
+            mark="a 1",
+            namespaces=Store(NAMESPACE),
         )
         views: Any = SimpleNamespace(
             space=SPACE,

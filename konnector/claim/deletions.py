@@ -1,0 +1,79 @@
+"""Judges the deletions of claims: asked for, one of too many, or a consequence of something else.
+
+A deleted CRD takes all claims of its kind along, which hardly anybody means (T11). A deleted
+Namespace does so too, and is a clear wish, unless many go at once.
+"""
+
+from datetime import timedelta
+
+from konnector.claim.copies import Pair, Say
+from konnector.claim.decide import Seen
+from konnector.context import SyncContext
+from konnector.mass_loss import decide, rules
+from konnector.mass_loss.waves import ClaimDeletions
+from konnector.paired_sync import Early
+from reconciler.core.manifest import Manifest, is_deleting, name_of
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.kube.store import Store
+
+
+class Deletions:
+    """Asks about deletions of the claims of one kind, which have the CLAIM_INDEXES."""
+
+    def __init__(self, pair: Pair, link: SyncContext, claims: Store) -> None:
+        self._pair, self._link, self._resource = pair, link, pair.kind.resource
+        self._namespaces = link.guards.ending_namespaces
+        self._namespaces.follow(self._resource, claims)
+        self._single = ClaimDeletions(claims, self._namespaces)
+
+    def stop(self) -> None:
+        """Count these claims no more: their sync ends."""
+        self._namespaces.follow(self._resource, None)
+
+    async def held(self, seen: Seen, claim: Manifest, say: Say) -> str:
+        """Return why the copy of a claim that is being deleted is kept, or "".
+
+        Raises Early while it is not known how many Namespaces go, and ClusterErrors.
+        """
+        resource, guards, space = self._resource, self._link.guards, self._pair.space
+        if guards.mass_delete_confirmed:
+            return ""
+        crd = await self._read(CRD, resource)
+        if self._pair.is_part(seen.copy):
+            place = "/".join(filter(None, seen.place))
+            return decide.mass_deletion(resource, f"{place} is a part of a service", space)
+        if crd is None or is_deleting(crd):
+            # It is on its way out before its claims are, but the view of it may be behind.
+            why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
+            return decide.mass_deletion(resource, why, space)
+        held = "" if say.drains else await self._of_many(seen, claim, say.few)
+        return "" if held and await guards.is_being_deleted(resource) else held
+
+    async def _of_many(self, seen: Seen, claim: Manifest, few: int) -> str:
+        """Return why a deletion is one of more at once than can be meant, or ""."""
+        name, resource, space = seen.place.namespace, self._resource, self._pair.space
+        is_ending = name in self._namespaces.times()
+        if not is_ending and not self._single.too_many(claim, few):
+            return ""
+        namespace = await self._read(NAMESPACE, name) if name else None
+        if namespace is not None and self._asks_for(namespace, claim):
+            if (wait := self._namespaces.wait(namespace)) > timedelta():
+                raise Early(wait)
+            is_held = self._namespaces.too_many(namespace, few)
+            return decide.many_namespaces(space) if is_held else ""
+        if not self._single.too_many(claim, few):
+            return ""
+        return decide.mass_deletion(
+            resource, "more than half of them were deleted within a minute", space
+        )
+
+    def _asks_for(self, namespace: Manifest, claim: Manifest) -> bool:
+        """Tell whether a Namespace that is being deleted takes a claim along, as somebody meant."""
+        binding = self._link.around.binding(self._resource)
+        mapping = self._link.homes.mapping(name_of(namespace))
+        is_bound = binding is not None and not is_deleting(binding)
+        return is_bound and rules.goes_with(namespace, mapping, claim)
+
+    async def _read(self, kind: Kind, name: str) -> Manifest | None:
+        app = self._link.agent.app
+        return await app.get(Ref(app.name, kind, "", name), metadata_only=True)

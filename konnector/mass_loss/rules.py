@@ -1,0 +1,57 @@
+"""The rules of deletions that come together, or with what the claims are in. Pure."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from reconciler.core import identity, keys, manifest
+from reconciler.core.identity import Life
+from reconciler.core.manifest import Manifest
+from reconciler.core.times import moment
+
+FEW: Final = 5  # so many deletions at once are never too many, unless a binding says otherwise
+AT_ONCE: Final = timedelta(minutes=1)
+_DIGITS: Final = 6
+_DELETE: Final = "Delete"
+
+
+def few_of(binding: Manifest) -> int:
+    """Return how many deletions at once are never too many, as a binding says."""
+    said = manifest.annotations_of(binding).get(keys.DELETIONS_AT_ONCE, "")
+    return int(said) if said.isdecimal() and len(said) <= _DIGITS else FEW
+
+
+def too_many(
+    times: Iterable[datetime], mine: datetime, living: Callable[[], int], few: int = FEW
+) -> bool:
+    """Tell whether a deletion is one of more at once than can be meant.
+
+    `times` are when all that are known were asked for; `living` returns how many others there are.
+    """
+    near = sorted(time for time in times if abs(time - mine) < AT_ONCE)
+    if len(near) <= few:
+        return False
+    most = max(few, (living() + len(near)) // 2)
+    return any(later - first < AT_ONCE for first, later in zip(near, near[most:], strict=False))
+
+
+def goes_with(namespace: Manifest, mapping: Manifest | None, claim: Manifest) -> bool:
+    """Tell whether the deletion of a claim was asked for with that of its Namespace.
+
+    It has to be the one that was mapped, and may not be younger than the claim's deletion.
+    """
+    began, mine = (
+        moment(manifest.get_text(one, "metadata", "deletionTimestamp"))
+        for one in (namespace, claim)
+    )
+    uid = manifest.uid_of(namespace)
+    is_mapped = mapping is not None and (
+        identity.of_mark(uid, mapping, keys.APP_NAMESPACE_UID) is Life.SAME
+    )
+    return is_mapped and began is not None and mine is not None and began <= mine
+
+
+def is_being_deleted(space: Manifest, resource: str) -> bool:
+    """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
+    leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
+    return f"{resource}={_DELETE}" in leaving

@@ -1,0 +1,159 @@
+"""Counts deletions that come together: more at once than can be meant are held (T11).
+
+A claim that goes with its Namespace is not counted by itself: the Namespace is, among all those of
+the space with claims. Both are counted by one rule, `rules.too_many`.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from konnector.mass_loss import rules
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import ObjectKey
+from reconciler.core.times import moment
+from reconciler.kube.store import Index, Store
+
+# So long a Namespace is on its way out before its claims may go, so that all of many are seen.
+SEEN_WHOLE: Final = timedelta(seconds=5)
+_HELD: Final = "held"
+_HOMES: Final = "homes"
+_LEAVING: Final = "leaving"
+_ENDING: Final = "ending"
+
+_moment = lru_cache(maxsize=1024)(moment)  # times have whole seconds, and many share one
+
+K = TypeVar("K", bound=Hashable)
+_Deletion: TypeAlias = tuple[str, ObjectKey]  # when, and of which claim
+
+
+class Wave(Generic[K]):
+    """The deletions of objects of one sort. What is held stays so, whatever comes beside it."""
+
+    def __init__(self) -> None:
+        self._times: dict[K, datetime] = {}
+        self._held: dict[K, int] = {}
+
+    def too_many(
+        self, key: K, there: Mapping[K, datetime], living: Callable[[], int], few: int
+    ) -> bool:
+        """Tell whether a deletion is one of more at once than can be meant.
+
+        `there` is when each object was deleted that is still there, this one among them, and
+        `living` returns how many are not being deleted. `few` are never too many.
+        """
+        if self._held.get(key, -1) >= few:
+            return True
+        mine = there[key]
+        for one in [one for one in self._times if one not in there]:
+            if mine - self._times[one] >= rules.AT_ONCE:
+                del self._times[one]
+                self._held.pop(one, None)
+        self._times |= there
+        if not rules.too_many(self._times.values(), mine, living, few):
+            return False
+        self._held[key] = few
+        return True
+
+    def leave_out(self, is_apart: Callable[[K], bool]) -> None:
+        """Count no more what turned out to be of another sort."""
+        for one in [*filter(is_apart, self._times)]:
+            del self._times[one]
+
+
+class EndingNamespaces:
+    """The Namespaces of the app cluster that are being deleted with claims of one space."""
+
+    def __init__(self, namespaces: Store, monotonic: Callable[[], float]) -> None:
+        self._namespaces, self._monotonic = namespaces, monotonic
+        self._wave = Wave[tuple[str, str]]()
+        self._claims: dict[str, Store] = {}
+        self._since: dict[str, float] = {}  # by uid, when each was first asked about
+
+    def follow(self, resource: str, claims: Store | None) -> None:
+        """Count where there are claims of a resource; None: it is not synced any more."""
+        self._claims.pop(resource, None)
+        if claims is not None:
+            self._claims[resource] = claims
+
+    def times(self) -> dict[str, datetime]:
+        """Return since when Namespaces are on their way out, by name, as the view shows it."""
+        found = self._namespaces.values(_ENDING)
+        return {name: since for time, name, _ in found if (since := _moment(time)) is not None}
+
+    def wait(self, namespace: Manifest) -> timedelta:
+        """Return how long the claims of a Namespace wait until all that go with it are seen."""
+        now, uid = self._monotonic(), manifest.uid_of(namespace)
+        there = {one for _, _, one in self._namespaces.values(_ENDING)} | {uid}
+        self._since = {one: self._since.get(one, now) for one in there}
+        return SEEN_WHOLE - timedelta(seconds=now - self._since[uid])
+
+    def too_many(self, namespace: Manifest, few: int) -> bool:
+        """Tell whether a Namespace is one of more that are deleted at once than can be meant."""
+        homes = {home for store in self._claims.values() for home in store.values(_HOMES)}
+        endings = self._namespaces.values(_ENDING)
+        mine = _ending(namespace)
+        there = {
+            (name, uid): since
+            for time, name, uid in (*endings, *mine)
+            if name in homes and (since := _moment(time)) is not None
+        }
+        living = homes - {name for _, name, _ in endings}
+        ((_, name, uid),) = mine
+        return self._wave.too_many((name, uid), there, lambda: len(living), few)
+
+
+class ClaimDeletions:
+    """The deletions of the claims of one kind that no Namespace takes along."""
+
+    def __init__(self, claims: Store, namespaces: EndingNamespaces) -> None:
+        self._claims, self._namespaces = claims, namespaces
+        self._wave = Wave[_Deletion]()
+
+    def too_many(self, claim: Manifest, few: int) -> bool:
+        """Tell whether the deletion of a claim is one of more at once than can be meant."""
+        ends, mine = self._namespaces.times(), _leaving(claim)
+        if not mine:
+            return False
+
+        def is_apart(key: _Deletion) -> bool:
+            time, place = key
+            end, since = ends.get(place.namespace), _moment(time)
+            return since is None or (end is not None and end <= since and key != mine[0])
+
+        self._wave.leave_out(is_apart)
+        found = (one for one in self._claims.values(_LEAVING) if not is_apart(one))
+        there = {one: since for one in (*found, *mine) if (since := _moment(one[0])) is not None}
+        return self._wave.too_many(mine[0], there, self._living, few)
+
+    def _living(self) -> int:
+        return self._claims.count(_HELD) - self._claims.count(_LEAVING)
+
+
+def _held(claim: Manifest) -> tuple[ObjectKey, ...]:
+    """Return the place of a claim that we hold, as an index does."""
+    held = keys.SYNCER in manifest.finalizers_of(claim)
+    return (ObjectKey(*manifest.identity_of(claim)),) if held else ()
+
+
+def _homes(claim: Manifest) -> Iterable[str]:
+    """Return the namespace of such a claim, as an index does."""
+    return (place.namespace for place in _held(claim) if place.namespace)
+
+
+def _leaving(claim: Manifest) -> tuple[_Deletion, ...]:
+    """Return when such a claim was deleted, and its place, as an index does."""
+    time = manifest.get_text(claim, "metadata", "deletionTimestamp")
+    return tuple((time, place) for place in _held(claim)) if time else ()
+
+
+def _ending(namespace: Manifest) -> tuple[tuple[str, str, str], ...]:
+    """Return when a Namespace was deleted, its name and its uid, as an index does."""
+    time = manifest.get_text(namespace, "metadata", "deletionTimestamp")
+    return ((time, manifest.name_of(namespace), manifest.uid_of(namespace)),) if time else ()
+
+
+CLAIM_INDEXES: Final[Mapping[str, Index]] = {_HELD: _held, _HOMES: _homes, _LEAVING: _leaving}
+NAMESPACE_INDEXES: Final[Mapping[str, Index]] = {_ENDING: _ending}
