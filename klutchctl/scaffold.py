@@ -23,6 +23,7 @@ spec:
   policies: {{default: Deny}} # what no Policy has a path for
   prune:
     mode: report # show what left the files; `auto` also releases it
+    maxDeletes: 5 # if more left the files at once, none of it is released
 """
 _PLANE: Final = f"""# Where services run.
 {_API_VERSION}kind: ControlPlane
@@ -132,7 +133,7 @@ def live_files(
     spec: dict[str, JSON] = {
         "include": include,
         "policies": {"default": "Allow"},
-        "prune": {"mode": "report"},
+        "prune": {"mode": "report", "maxDeletes": 5},
     }
     at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
     texts = {

@@ -75,7 +75,7 @@ class Prune(base_model.StrictModel):
         default=10, ge=0, description="More than this in a run: none of them."
     )
     max_delete_percent: StrictInt = Field(
-        default=5, ge=0, le=100, description="The smaller limit wins."
+        default=5, ge=0, le=100, description="The smaller limit wins; below 20 units, half may go."
     )
     allow_empty: StrictBool = Field(
         default=False, description="An empty fleet may release everything."

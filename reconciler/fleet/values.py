@@ -4,9 +4,8 @@
 these; nothing here knows YAML.
 """
 
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -205,10 +204,6 @@ class Guards:
             keep_if_in_use=base.keep_if_in_use or self.keep_if_in_use,
             on_cluster_leave=DeletionPolicy.BLOCK if looser else self.on_cluster_leave,
         )
-
-    def without_budgets(self) -> "Guards":
-        """Return the same guards, but for those that count what a run prunes."""
-        return replace(self, max_deletes=sys.maxsize, max_delete_percent=100, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True)

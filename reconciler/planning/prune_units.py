@@ -260,6 +260,9 @@ def all_of(key: UnitKey, cluster: str) -> Ref:
     return Ref(cluster, instances(key.group, key.resource), "", "")
 
 
+SMALL: Final = 20  # units; of a fleet with less, half may go in a run
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How much a run would prune: `wanted` units in the files, `known` units live or wanted."""
@@ -275,9 +278,12 @@ def extent_of(fleet: Fleet, changes: Iterable[Change]) -> Extent:
 
 
 def budget(guards: Guards, known: int) -> int:
-    """Return how many units may be pruned: the smaller of both limits; percent rounds up."""
-    share = max(1, math.ceil(known * guards.max_delete_percent / 100))
-    return min(guards.max_deletes, share)
+    """Return how many units may be pruned: the smaller of both limits; percent rounds up.
+
+    Of a small fleet half may go: a few percent of it are one unit, and a cluster has several.
+    """
+    percent = guards.max_delete_percent if known >= SMALL else max(guards.max_delete_percent, 50)
+    return min(guards.max_deletes, max(1, math.ceil(known * percent / 100)))
 
 
 def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tuple[Held, ...]:
@@ -303,8 +309,8 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
         message = (
             f"{len(pruned)} units would be released, replaced or deleted, and {limit} may be "
             f"(prune.maxDeletes {guards.max_deletes}, maxDeletePercent "
-            f"{guards.max_delete_percent} of {extent.known}): none is; raise the budget in the "
-            "files or take smaller steps"
+            f"{guards.max_delete_percent} of {extent.known}, but half below {SMALL}): none is; "
+            "raise the budget in the files, take smaller steps, or name them to `klutchctl release`"
         )
         held.append(Held("max-deletes", message, clusters))
     return tuple(held)

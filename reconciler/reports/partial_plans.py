@@ -11,6 +11,7 @@ whose export exists. A unit of which nothing is left looks like a new one, and i
 """
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,19 +120,25 @@ def check(fleet: Fleet, named: Collection[Target]) -> None:
 def letting_go(fleet: Fleet) -> Fleet:
     """Return a fleet whose plan releases what left it, whatever `prune` says of mode and clusters.
 
-    A unit that its own policy deletes or holds is still deleted or held by that plan.
+    Nor do its budgets count: a person names each unit. A unit that its own policy deletes or holds
+    is still deleted or held by that plan.
     """
-    release = DeletionPolicy.RELEASE
-    asked = replace(fleet.guards, mode=PruneMode.AUTO, on_cluster_leave=release)
+    asked = replace(
+        fleet.guards,
+        mode=PruneMode.AUTO,
+        max_deletes=sys.maxsize,
+        max_delete_percent=100,
+        on_cluster_leave=DeletionPolicy.RELEASE,
+    )
     return replace(fleet, guards=asked)
 
 
 def without_budgets(fleet: Fleet) -> Fleet:
-    """Return a fleet for the apply of a plan that `releases` has held against the budgets.
+    """Return a fleet for the apply of a plan that `releases` has held against the guards.
 
     That apply plans all that left anew, and does nothing of it but what was approved.
     """
-    return replace(fleet, guards=letting_go(fleet).guards.without_budgets())
+    return replace(fleet, guards=replace(letting_go(fleet).guards, allow_empty=True))
 
 
 def releases(
@@ -163,7 +170,7 @@ def releases(
 
 
 def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
-    """Hold the lines against the budgets as a run of their own, which they are."""
+    """Hold the lines against the guards as a run of their own, which they are."""
     extent = prune_units.extent_of(fleet, plan.changes)
     free = [replace(line, held=()) for line in lines]
     held = prune_units.held_back(letting_go(fleet).guards, free, extent)

@@ -107,12 +107,12 @@ async def what_would_be_deleted_is_not_for_releasing(scene):
 
 async def what_a_guard_holds_or_nobody_approves_stays(scene):
     scene.fleet.bound = False
-    scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
+    scene.fleet.prune = "allowEmpty: false"
     marks = scene.marks()
     held = await release(scene)
     assert held.code == 6, held.stdout + held.stderr
-    assert "prune.maxDeletes 0" in held.stdout
-    scene.fleet.prune = "allowEmpty: true"
+    assert "prune.allowEmpty" in held.stdout
+    scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
     asked = await release(scene, approve=False)
     assert asked.code == 6
     assert "nobody approved it" in asked.stderr

@@ -30,8 +30,12 @@ BUDGETS = {
     "more than the number": (1, 100, 2, 2, ["max-deletes"]),
     "none may go": (0, 100, 2, 1, ["max-deletes"]),
     "more than the share": (100, 10, 20, 3, ["max-deletes"]),
-    "the share rounds up": (100, 10, 11, 2, []),
-    "one may go of a small fleet": (100, 1, 2, 1, []),
+    "the share rounds up": (100, 10, 21, 3, []),
+    "half of a small fleet": (100, 5, 3, 2, []),
+    "more than half of a small fleet": (100, 5, 10, 6, ["max-deletes"]),
+    "the number, of a small fleet": (2, 5, 10, 3, ["max-deletes"]),
+    "a fleet that is not small": (100, 5, 20, 2, ["max-deletes"]),
+    "one may go of each": (100, 1, 20, 1, []),
 }
 
 
