@@ -49,6 +49,10 @@ def text(board: Board, *, color: bool = False) -> str:
     if board.unread:
         unread = named_lines(plan_rows.unread(board.unread))
         blocks.append(terminal.block("Clusters not read", unread, color=color))
+    if board.ahead:
+        way = "ahead of" if board.ahead > 0 else "behind"
+        off = f"Your clock is {abs(board.ahead):.0f} s {way} all clusters"
+        blocks.append([f"{off}: set it first, since ages and heartbeats are compared with it."])
     blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
     return terminal.paragraphs(blocks)
 

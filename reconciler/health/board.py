@@ -78,7 +78,8 @@ class PlaneHealth:
 class Board:
     """All clusters by name. `unread` are those that could not be read, control planes too.
 
-    `planes` are the control planes on which something is wrong.
+    `planes` are the control planes on which something is wrong. `ahead` is by how many seconds our
+    clock is ahead of all clusters, 0 where some agree with it.
     """
 
     fleet: str
@@ -87,6 +88,7 @@ class Board:
     clusters: tuple[ClusterHealth, ...]
     unread: tuple[UnseenCluster, ...] = ()
     planes: tuple[PlaneHealth, ...] = ()
+    ahead: float = 0.0
 
     @property
     def units(self) -> Iterator[BoundUnit]:

@@ -78,6 +78,7 @@ def _slim(definition: Manifest) -> Manifest:
 T = TypeVar("T")
 
 _DEFAULTS: Final = Pace()
+_CLOCK_OFF: Final = 60.0  # seconds; konnectors' heartbeats are too old beyond that
 _WIDTH: Final = 4  # CRDs of a cluster read at once; each takes a connection of its own
 
 
@@ -140,7 +141,18 @@ async def _judged(
     # What works on a control plane has no Lease in the app cluster.
     looked = replace(hosted, konnectors={**in_app, **hosted.konnectors})
     stops = await agents.stops(view.fleet, places, visits, looked, again=again, now=now)
-    return board(view, crds, stops=stops, released=released, now=now())
+    made = board(view, crds, stops=stops, released=released, now=now())
+    return replace(made, ahead=ahead_of_all(visits.clocks.values()))
+
+
+def ahead_of_all(clocks: Collection[float]) -> float:
+    """Return by how many seconds our clock is ahead of all others (< 0: behind), or 0.
+
+    `clocks` are the differences. Where some agree with ours, it is not ours that is wrong.
+    """
+    least = min(clocks, key=abs, default=0.0)
+    is_ours = all(one * least > 0 for one in clocks) and abs(least) >= _CLOCK_OFF
+    return least if is_ours else 0.0
 
 
 async def _released(view: FleetView, visits: Visits) -> Mapping[str, frozenset[str]]:

@@ -275,6 +275,8 @@ class Caller:
 
     def _note(self, answer: Answer | None) -> None:
         """Note whether the cluster dealt with a call; None is a stream that was opened."""
+        if answer is not None:
+            self.connectivity.note_date(answer.headers.get("Date", ""))
         if answer is not None and (answer.status == 401 or answer.status >= 500):
             self.connectivity.failed()
         else:

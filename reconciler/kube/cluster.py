@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from reconciler.core.documents import cut, takes
@@ -69,6 +70,23 @@ class Connectivity:
         self._failed = False
         self._answered = clock()  # when it did last
         self._followers: list[Callable[[], None]] = []
+        self._said: tuple[str, float] | None = None  # its last Date, and our time then
+
+    def note_date(self, text: str) -> None:
+        """Note the header Date of an answer, which has whole seconds."""
+        if text:
+            self._said = text, time.time()
+
+    @property
+    def ahead(self) -> float | None:
+        """By how many seconds our clock is ahead of the cluster's; None: it gave no time."""
+        if self._said is None:
+            return None
+        text, ours = self._said
+        try:
+            return ours - parsedate_to_datetime(text).timestamp()
+        except ValueError:
+            return None
 
     def answered(self) -> None:
         """Note that the cluster dealt with a call, whatever it said."""

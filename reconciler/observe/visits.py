@@ -151,6 +151,7 @@ class Visits:
         self._clusters, self._timeout = clusters, pace.timeout
         self._left: dict[str, float] = {}  # seconds, by the name of its `Ref`s
         self._slots = ReadSlots(pace)
+        self.clocks: dict[str, float] = {}  # by how many seconds ours is ahead, by the same name
 
     async def control_plane(
         self, name: str, access: Access, read: Callable[[Visit], Awaitable[T]]
@@ -205,6 +206,8 @@ class Visits:
                     return await read(Visit(reached, turn, width, waiting))
                 finally:
                     self._left[name] = turn.left
+                    if reached and (ahead := reached.cluster.connectivity.ahead) is not None:
+                        self.clocks[name] = ahead
         except TimeoutError:
             return _late(waiting, self._timeout)
         except Exception as error:

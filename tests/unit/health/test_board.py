@@ -14,6 +14,7 @@ from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.core.times import format_time
 from reconciler.health.board import board, view_of
 from reconciler.health.memory import remembering
+from reconciler.health.survey import ahead_of_all
 from reconciler.health.verdict import State
 from tests.support.scenes import (
     SEARCH,
@@ -367,3 +368,11 @@ def test_an_unreadable_release_time_is_no_time():
     here.control_plane.append(put(live, "once", "metadata", "annotations", keys.RELEASED))
     (of,) = shown(here, fleet(plane())).clusters
     assert (of.state, of.since) == (State.RELEASED, None)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "ahead"),
+    [([], 0), ([7200.5, 7201], 7200.5), ([-70, -90], -70), ([59, 80], 0), ([7200, -1], 0)],
+)
+def test_a_clock_is_ours_that_is_wrong_if_no_cluster_agrees(clocks, ahead):
+    assert ahead_of_all(clocks) == ahead

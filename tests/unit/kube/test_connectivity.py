@@ -1,5 +1,8 @@
 """When a cluster counts as back, and who hears of it."""
 
+import time
+from email.utils import formatdate
+
 import pytest
 
 from reconciler.kube.cluster import Connectivity
@@ -55,3 +58,12 @@ def test_a_follower_may_leave_when_told():
     told = Told()
     leave = told.connectivity.follow(lambda: leave())
     assert told.after([(9, False), (9, True), (9, False), (9, True)]) == 2
+
+
+def test_how_far_our_clock_is_from_a_clusters():
+    there = Connectivity()
+    assert there.ahead is None
+    there.note_date(formatdate(time.time() - 7200, usegmt=True))
+    assert there.ahead == pytest.approx(7200, abs=5)
+    there.note_date("yesterday")
+    assert there.ahead is None

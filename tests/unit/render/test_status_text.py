@@ -129,3 +129,8 @@ def test_why_a_control_plane_was_not_read_is_said_once():
         "  ! c                 its control plane us is unseen: it hung up. Look",
         "  ! control-plane/eu  it hung up. Look",
     ]
+
+
+def test_a_clock_that_no_cluster_agrees_with_has_a_line():
+    text = status.text(replace(values.nothing(), ahead=-7200.4))
+    assert "Your clock is 7200 s behind all clusters" in text
