@@ -7,6 +7,7 @@ place is where the files of a fleet are.
 import inspect
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -333,3 +334,17 @@ def _write(output: Output, text: str) -> None:
         typer.echo(text, nl=False)
     else:
         output.path.write_text(text, "utf-8")
+
+
+def answer(question: str, stream: TextIO) -> str:
+    """Ask, and return the line that comes. Raises KeyboardInterrupt at the first Ctrl-C.
+
+    The handler of a running event loop would only cancel what waits, and this does not: the read
+    goes on after a signal (PEP 475).
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(question, end="", file=stream, flush=True)
+        return sys.stdin.readline().strip()
+    finally:
+        signal.signal(signal.SIGINT, before)

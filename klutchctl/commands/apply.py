@@ -4,7 +4,6 @@ Each plan is shown and approved before anything is written.
 """
 
 import re
-import signal
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from klutchctl.settings import (
     Output,
     Place,
     Settings,
+    answer,
     columns,
     of,
     output_option,
@@ -192,10 +192,11 @@ async def _run(
             look = await run.look(fleet, clusters, only=only, credentials=True, pace=pace)
             plan = look.plan
         if saved or options.dry_run:
-            _show_plan(plan, options.outputs, color=settings.color)
+            whole = options.dry_run or settings.verbose
+            _show_plan(plan, options.outputs, settings, whole=whole)
         if options.dry_run:
             return exit_code(plan, detailed=False, allow_unreachable=settings.allow_unreachable)
-        if not (saved or _is_approved(plan, options, question="Apply this?", color=settings.color)):
+        if not (saved or _is_approved(plan, options, settings, question="Apply this?")):
             print(_NOT_APPROVED, file=sys.stderr)
             return ExitCode.HELD_BACK
         return await _applied(fleet, plan, clusters, settings, options)
@@ -284,50 +285,47 @@ async def _release(
         look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
         foreign = unmanaged_units(asked, look.live, only=only)
         plan = partial_plans.releases(fleet, look.plan, named, foreign=foreign)
-        if not _is_approved(plan, options, question="Release this?", color=settings.color):
+        if not _is_approved(plan, options, settings, question="Release this?"):
             print(_NOT_RELEASED, file=sys.stderr)
             return ExitCode.HELD_BACK
         free = partial_plans.without_budgets(fleet)
         return await _applied(free, plan, clusters, settings, options)
 
 
-def _is_approved(plan: "Plan", options: WriteOptions, *, question: str, color: bool) -> bool:
+def _is_approved(plan: "Plan", options: WriteOptions, settings: Settings, *, question: str) -> bool:
     """Show what would be done, and ask for approval where there is a terminal.
 
     A plan in which nothing would be done needs none.
     """
     if not any(one.acts and not one.held for one in plan.changes):
         return True
-    stream = _show_plan(plan, options.outputs, color=color)
+    stream = _show_plan(plan, options.outputs, settings)
     if options.auto_approve or not sys.stdin.isatty():
         return options.auto_approve
-    return _answer(f"{question} Only `yes` does. ", stream) == "yes"
+    return answer(f"{question} Only `yes` does. ", stream) == "yes"
 
 
-def _show_plan(plan: "Plan", wanted: tuple[Output, ...], *, color: bool) -> TextIO:
-    """Print what is going to be done, and return where."""
-    from klutchctl.render import plan_formats
+def _show_plan(
+    plan: "Plan", wanted: tuple[Output, ...], settings: Settings, *, whole: bool = True
+) -> TextIO:
+    """Print what is going to be done, or only its sum, and return where."""
+    from klutchctl.render import plan_formats, plan_rows
 
     # Standard output may be for a program; then a person reads the plan beside it.
     quiet = any(one.path is None and one.format != "text" for one in wanted)
     stream = sys.stderr if quiet else sys.stdout
-    text = plan_formats.text(plan, color=color and stream.isatty(), columns=columns(stream))
+    if whole:
+        text = plan_formats.text(
+            plan,
+            color=settings.color and stream.isatty(),
+            columns=columns(stream),
+            steps=settings.verbose,
+        )
+    else:
+        heading = f"{plan_rows.heading(plan)}, plan {plan.id[: plan_rows.ID_SHOWN]}"
+        text = f"{heading}: {plan_rows.summary(plan)}."
     print(text, file=stream, flush=True)  # the steps that follow are on the other stream
     return stream
-
-
-def _answer(question: str, stream: TextIO) -> str:
-    """Ask, and return the line that comes. Raises KeyboardInterrupt at the first Ctrl-C.
-
-    The handler of a running event loop would only cancel what waits, and this does not: the read
-    goes on after a signal (PEP 475).
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        print(question, end="", file=stream, flush=True)
-        return sys.stdin.readline().strip()
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 async def _applied(

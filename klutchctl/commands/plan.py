@@ -291,6 +291,7 @@ def _print(
                 color=settings.colored(path),
                 columns=columns(sys.stdout, path),
                 against=against,
+                steps=settings.verbose,
             ),
             "json": lambda _: plan_formats.as_json(plan, against=against),
             "markdown": lambda _: plan_markdown.comment(plan, against=against),

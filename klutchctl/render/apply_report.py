@@ -57,7 +57,7 @@ def text(report: Report, *, whole: bool = True, color: bool = False) -> str:
 
     remarks: tuple[tuple[str, list[str]], ...] = (
         ("Not done", [] if whole else list(_by_cause(undone, color=color))),
-        ("Held back", [visible(one.message) for one in plan.held]),
+        ("Held back", [sentence for _, sentence in plan_rows.held(plan)]),
         ("Blocked", _blocked(blocked)),
         ("Not read", [f"{visible(o.name)}: {visible(o.reason)}" for o in plan.unseen]),
         ("Not Ready", [f"{visible(o.unit)}: {visible(o.reason)}" for o in report.not_ready]),
@@ -132,7 +132,7 @@ def _blocked(changes: Sequence[Change]) -> list[str]:
         clusters.setdefault((row.subject, row.what, row.origin), []).append(visible(one.cluster))
     wide = max((len(subject) for subject, _, _ in clusters), default=0)
     return [
-        f"{subject:<{wide}}   {what}   in {plan_rows.few(names)}" + (f"   {place}" if place else "")
+        f"{subject:<{wide}}   {what}   in {terminal.few(names)}" + (f"   {place}" if place else "")
         for (subject, what, place), names in clusters.items()
     ]
 

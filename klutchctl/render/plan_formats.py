@@ -40,13 +40,15 @@ def text(
     color: bool = False,
     columns: int | None = None,
     against: Against | None = None,
+    steps: bool = False,
 ) -> str:
     """Return the plan as text that ends in a newline.
 
     `seconds` is how long reading took, `columns` what a terminal has; left out, equal plans are
-    equal texts, and each line is whole. `against` is what a pull request changes.
+    equal texts, and each line is whole. `against` is what a pull request changes. `steps`: with
+    those of each release.
     """
-    sections = plan_rows.sections(plan)
+    sections = plan_rows.sections(plan, steps=steps)
     widths = column_widths([row for section in sections for row in section.rows], columns)
     blocks = [_head(plan, seconds)]
     if against is not None:

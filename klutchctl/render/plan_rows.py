@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Final
 
-from klutchctl.render.terminal import plural, visible
+from klutchctl.render.terminal import few, in_order, plural, ranges, visible
 from reconciler.core import manifest
 from reconciler.core.decision import FieldChange, pointer
 from reconciler.core.errors import Origin
@@ -58,7 +58,6 @@ _EXPLAINED_BY_REASON: Final = frozenset(
     {Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN}
 )
 _COMMIT_SHOWN: Final = 7
-_NAMES_SHOWN: Final = 3
 _GAP: Final = "   "
 
 
@@ -92,17 +91,18 @@ class Section:
         return f"{self.counts} in each; this is {visible(self.clusters[0])}" if several else ""
 
 
-def sections(plan: Plan, *, most: int | None = None) -> tuple[Section, ...]:
+def sections(plan: Plan, *, most: int | None = None, steps: bool = False) -> tuple[Section, ...]:
     """Return the clusters in which something would happen, in the order of the plan.
 
-    A title names `most` ranges of clusters that are alike, and counts the others.
+    A title names `most` ranges of clusters that are alike, and counts the others. Each row has its
+    `steps` if asked for.
     """
     known = in_order({*plan.sections, *(change.cluster for change in plan.changes)})
     return tuple(
         Section(
             some.clusters,
             _title(plan, ranges(some.clusters, known, most=most), some),
-            tuple(map(row, some.changes)),
+            tuple(row(change, steps=steps) for change in some.changes),
             counted(change.action for change in some.changes),
         )
         for some in alike.groups(plan)
@@ -123,36 +123,16 @@ def counted(actions: Iterable[Action]) -> str:
     return ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
 
 
-def in_order(names: Iterable[str]) -> Mapping[str, int]:
-    """Return the place of each name among all of them."""
-    return {name: place for place, name in enumerate(sorted(names))}
-
-
-def ranges(names: Iterable[str], at: Mapping[str, int], *, most: int | None = None) -> str:
-    """Return names in order; `a ... f` are all that have a place, from `a` to `f`."""
-    runs: list[list[str]] = []
-    for name in sorted(names):
-        if runs and at[name] == at[runs[-1][-1]] + 1:
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-    shown = [
-        part
-        for run in runs
-        for part in ([f"{run[0]} ... {run[-1]}"] if len(run) > _NAMES_SHOWN else run)
-    ]
-    more = len(shown) - (most or len(shown))
-    listed = ", ".join(shown[:most])
-    return visible(f"{listed} and {more} more" if more > 0 else listed)
-
-
-def row(change: Change) -> Row:
+def row(change: Change, *, steps: bool = False) -> Row:
     return Row(
         action=change.action,
         subject=visible(change.subject),
         what=visible(_what(change) + _noted(change)),
         origin=place(change.origin),
-        details=(*chain(*map(differences, change.fields)), *_steps(change.steps)),
+        details=(
+            *chain(*map(differences, change.fields)),
+            *(_steps(change.steps) if steps else ()),
+        ),
     )
 
 
@@ -199,10 +179,15 @@ def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def held(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return (guard, sentence) of each guard that tripped; clusters with the same share one."""
+    """Return (guard, sentence) of each guard that tripped; clusters with the same share one.
+
+    What the line of a blocked cluster says is not said again.
+    """
+    said = {one.reason for one in plan.changes if one.action is Action.BLOCKED}
     clusters: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in plan.held:
-        clusters[one.guard, one.message] += one.clusters
+        if one.message not in said:
+            clusters[one.guard, one.message] += one.clusters
     return tuple(
         (visible(guard), visible(message + (f"{_GAP}in {few(names)}" if names else "")))
         for (guard, message), names in clusters.items()
@@ -273,23 +258,18 @@ def reading(plan: Plan, seconds: float | None) -> tuple[str, str]:
 
 
 def summary(plan: Plan) -> str:
-    """Return the counts in words, such as `2 create, 0 update, ..., 42 unchanged`."""
+    """Return the counts in words, such as `2 create, 3 release (3 held), ..., 42 unchanged`."""
     counts = Counter(change.action for change in plan.changes)
+    held = Counter(change.action for change in plan.changes if change.held)
     words = [
         f"{counts[action]} {'unchanged' if action is Action.NOOP else action.value}"
+        + (f" ({held[action]} held)" if held[action] else "")
         for action in SYMBOLS
         if counts[action] or action in _ALWAYS_COUNTED
     ]
     if plan.unseen:
         words.append(f"{plural(len(plan.unseen), 'cluster')} unknown")
     return ", ".join(words)
-
-
-def few(names: Sequence[str]) -> str:
-    """Return the first names, and how many there are more."""
-    if len(names) <= _NAMES_SHOWN:
-        return ", ".join(names)
-    return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"
 
 
 def edits_title(against: Against) -> str:

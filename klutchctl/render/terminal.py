@@ -6,12 +6,13 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 # Control and format characters (escape sequences, line breaks, bidirectional overrides, zero
 # width), surrogates, private and unassigned characters, and the two Unicode line separators.
+NAMES_SHOWN: Final = 3
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _COMMAND: Final = re.compile(r"##(?=\w*\[)")
 _STYLE: Final = re.compile(r"\x1b\[[0-9]+m")
@@ -102,3 +103,33 @@ def plural(count: int, noun: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def in_order(names: Iterable[str]) -> Mapping[str, int]:
+    """Return the place of each name among all of them."""
+    return {name: place for place, name in enumerate(sorted(names))}
+
+
+def ranges(names: Iterable[str], at: Mapping[str, int], *, most: int | None = None) -> str:
+    """Return names in order; `a ... f` are all that have a place, from `a` to `f`."""
+    runs: list[list[str]] = []
+    for name in sorted(names):
+        if runs and at[name] == at[runs[-1][-1]] + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    shown = [
+        part
+        for run in runs
+        for part in ([f"{run[0]} ... {run[-1]}"] if len(run) > NAMES_SHOWN else run)
+    ]
+    more = len(shown) - (most or len(shown))
+    listed = ", ".join(shown[:most])
+    return visible(f"{listed} and {more} more" if more > 0 else listed)
+
+
+def few(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
+    if len(names) <= NAMES_SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"

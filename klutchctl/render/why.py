@@ -106,7 +106,7 @@ def _claim(claim: Claim) -> str:
 
 
 def _plan(explanation: Explanation, *, color: bool) -> Iterator[str]:
-    rows = list(map(plan_rows.row, explanation.plan.changes))
+    rows = [plan_rows.row(one, steps=True) for one in explanation.plan.changes]
     yield from section_lines(rows, column_widths(rows), color=color)
     for unit in explanation.unmanaged:
         yield (

@@ -25,7 +25,7 @@ from tests.golden.plans import PLANS
 
 FORMATS = {
     "txt": plan_formats.text,
-    "color.txt": lambda plan: plan_formats.text(plan, color=True, seconds=0.44),
+    "color.txt": lambda plan: plan_formats.text(plan, color=True, seconds=0.44, steps=True),
     "json": plan_formats.as_json,
     "md": plan_markdown.comment,
 }

@@ -351,5 +351,5 @@ async def test_what_a_plan_says(
             await removal.remove(cluster, ref)
         else:
             await cluster.merge_patch(ref, patch, manager="operator", subresource=subresource)
-    told = masked(plan_formats.text(await runs.plan()))
+    told = masked(plan_formats.text(await runs.plan(), steps=True))
     golden(told, f"take-over/{request.node.callspec.id}.txt")

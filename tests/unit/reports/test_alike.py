@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats, plan_markdown, plan_rows
+from klutchctl.render import plan_formats, plan_markdown, plan_rows, terminal
 from reconciler import api
 from reconciler.core import manifest
 from reconciler.core.decision import FieldChange
@@ -145,13 +145,13 @@ RANGES = {
 
 @pytest.mark.parametrize(("names", "said"), RANGES.values(), ids=RANGES.keys())
 def test_ranges_name_no_cluster_that_is_not_meant(names, said):
-    places = plan_rows.in_order({*"abcdef", *names})
-    assert plan_rows.ranges(names, places) == said
+    places = terminal.in_order({*"abcdef", *names})
+    assert terminal.ranges(names, places) == said
 
 
 def test_many_ranges_are_counted():
-    places = plan_rows.in_order("abcdefghijkl")
-    assert plan_rows.ranges("acegik", places, most=2) == "a, c and 4 more"
+    places = terminal.in_order("abcdefghijkl")
+    assert terminal.ranges("acegik", places, most=2) == "a, c and 4 more"
 
 
 def test_text_and_comment_show_one_example_and_count_all(here):

@@ -273,7 +273,7 @@ class LineRow:
 
 def line_row(line: Line) -> LineRow:
     change, outcome = line
-    row = plan_rows.row(change)
+    row = plan_rows.row(change, steps=True)
     unit = change.unit
     return LineRow(
         change.cluster,
