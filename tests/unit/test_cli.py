@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy():
 CODES = {
     "validate": [0, 1, 3, 4, 64],
     "plan": [0, 1, 2, 3, 4, 5, 6, 64],
-    "apply": [0, 1, 3, 5, 6, 7, 8, 9, 64],
+    "apply": [0, 1, 3, 4, 5, 6, 7, 8, 9, 64],
     "bind": [0, 1, 3, 4, 6, 9, 64],
     "status": [0, 1, 3, 5, 9, 64],
     "doctor": [0, 1, 3, 5, 6, 64],
