@@ -152,7 +152,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         return watching.run(context, watch_options, refused=refused)
     if listen is not None:
         raise typer.BadParameter("--listen needs --watch")
-    if dry_run and [one.format for one in wanted] != ["text"]:
+    if dry_run and output:
         raise typer.BadParameter("--dry-run prints text: `klutchctl plan -o` has other formats")
     settings = of(context)
     if repository is not None and not _is_plan(place.path):

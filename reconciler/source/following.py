@@ -48,8 +48,8 @@ class Source(Protocol):
     async def look(self, known: str) -> SourceState | None:
         """Return the files, or None where they are still those with the mark `known`.
 
-        Raises InvalidRepository, ConfigError and HostError where they cannot be read whole, and
-        Unverified where signatures do not allow to use them.
+        Raises InvalidRepository, ConfigError, Unfetched and HostError where they cannot be read
+        whole, and Unverified where signatures do not allow to use them.
         """
         ...
 

@@ -146,6 +146,12 @@ def test_a_pull_request_on_a_server_is_judged_by_its_branch_there(run, repositor
     assert [one["name"] for one in against["edits"]] == ["other"]
 
 
+@pytest.mark.parametrize("output", ["json", "text=plan.txt"])
+def test_a_dry_run_leaves_no_output_that_was_asked_for_unwritten(output, capsys):
+    assert main.run(["apply", "--dry-run", "-o", output]) == 64
+    assert "`klutchctl plan -o` has other formats" in " ".join(capsys.readouterr().err.split())
+
+
 REFUSED = ("--verify head", "--allowed-signers f", "--gpg-keys f")
 
 
