@@ -19,6 +19,7 @@ from konnector.metrics import DOWN, UP, directions
 from reconciler.controller.controller import Controller
 from reconciler.controller.manager import InformerSet
 from reconciler.controller.metrics import Metrics
+from reconciler.controller.queue import AHEAD, BEHIND
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.controller.tracing.trips import Write
 from reconciler.core.decision import Decision, Note
@@ -249,9 +250,9 @@ class PairedSync(TaskSupervisor):
         there = set(() if recent is None else recent.view.store.values(NAME))
         here = set(self.view.store.names(app_namespace))
         for name in here ^ there:  # has come or gone
-            self._enqueue_name(app_namespace, name)
+            self._controller.enqueue(ObjectKey(app_namespace, name))
         for name in here & there:
-            self._controller.enqueue_behind(ObjectKey(app_namespace, name))
+            self._controller.enqueue(ObjectKey(app_namespace, name), BEHIND)
 
     def enqueue_everything(self) -> None:
         for app_namespace in self._there.all():
@@ -336,14 +337,13 @@ class PairedSync(TaskSupervisor):
         self._controller.enqueue(key)
 
     def _there_changed(self, app_namespace: str, name: str) -> None:
-        self._note_event(ObjectKey(app_namespace, name))
-        self._enqueue_name(app_namespace, name)
+        """Let what comes down go ahead: a status is one request, and a create takes two."""
+        key = ObjectKey(app_namespace, name)
+        self._note_event(key)
+        self._controller.enqueue(key, AHEAD)
 
     def _note_event(self, key: ObjectKey) -> None:
         self._events.setdefault(key, self.link.agent.clock.monotonic())
-
-    def _enqueue_name(self, app_namespace: str, name: str) -> None:
-        self._controller.enqueue(ObjectKey(app_namespace, name))
 
 
 class Early(Exception):

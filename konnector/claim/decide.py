@@ -113,7 +113,8 @@ def marks_in(seen: Seen, claim: Manifest, copy: Manifest) -> timedelta:
     made = moment(manifest.get_text(copy, "metadata", "creationTimestamp"))
     age = MARKED_WITHIN if made is None else seen.now - made
     is_new = AT_ONCE <= age < MARKED_WITHIN and _life(seen, claim, copy) is Life.SAME
-    return MARKED_WITHIN - age if is_new and not copy.get("status") else AT_ONCE
+    # People wait for a status, and nobody for marks: they do not go before the statuses of others.
+    return MARKED_WITHIN - age if is_new and not claim.get("status") else AT_ONCE
 
 
 def waiting(pair: Pair, seen: Seen, claim: Manifest, note: Note) -> Decision:

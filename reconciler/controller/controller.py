@@ -18,7 +18,7 @@ from reconciler.controller import log_context
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import Stopped
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
+from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, USUAL, WorkQueue
 from reconciler.controller.tasks import Clock
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import ClusterError, KlutchError, Oversized, Retry
@@ -84,13 +84,9 @@ class Controller(Generic[K]):
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
 
-    def enqueue(self, key: K) -> None:
-        """Let the key be worked on soon: what a subscription to a store calls."""
-        self._queue.enqueue(key)
-
-    def enqueue_behind(self, key: K) -> None:
-        """Let the key be worked on after those that were added: it is looked at anyway."""
-        self._queue.enqueue_behind(key)
+    def enqueue(self, key: K, line: int = USUAL) -> None:
+        """Let the key be worked on soon, in a line of the queue: what subscriptions call."""
+        self._queue.enqueue(key, line)
 
     def enqueue_after(self, key: K, seconds: float) -> None:
         """Let the key be worked on after so many seconds, or sooner."""

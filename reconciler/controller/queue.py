@@ -21,6 +21,8 @@ LONGEST_PAUSE: Final = 60.0
 _DOUBLINGS: Final = 14  # more would be beyond the longest pause
 _FEW: Final = 64  # outdated alarms that are not worth a clean-up
 _IN_A_ROW: Final = 4  # keys that go before one that waits behind them
+# The lines: of what is half done, of what has changed, and of what is looked at anyway.
+AHEAD, USUAL, BEHIND = range(3)
 
 
 class Observer:
@@ -46,8 +48,9 @@ class WorkQueue(Generic[K]):
     again after that. A key that comes forgets its delay: whoever works on it knows anew when to
     look again. `jitter` is from 0 to 1. Memory grows with the number of different keys only.
 
-    What is looked at only because everything is, as at a start, waits behind what has changed, and
-    gets at least every fifth turn.
+    Keys wait in lines, and of several that it is added to a key waits in the first. What is looked
+    at only because everything is, as at a start, or because it is time, waits BEHIND what has
+    changed; that waits behind what goes AHEAD. Each line gets at least every sixth turn.
     """
 
     def __init__(
@@ -59,11 +62,10 @@ class WorkQueue(Generic[K]):
         party: Callable[[K], Party] = nobody,
     ) -> None:
         self._clock, self._jitter, self._observer = clock, jitter, observer or Observer()
-        self._wanted: dict[K, float] = {}  # since when
+        self._wanted: dict[K, tuple[float, int]] = {}  # since when, and in which line
         self._party = party
-        self._ready: Turns[K] = Turns()  # those wanted that nobody works on
-        self._behind: Turns[K] = Turns()  # likewise, behind these
-        self._in_a_row = 0
+        self._lines: tuple[Turns[K], ...] = (Turns(), Turns(), Turns())  # that nobody works on
+        self._passed = [0, 0, 0]  # keys that went before each line, in a row
         self._taken = 0
         self._working: dict[K, Party] = {}
         self._delayed: dict[K, float] = {}  # until when
@@ -77,7 +79,7 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys could be worked on now."""
-        return len(self._ready) + len(self._behind)
+        return sum(map(len, self._lines))
 
     @property
     def waiting(self) -> int:
@@ -99,29 +101,24 @@ class WorkQueue(Generic[K]):
         """Seconds until the next delay ends; infinite without delays."""
         return min(self._delayed.values(), default=float("inf")) - self._clock.monotonic()
 
-    def enqueue(self, key: K) -> None:
-        """Let the key come as soon as somebody is free."""
-        if key in self._behind:
-            self._behind.discard(key)
-            self._ready.append(key, self._party(key))
-        elif self._is_new(key):
-            self._ready.append(key, self._party(key))
-            self._stir.set()
-
-    def enqueue_behind(self, key: K) -> None:
-        """Let the key come after those that came by `add`."""
-        if self._is_new(key):
-            self._behind.append(key, self._party(key))
-            self._stir.set()
-
-    def _is_new(self, key: K) -> bool:
-        """Note that the key is wanted; return whether it is to be lined up."""
+    def enqueue(self, key: K, line: int = USUAL) -> None:
+        """Let the key come as soon as somebody is free, in the turn of its line."""
         self._delayed.pop(key, None)
-        if key in self._wanted or self._closed:
-            return False
-        self._wanted[key] = self._clock.monotonic()
-        self._observer.added()
-        return key not in self._working
+        since, before = self._wanted.get(key, (None, BEHIND + 1))
+        if before <= line or self._closed:
+            return
+        if since is None:
+            since = self._clock.monotonic()
+            self._observer.added()
+        else:
+            self._lines[before].discard(key)
+        self._wanted[key] = since, line
+        if key not in self._working:
+            self._line_up(key, line)
+
+    def _line_up(self, key: K, line: int) -> None:
+        self._lines[line].append(key, self._party(key))
+        self._stir.set()
 
     def enqueue_after(self, key: K, seconds: float) -> None:
         """Let the key come after a while; of several delays the earliest end counts."""
@@ -171,35 +168,41 @@ class WorkQueue(Generic[K]):
         """Return the key whose turn it is, as soon as there is one."""
         while True:
             self._ripen()
-            lines = (self._ready, self._behind)
-            for line in lines if self._in_a_row < _IN_A_ROW else lines[::-1]:
+            late = [line for line in (USUAL, BEHIND) if self._passed[line] >= _IN_A_ROW]
+            for line in (*late, AHEAD, USUAL, BEHIND):
                 try:
-                    party, key = line.pop(lambda one: one.may_join(self._working.values()))
+                    party, key = self._lines[line].pop(self._may_begin)
                 except KeyError:
                     continue
-                self._in_a_row = 0 if line is self._behind else self._in_a_row + 1
+                ahead, behind = self._passed[:line], self._passed[line + 1 :]
+                self._passed = [*ahead, 0, *(passed + 1 for passed in behind)]
                 self._working[key] = party
                 self._taken += 1
-                self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
+                since, _ = self._wanted.pop(key)
+                self._observer.taken(self._clock.monotonic() - since)
                 return key
             self._stir.clear()
             self._set_alarm()
             await self._stir.wait()
 
+    def _may_begin(self, party: Party) -> bool:
+        return party.may_join(self._working.values())
+
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""
         party = self._working.pop(key, NOBODY)
         if key in self._wanted:
-            self._ready.append(key, self._party(key))
-        if key in self._wanted or party.wide:  # work on another wide object may begin
+            self._line_up(key, self._wanted[key][1])
+        elif party.wide:  # work on another wide object may begin
             self._stir.set()
 
     def close(self) -> None:
         """Forget all keys, and take none any more. Only `done` may be called afterwards."""
         self._closed = True
         self._observer.dropped(len(self._wanted))
-        lines = (self._wanted, self._ready, self._behind, self._delayed, self._heap)
-        for forgotten in (*lines, self._failures):
+        for line in self._lines:
+            line.clear()
+        for forgotten in (self._wanted, self._delayed, self._heap, self._failures):
             forgotten.clear()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -210,7 +213,7 @@ class WorkQueue(Generic[K]):
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heapq.heappop(self._heap)
             if self._delayed.get(key) == at:
-                self.enqueue(key)
+                self.enqueue(key, USUAL if key in self._failures else BEHIND)
 
     def _set_alarm(self) -> None:
         if not self._heap or self._heap[0][0] >= self._alarm_at:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.controller.queue import LONGEST_PAUSE, WorkQueue
+from reconciler.controller.queue import AHEAD, BEHIND, LONGEST_PAUSE, WorkQueue
 from reconciler.kube.turns import Party
 from tests.support.fake_clock import FakeClock, settle
 
@@ -73,7 +73,7 @@ async def taken(queue, count):
 
 async def test_what_changed_goes_before_what_is_looked_at_anyway_which_is_not_forgotten(queue):
     for key in "abcd":
-        queue.enqueue_behind(key)
+        queue.enqueue(key, BEHIND)
     assert len(queue) == 4
     for key in "stuvwxyzc":
         queue.enqueue(key)
@@ -81,13 +81,32 @@ async def test_what_changed_goes_before_what_is_looked_at_anyway_which_is_not_fo
     assert await taken(queue, 12) == "stuvawxyzbcd"
 
 
+async def test_what_is_half_done_goes_first_and_no_line_waits_for_ever(queue):
+    for key in "abc":
+        queue.enqueue(key)
+    queue.enqueue("z", BEHIND)
+    for key in "stuvwxyc":
+        queue.enqueue(key, AHEAD)
+    assert await taken(queue, 11) == "stuvazwxycb"
+
+
+async def test_what_comes_with_time_waits_behind_what_has_changed_and_what_failed_does_not(
+    queue, clock
+):
+    queue.enqueue_after("time", 1)
+    queue.failed("failed", at_least=1)
+    await clock.advance(2)
+    queue.enqueue("changed")
+    assert [await taken(queue, 1) for _ in range(3)] == ["changed", "failed", "time"]
+
+
 async def test_what_changed_is_not_looked_at_twice(queue):
     queue.enqueue("a")
-    queue.enqueue_behind("a")
+    queue.enqueue("a", BEHIND)
     assert await taken(queue, 1) == "a"
-    queue.enqueue_behind("b")
+    queue.enqueue("b", BEHIND)
     assert await queue.take() == "b"
-    queue.enqueue_behind("b")  # while it is worked on
+    queue.enqueue("b", BEHIND)  # while it is worked on
     assert len(queue) == 0
     queue.done("b")
     assert await taken(queue, 1) == "b"
@@ -281,7 +300,7 @@ async def test_parties_have_their_turns(clock):
     made = WorkQueue[str](clock, party=lambda key: Party(key[0]))
     for key in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
         made.enqueue(key)
-    made.enqueue_behind("d1")
+    made.enqueue("d1", BEHIND)
     taker = Taker(clock, made)
     await settle()
     assert taker.taken == ["a1", "b1", "c1", "a2", "d1", "b2", "a3", "a4"]
@@ -290,7 +309,7 @@ async def test_parties_have_their_turns(clock):
 
 async def test_work_on_wide_objects_goes_on_one_by_one_beside_all_other(clock):
     made = WorkQueue[str](clock, party=lambda key: Party(key[0], wide=key[1] == "w"))
-    made.enqueue_behind("cw1")
+    made.enqueue("cw1", BEHIND)
     for key in ("aw1", "aw2", "bw1", "a1", "b1"):
         made.enqueue(key)
     taker = Taker(clock, made, hold=True)

@@ -304,10 +304,13 @@ def test_a_status_comes_before_the_mark_and_without_one_the_mark_soon():
     made: Any = made_for("uid-dev")
     new = put(made, format_time(NOW), "metadata", "creationTimestamp")
     assert told(look(held, new)) == []
-    assert told(look(held, {**new, **READY})) == ["status to status", "mark claim"]
+    assert told(look(held, {**new, **READY})) == ["status to status"]
+    assert told(look({**held, **READY}, {**new, **READY})) == ["mark claim"]
     assert marks_in(seen(held, new), held, new) == MARKED_WITHIN
     for clock in (NOW + MARKED_WITHIN, NOW - timedelta(seconds=1)):
         assert told(look(held, new, now=clock)) == ["mark claim"]
+        late = look(held, {**new, **READY}, now=clock)
+        assert told(late) == ["status to status", "mark claim"]
 
 
 def test_the_finalizers_of_others_stay():
