@@ -105,6 +105,7 @@ class RotatingCluster(ClusterWrapper):
     async def send(self, request: Request) -> Manifest:
         """Make the call over the connection of now, which is not closed before it ends."""
         with self._in_use() as cluster:
+            self.connectivity.round_trip = cluster.connectivity.round_trip
             return await cluster.send(request)
 
     async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:

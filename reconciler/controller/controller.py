@@ -41,6 +41,8 @@ WORKERS: Final = 4
 _TOO_LARGE: Final = Note("TooLarge", "Not served: this is too large to be read", "Warning")
 _AT_ONCE: Final = 3  # conflicts in a row that cost no pause
 _HOPELESS: Final = LONGEST_PAUSE  # until the input changes, which is told by an event
+_NEAR: Final = 0.02  # seconds of a round trip for which the workers are enough
+_FARTHEST: Final = 8  # times as many, at most
 _FRAMES: Final = 12  # of a traceback: more tell no more
 _LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
 
@@ -50,7 +52,8 @@ class Controller(Generic[K]):
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
     and metrics; controllers may share one. `timeout` is in seconds: see `stop`. `depends_on` are
-    the clusters that it works with: when one of them is back, what failed is tried again at once.
+    the clusters that it works with: when one of them is back, what failed is tried again at once,
+    and the farther they are, the more than `workers` wait for them at a time.
     `party` returns whose a key is, so that no party waits for all keys of another, nor for the
     calls that they take.
     Idle, it costs one task.
@@ -77,7 +80,7 @@ class Controller(Generic[K]):
         self._queue: WorkQueue[K] = WorkQueue(
             clock, jitter=jitter, observer=self._metrics, party=party
         )
-        self._free = asyncio.Semaphore(workers)
+        self._workers, self._free = workers, asyncio.Event()
         self._working: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
 
@@ -116,15 +119,21 @@ class Controller(Generic[K]):
 
     async def _begin(self, group: asyncio.TaskGroup) -> None:
         while True:
-            await self._free.acquire()
+            while len(self._working) >= self._at_once():
+                self._free.clear()
+                await self._free.wait()
             key = await self._queue.take()
             task = group.create_task(self._work(key))
             self._working.add(task)
             task.add_done_callback(self._end)
 
+    def _at_once(self) -> int:
+        far = sum(cluster.round_trip for cluster in self._depends_on) / _NEAR
+        return round(self._workers * min(1 + far, _FARTHEST))
+
     def _end(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
-        self._free.release()
+        self._free.set()
 
     async def _work(self, key: K) -> None:
         began = self._clock.monotonic()

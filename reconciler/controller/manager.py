@@ -142,10 +142,6 @@ class Manager:
                 group.create_task(worker.run())
 
 
-def _nothing() -> None:
-    pass
-
-
 def missing(informers: Iterable[Informer]) -> list[str]:
     """Return what was not read yet, and why."""
     unread = (informer for informer in informers if not informer.synced)
@@ -161,7 +157,7 @@ class InformerSet(Generic[K]):
         self._supervisor = TaskSupervisor()
 
     def add(
-        self, key: K, informer: Informer, *, on_synced: Callable[[], None] = _nothing
+        self, key: K, informer: Informer, *, on_synced: Callable[[], None] = lambda: None
     ) -> ReadYourWrites:
         """Follow with an informer; the key must be free. `on_synced` is called once it has read."""
         recent = self._recents[key] = ReadYourWrites(informer)

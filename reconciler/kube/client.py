@@ -260,6 +260,7 @@ class Caller:
             left -= delay
 
     async def _try(self, request: Request, auth: Auth, left: float | None) -> Answer | NoAnswer:
+        began = time.monotonic()
         try:
             answer = await self._transport.send(request, auth=auth, within=left)
         except NoAnswer as problem:
@@ -269,18 +270,18 @@ class Caller:
             self.connectivity.failed()
             failed = _unusable(request, error)
         else:
-            self._note(answer)
+            self._note(answer, time.monotonic() - began)
             return answer
         raise failed
 
-    def _note(self, answer: Answer | None) -> None:
+    def _note(self, answer: Answer | None, took: float = 0.0) -> None:
         """Note whether the cluster dealt with a call; None is a stream that was opened."""
         if answer is not None:
             self.connectivity.note_date(answer.headers.get("Date", ""))
         if answer is not None and (answer.status == 401 or answer.status >= 500):
             self.connectivity.failed()
         else:
-            self.connectivity.answered()
+            self.connectivity.answered(took)
 
     async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
         """Return `unserved` where the cluster's own discovery agrees, else Unreachable.

@@ -60,6 +60,7 @@ _SMALL_PART: Final = 4 * 1024
 # Shorter gaps are what pauses begin with. It is also how often a cluster that answers some calls
 # and not others can make everybody try again.
 _OUTAGE: Final = 5.0  # seconds
+_FORGETS: Final = 1.0001  # with each call
 
 
 class Connectivity:
@@ -70,6 +71,7 @@ class Connectivity:
         self._failed = False
         self._answered = clock()  # when it did last
         self._followers: list[Callable[[], None]] = []
+        self.round_trip = 0.0  # seconds of a quick call lately
         self._said: tuple[str, float] | None = None  # its last Date, and our time then
 
     def note_date(self, text: str) -> None:
@@ -88,9 +90,11 @@ class Connectivity:
         except ValueError:
             return None
 
-    def answered(self) -> None:
-        """Note that the cluster dealt with a call, whatever it said."""
+    def answered(self, took: float = 0.0) -> None:
+        """Note that the cluster dealt with a call, whatever it said, and how long it took."""
         now = self._clock()
+        # One that was quick counts for long: the others were kept waiting somewhere.
+        self.round_trip = min(took or _OUTAGE, self.round_trip * _FORGETS or took)
         was_away = self._failed and now - self._answered >= _OUTAGE
         self._failed, self._answered = False, now
         if was_away:

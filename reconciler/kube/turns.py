@@ -39,10 +39,6 @@ def nobody(_: object) -> Party:
     return NOBODY
 
 
-def anybody(_: Party) -> bool:
-    return True
-
-
 def current_party() -> Party:
     return _current.get()
 
@@ -86,7 +82,7 @@ class Turns(Generic[T]):
         if not spaces:
             del self._owners[party.owner]
 
-    def pop(self, may: Callable[[Party], bool] = anybody) -> tuple[Party, T]:
+    def pop(self, may: Callable[[Party], bool] = lambda _: True) -> tuple[Party, T]:
         """Remove and return the next item, with its party; then all others have a turn first.
 
         Raises KeyError if no party that may go has an item.

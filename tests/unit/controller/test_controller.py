@@ -159,6 +159,20 @@ async def test_so_many_at_a_time_and_no_key_twice(running, clock):
     assert [key for key, _ in work.begun] == ["a", "b", "c", "a"]
 
 
+@pytest.mark.parametrize(("seconds", "at_once"), [(0.002, 2), (0.1, 12), (60.0, 16)])
+async def test_more_at_a_time_where_clusters_are_far(running, clock, seconds, at_once):
+    near, far = Connectivity(clock=clock.monotonic), Connectivity(clock=clock.monotonic)
+    work = Work(clock)
+    work.hold.clear()
+    controller, _ = running(work, workers=2, depends_on=(near, far))
+    for took in (seconds, 90.0, 0.0):  # one that waited somewhere, and a stream
+        far.answered(took)
+    for key in range(30):
+        controller.enqueue(key)
+    await settle()
+    assert len(work.begun) == at_once
+
+
 async def test_keys_that_were_added_before_the_start_wait(running, clock):
     work = Work(clock)
     controller = Controller("tests", work, clock=clock, metrics=Metrics())
