@@ -40,8 +40,8 @@ _REVISION_REFS: Final = (  # of 1.20, and of 2.x
     ("spec", "compositionRevisionRef", "name"),
     ("spec", "crossplane", "compositionRevisionRef", "name"),
 )
-_BOOK: Final = 'klutchctl/INSTALL.md, "From Crossplane 1.20 to 2.x"'
-_MOVE: Final = 'klutchctl/INSTALL.md, "From claims to composite resources"'
+_BOOK: Final = 'the page "Upgrade Crossplane from 1.20 to 2.x"'
+_MOVE: Final = 'the page "From claims to composite resources"'
 _NAMED: Final = 10
 _SERVICE: Final = ("spec", "APIServiceSelector")
 _DEFAULTS: Final = ("defaultCompositionRef", "enforcedCompositionRef")

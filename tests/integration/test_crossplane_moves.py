@@ -1,4 +1,4 @@
-"""The move from claims to composite resources, by the commands of INSTALL.md, on the whole road."""
+"""The move from claims to composite resources, by the commands of the page, on the whole road."""
 
 import asyncio
 import os
@@ -90,10 +90,9 @@ NAMES: Final = {SHOP: ("moving-0",), OTHER: ("moving-0", "moving-1", "moving-2")
 
 def blocks(way: str) -> Sequence[str]:
     """Return the commands of a way, A or B, as the book has them."""
-    book = Path(package.__file__).parent.joinpath("INSTALL.md").read_text()
-    moves = book.partition("## From claims to composite resources\n")[2].partition("\n## ")[0]
-    ways = re.split(r"\*\*[AB]: |\nAfterwards", moves)
-    return re.findall(r"```sh\n(.*?)```", ways["AB".index(way) + 1], re.DOTALL)
+    page = Path(package.__file__).parent.joinpath("docs/install/crossplane-claims.md").read_text()
+    part = page.partition(f"## Way {way}: ")[2].partition("\n## ")[0]
+    return re.findall(r"```sh\n(.*?)```", part, re.DOTALL)
 
 
 async def run(road: Road, commands: str, kind: Kind) -> None:

@@ -226,7 +226,7 @@ async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road) -> None:
 async def test_from_mode_resources_to_crossplane_2_databases_stay_with_all_that_is_written(
     road: Road,
 ) -> None:
-    """As INSTALL.md has it. The last of all: there is no way back."""
+    """As the page has it. The last of all: there is no way back."""
     up = ("sandbox", "up", "--name", NAME)
     looks = ("doctor", FLEET, *road.place.reach)
     sides = ((SHOP, road.shop), (OTHER, road.other))

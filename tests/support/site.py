@@ -9,26 +9,47 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import bind.__main__
+import bind.osb.__main__
+import konnector.__main__
 from klutchctl import main as cli
+from klutchctl.commands.explain import reasons
 from klutchctl.entry import MEANINGS, PRECEDENCE
 
 ROOT: Final = Path(__file__).parents[2]
 _MARK: Final = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
 _TYPES: Final = ("const", "enum", "type")
+_BOOK: Final = "oncall/reasons.md"
+_REASON: Final = re.compile(r"^### (.*)\n\n((?:- .*\n)+)", re.MULTILINE)
+# Instead of the theme's button: text, and for a page of a reason the place of its text.
+_ACTIONS: Final = """{% set edit = page.meta.edit or page.edit_url %}
+<a class="md-content__button" rel="edit" href="{{ edit }}">Edit this page</a>
+"""
 
 
 def commands() -> Iterator[str]:
     """Yield a section for each command: what its `--help` prints."""
     names = [name for name, _, _ in cli.COMMANDS]
     for words in ("", *names, "sandbox", "sandbox up", "sandbox down", "sandbox status"):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            cli.run([*words.split(), "--help"])
-        yield f"## {f'klutchctl {words}'.strip()}\n\n```text\n{printed.getvalue().strip()}\n```\n"
+        yield _help(f"klutchctl {words}".strip(), cli.run, words.split())
+
+
+def flags() -> Iterator[str]:
+    """Yield a section for each other program."""
+    programs = {"klutch-bind": bind.__main__, "klutch-osb": bind.osb.__main__}
+    for name, program in {**programs, "konnector": konnector.__main__}.items():
+        yield _help(name, program.run, [])
+
+
+def _help(name: str, run: Callable[[list[str]], int], words: list[str]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        run([*words, "--help"])
+    return f"## {name}\n\n```text\n{printed.getvalue().strip()}\n```\n"
 
 
 def exit_codes() -> Iterator[str]:
@@ -88,6 +109,7 @@ def _text(value: Any) -> str:
 
 GENERATORS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "commands": commands,
+    "flags": flags,
     "exit-codes": exit_codes,
     "fleet-files": fleet_files,
     "charts": charts,
@@ -99,15 +121,51 @@ def page(text: str) -> str:
     return _MARK.sub(lambda mark: "\n".join(GENERATORS[mark[1]]()), text)
 
 
+def reason_pages(book: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of a page for each reason of the book."""
+    found: dict[str, list[str]] = {}
+    known = {one.name for one in reasons(book)}
+    for one in reasons(book):
+        lines = found.setdefault(one.name, [f"# {one.name}"])
+        lines.append(f"{one.section}. Offline: `klutchctl explain {one.name}`")
+        for field in ("Means", "Where", "See", "Do", "Undo", "Who"):
+            if text := one.fields.get(field):
+                lines.append(f"**{field}:** {_linked(text, known - {one.name})}")
+    yield from ((name, "\n\n".join(lines)) for name, lines in found.items())
+
+
+def _linked(text: str, others: Collection[str]) -> str:
+    """Return a text for a page in another folder, with links to the reasons that it names."""
+    text = re.sub(r"\]\((#?)", lambda at: f"](../{_BOOK if at[1] else 'oncall/'}{at[1]}", text)
+    named = re.compile(r"`[^`]*`|\[[^]]*\]|\b[A-Z]\w+")  # of code and links, nothing is one
+    return named.sub(lambda at: f"[{at[0]}]({at[0]}.md)" if at[0] in others else at[0], text)
+
+
+def _listed(reason: re.Match[str]) -> str:
+    """Return the line of a reason in the list of all."""
+    meaning = re.findall(r"^- Means: (.*?\.)(?: |$)", reason[2], re.MULTILINE)
+    return f"- [{reason[1]}](../reasons/{reason[1]}.md): {''.join(meaning)}\n"
+
+
 def main(folder: Path) -> None:
     """Write all sources into a folder."""
     os.environ["COLUMNS"] = "80"
     source = ROOT / "klutchctl"
+    written: dict[str, str | bytes] = {"overrides/partials/actions.html": _ACTIONS}
     for path in (source / "mkdocs.yml", *sorted((source / "docs").rglob("*.*"))):
-        if path.suffix in {".md", ".svg", ".yml", ".css"}:
-            there = folder / path.relative_to(source)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            there.write_text(page(path.read_text("utf-8")), "utf-8")
+        if path.suffix in {".md", ".svg", ".yml", ".css", ".png"}:
+            content = path.read_bytes()
+            is_page = path.suffix == ".md"
+            written[str(path.relative_to(source))] = page(content.decode()) if is_page else content
+    book = (source / "docs" / _BOOK).read_text("utf-8")
+    written[f"docs/{_BOOK}"] = _REASON.sub(_listed, book)
+    settings = (source / "mkdocs.yml").read_text("utf-8")
+    place = re.findall(r"^(?:repo_url|edit_uri): (.*)$", settings, re.MULTILINE)
+    head = f"---\nedit: {'/'.join(place)}{_BOOK}\n---\n"
+    written |= {f"docs/reasons/{name}.md": head + text for name, text in reason_pages(book)}
+    for name, text in written.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 if __name__ == "__main__":

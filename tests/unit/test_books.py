@@ -7,11 +7,17 @@ import tomllib
 import pytest
 import yaml
 
-from klutchctl import entry, main
-from klutchctl.entry import MEANINGS, ExitCode
+from klutchctl import main
 from tests.support import books
 
-KLUTCHCTL = "klutchctl/README.md"
+FILES, CLUSTERS = (
+    f"klutchctl/docs/{page}.md" for page in ("reference/files", "install/app-clusters")
+)
+AGENTS = (
+    CLUSTERS,
+    "klutchctl/docs/install/front-door.md",
+    "klutchctl/docs/reference/differences.md",
+)
 CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example", "tests")
 
 
@@ -34,7 +40,7 @@ def test_every_command_that_is_spoken_of_exists_with_its_options(book, capsys):
         assert "Usage:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("book", ["bind/README.md", "konnector/README.md"])
+@pytest.mark.parametrize("book", AGENTS)
 def test_every_flag_of_the_agents_exists(book):
     settings = [
         books.ROOT / name / "settings.py" for name in ("bind", "bind/door", "bind/osb", "konnector")
@@ -47,7 +53,7 @@ def test_every_flag_of_the_agents_exists(book):
 
 
 def fleet():
-    (whole,) = [block for block in books.blocks(KLUTCHCTL, "yaml") if "kind: Fleet" in block]
+    (whole,) = [block for block in books.blocks(FILES, "yaml") if "kind: Fleet" in block]
     return whole
 
 
@@ -58,7 +64,7 @@ def test_the_fleet_that_is_shown_is_valid(tmp_path, capsys):
 
 
 def test_the_overrides_that_are_shown_make_the_container_of_our_manifests(tmp_path, capsys):
-    (shown,) = books.blocks("konnector/README.md", "yaml")
+    (shown,) = books.blocks(CLUSTERS, "yaml")
     documents = [*yaml.safe_load_all(fleet())]
     documents[0]["spec"] = yaml.safe_load(shown)
     documents[0]["spec"]["konnector"]["rbac"] = "Full"  # which adds nothing of this by itself
@@ -83,20 +89,6 @@ def test_every_make_target_exists():
     named = {line.split()[1] for line in lines if line.startswith("make ")}
     assert named >= {"demo", "test"}
     assert named <= {*targets}
-
-
-def test_the_table_of_exit_codes_names_real_ones():
-    table = books.text(KLUTCHCTL).split("## Exit codes")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| ([0-9, ]+) \|", table, re.MULTILINE)
-    documented = {int(code) for row in rows for code in row.split(",")}
-    assert documented == {code.value for code in ExitCode}
-    for code, meaning in MEANINGS.items():
-        assert f"| {int(code)} | {meaning}" in table
-
-
-def test_the_order_of_exit_codes_is_the_programs():
-    (listed,) = re.findall(r"the first of ([0-9, ]+) counts", books.text(KLUTCHCTL))
-    assert [int(code) for code in listed.split(",")] == list(entry.PRECEDENCE)
 
 
 def test_what_the_demo_is_said_to_print_is_what_it_does():

@@ -210,9 +210,9 @@ def test_a_container_file_installs_nothing_that_is_not_locked(path):
     place = path.relative_to(ROOT)
     assert f"COPY {place.with_name('requirements.txt')} ./" in text
     assert f"podman build -f {place} -t {IMAGES}" in text
-    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "klutchctl/INSTALL.md").read_text(
-        "utf-8"
-    )
+    assert f"podman build -f {place} -t {IMAGES}" in (
+        ROOT / "klutchctl/docs/install/images.md"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.parents[1].name)

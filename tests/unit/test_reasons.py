@@ -96,9 +96,7 @@ def test_the_book_has_no_reason_that_nothing_gives() -> None:
 def test_each_reason_has_its_meaning_its_place_and_what_to_do() -> None:
     for one in BOOK:
         assert {"Where", "Means", "See", "Do", "Who"} <= one.fields.keys(), one.name
-        for other in re.findall(
-            r"\b[Ss]ee ([A-Z]\w+)(?:(?:, (\w+))? and (\w+))?", one.fields["Do"]
-        ):
+        for other in re.findall(SEE, one.fields["Do"]):
             assert {name for name in other if name} <= NAMES, one.name
 
 

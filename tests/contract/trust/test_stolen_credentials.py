@@ -1,4 +1,4 @@
-"""What a stolen credential can do, measured, and told in SECURITY.md as it was measured.
+"""What a stolen credential can do, measured, and shown in the books as it was measured.
 
 Each account has all that is shipped for it. Writes are dry runs, which API servers authorize and
 admit like any other.
@@ -17,7 +17,7 @@ from tests.support.observing import BIND
 from tests.support.osb_scenes import BINDING
 from tests.support.policed import Attempt, answers, enforced, merged, of_token, user_of
 
-FILE = Path(__file__).parents[3] / "SECURITY.md"
+FILE = Path(__file__).parents[3] / "klutchctl/docs/security/measured.md"
 CORE, RBAC = "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 space, stranger = attrgetter("space"), attrgetter("stranger")
@@ -112,7 +112,7 @@ NOBODY: Deeds = {
         "kube-system", names.KUBECONFIG, "default"
     ),
     "write a Secret in `kube-system`": new_secret(system),
-    "change a Secret of strangers": lambda place, _: merged(
+    "change a Secret of somebody else": lambda place, _: merged(
         f"{CORE}/{place.other}/secrets/own", stringData={"a": "c"}
     ),
     "run Pods in `kube-system`, or with the node's disk": deployed(
@@ -160,27 +160,19 @@ IN_APP_DEEDS: Deeds = {
     "lower a Pod Security label": lowered(bind),
     **NOBODY,
 }
+ON_PLANE, IN_APP = shipped_accounts.ON_PLANE, shipped_accounts.IN_APP
 PLANE_COLUMNS: Mapping[str, shipped_accounts.Made] = {
-    one: shipped_accounts.ON_PLANE[one]
-    for one in (
-        "plan",
-        "apply",
-        "klutch-bind in control-plane mode",
-        "klutch-osb",
-        "klutch-binder",
-    )
+    "`plan`": ON_PLANE["plan"],
+    "`apply`": ON_PLANE["apply"],
+    "`klutch-bind`": ON_PLANE["klutch-bind in control-plane mode"],
+    "`klutch-osb`": ON_PLANE["klutch-osb"],
+    "`klutch-binder` of a space": ON_PLANE["klutch-binder"],
 }
 APP_COLUMNS: Mapping[str, shipped_accounts.Made] = {
-    **{one: shipped_accounts.IN_APP[one] for one in ("plan", "apply", "konnector")},
+    "`plan`": IN_APP["plan"],
+    "`apply`": IN_APP["apply"],
+    "konnector": IN_APP["konnector"],
     "konnector, `rbac: Full`": shipped_accounts.full_konnector,
-}
-HEADS = {
-    "plan": "`plan`",
-    "apply": "`apply`",
-    "klutch-bind in control-plane mode": "`klutch-bind`",
-    "klutch-osb": "`klutch-osb`",
-    "klutch-binder": "`klutch-binder` of a space",
-    "konnector": "konnector",
 }
 
 
@@ -214,8 +206,7 @@ async def table(
 ) -> str:
     """Return a table of Markdown."""
     found = {name: await measured(live, made, deeds) for name, made in columns.items()}
-    heads = [HEADS.get(one, one) for one in columns]
-    lines = [f"| a stolen ... can | {' | '.join(heads)} |", f"|---{'|---' * len(heads)}|"]
+    lines = [f"| a stolen ... can | {' | '.join(columns)} |", f"|---{'|---' * len(columns)}|"]
     for deed in deeds:
         cells = ["yes" if found[one][deed] else "-" for one in columns]
         lines.append(f"| {deed} | {' | '.join(cells)} |")
@@ -224,9 +215,9 @@ async def table(
 
 async def test_on_the_control_plane(control_plane):
     found = await table(control_plane, PLANE_COLUMNS, ON_PLANE_DEEDS)
-    assert found in FILE.read_text(), f"SECURITY.md should have this:\n{found}"
+    assert found in FILE.read_text(), f"measured.md should have this:\n{found}"
 
 
 async def test_in_an_app_cluster(app_cluster):
     found = await table(app_cluster, APP_COLUMNS, IN_APP_DEEDS)
-    assert found in FILE.read_text(), f"SECURITY.md should have this:\n{found}"
+    assert found in FILE.read_text(), f"measured.md should have this:\n{found}"

@@ -38,7 +38,7 @@ def test_compositions_without_a_pipeline(second, compositions, used, level, said
     (first,) = [one for one in crossplane.findings(found) if one.level is not Level.WARNING]
     assert first.level is level
     assert said in first.message
-    assert ("From Crossplane 1.20 to 2.x" in first.remedy) is (level is Level.PROBLEM)
+    assert ("Upgrade Crossplane from 1.20 to 2.x" in first.remedy) is (level is Level.PROBLEM)
 
 
 def test_many_are_counted():
@@ -164,7 +164,7 @@ def test_the_tested_versions_are_those_of_the_sandbox_and_of_the_book():
         for one in re.findall(r"crossplane/crossplane(?:/v2)? v([0-9.]+)", file.read_text())
     }
     assert set(crossplane.TESTED) == built
-    book = Path(klutchctl.__file__).parent.joinpath("INSTALL.md").read_text()
+    book = Path(klutchctl.__file__).parent.joinpath("docs/install/crossplane.md").read_text()
     assert all(f"| {version} " in book for version in crossplane.TESTED)
 
 
