@@ -58,6 +58,9 @@ def _draft(path: Path, content: bytes) -> Iterator[Path]:
             stream.flush()
             os.fsync(stream.fileno())
         yield Path(name)
+    except OSError as error:
+        error.filename = str(path)  # a full disk names none
+        raise
     finally:
         Path(name).unlink(missing_ok=True)
 

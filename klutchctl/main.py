@@ -195,8 +195,12 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> None:
     import logging
 
+    from klutchctl.render.log_lines import Lines
+
     level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
     if not verbose:
         # Event loops log tracebacks of connections that were cut; the calls tell that themselves.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -61,8 +61,8 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = None,
     team: Annotated[
-        str, typer.Option(metavar="NAME", help="Whose clusters and bindings these are.")
-    ] = _TEAM,
+        list[str], typer.Option(metavar="NAME", help="Whose clusters and bindings these are.")
+    ] = [_TEAM],  # noqa: B006 - only read
     live: Annotated[
         str | None,
         typer.Option(
@@ -79,10 +79,15 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl import scaffold
 
     _check_name(name, "--name")
-    _check_name(team, "--team")
+    owner, *others = team
+    if others:
+        raise typer.BadParameter(
+            "one team: add a folder of bindings and a Policy for each other", param_hint="'--team'"
+        )
+    _check_name(owner, "--team")
     apps = _apps(app or [])
     if live is None:
-        names = scaffold.Names(name, _named(plane, "--control-plane"), apps or _APPS, team)
+        names = scaffold.Names(name, _named(plane, "--control-plane"), apps or _APPS, owner)
         _write(path, scaffold.files(names, schema_text()))
         where = shlex.quote(str(path))
         typer.echo(f"Next: klutchctl validate {where}")
@@ -90,7 +95,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         return ExitCode.SUCCESS
     if not apps:
         raise typer.BadParameter("--from needs an --app")
-    if (plane, team) != (_PLANE, _TEAM):
+    if (plane, owner) != (_PLANE, _TEAM):
         raise typer.BadParameter("--from goes without --control-plane and --team")
     if not _is_context(live):
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
@@ -137,22 +142,21 @@ def _is_context(text: str) -> bool:
     return bool(text) and text.isprintable() and REFERENCE_MARK not in text
 
 
-def _write(folder: Path, files: Mapping[str, str]) -> None:
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    from klutchctl import files
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.files import ENTRY_NAMES
 
-    taken = [one for one in sorted({*files, *ENTRY_NAMES}) if _exists(folder / one)]
+    taken = [one for one in sorted({*texts, *ENTRY_NAMES}) if _exists(folder / one)]
     if taken:
         raise ConfigError(
             f"already there: {', '.join(taken)}",
             where=str(folder),
             hint="Nothing was written; choose an empty folder",
         )
-    for relative, text in files.items():
+    for relative, text in texts.items():
         target = folder / relative
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
+        files.write_new(target, text.encode())
         typer.echo(f"Wrote {target}")
 
 

@@ -107,6 +107,8 @@ def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:
     subject, what = widths
     described = f"{row.what:<{what}}{_GAP}{row.origin}" if row.origin else row.what
     head = f"{SYMBOLS[row.action]:>{_SYMBOL_WIDTH}} {row.action.value}"
+    if row.action is Action.NOOP:
+        head = f"{'':>{_SYMBOL_WIDTH}}unchanged"  # as sums say
     line = f"{head:<{_HEAD_WIDTH}} {row.subject:<{subject}}{_GAP}{described}".rstrip()
     return terminal.styled(head, _STYLES.get(row.action), color=color) + line[len(head) :]
 

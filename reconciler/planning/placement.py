@@ -140,10 +140,19 @@ def _spaces(
         first = min(former, key=manifest.name_of)
         refused = unproved(cluster, first, manifest.name_of(first))
         # Where nothing is bound, there is no token of a space either.
-        return _UNDECIDED if app.blind and bindings(app) else refused
+        return _renamed(cluster, first) if app.blind and bindings(app) else refused
     if not given and app.blind and _may_be_taken_over(fleet, control_plane, app):
         return _UNDECIDED
     return given or proved
+
+
+def _renamed(cluster: AppCluster, space: Manifest) -> Blocked:
+    """Leave a cluster to apply that is that of a space, as it reports, and name what that says."""
+    former = manifest.labels_of(space).get(keys.CLUSTER, "")
+    if former == cluster.name:
+        return _UNDECIDED
+    said = f"it was called {former}, if these prove it, and its objects get the new name"
+    return replace(_UNDECIDED, reason=f"{LOOKED_AT}: {said}")
 
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:

@@ -1,5 +1,6 @@
 """Files and folders that are there whole, or not at all."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl import files
+from klutchctl.entry import sentence
 from reconciler.core.errors import ConfigError
 
 
@@ -72,3 +74,14 @@ def test_what_a_shell_gives_for_a_file_is_read():
     os.close(other)
     assert files.read(Path(f"/dev/fd/{end}")) == b"{}"
     os.close(end)
+
+
+def test_a_full_disk_names_the_file_that_was_written(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as failed:
+        files.write_shared(tmp_path / "plan.json", b"{}")
+    assert sentence(failed.value) == f"No space left on device: {tmp_path / 'plan.json'}"
+    assert list(tmp_path.iterdir()) == []

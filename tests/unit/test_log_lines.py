@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from klutchctl.render.log_lines import Lines
 from reconciler.controller.process import Json, Text
 
 
@@ -48,3 +49,14 @@ def test_an_exception_is_reported_by_its_type_alone():
     output = record(exc_info=(type(error), error, None))
     assert "a secret" not in Text().format(output) + Json().format(output)
     assert json.loads(Json().format(output))["error"] == "ValueError"
+
+
+def test_a_warning_of_a_command_says_what_it_is_about():
+    lines = Lines("%(levelname)s %(name)s: %(message)s")
+    level = logging.WARNING
+    said = record(
+        "the API server warns", levelno=level, ref="eu: Queue a/b", warning="it is old\x1b"
+    )
+    assert lines.format(said) == (
+        r"WARNING bind: the API server warns ref=eu: Queue a/b warning=it is old\x1b"
+    )

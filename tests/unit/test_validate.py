@@ -200,3 +200,9 @@ CODES = {
 def test_other_commands_end_with_the_same_code(severities, code):
     found = [Problem(Origin("f"), "x", "y", severity=severity) for severity in severities]
     assert code_of(InvalidRepository(found)) == code
+
+
+def test_init_refuses_a_second_team(tmp_path, capsys):
+    assert main.run(["init", str(tmp_path / "repo"), "--team", "a", "--team", "b"]) == 64
+    assert "one team" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -295,3 +295,13 @@ def test_a_first_annotation_of_somebody_else_is_no_change_of_what_we_compare():
     known = before_digest(bare, stated)
     assert before_digest(noted, stated) == known != before_digest(ours, stated)
     assert known == "2478842d2c3d7aec"  # as plans have it that were saved before there were notes
+
+
+def test_a_plan_of_who_may_read_nothing_names_a_renaming():
+    here = applied()
+    here.clusters["store"], here.uids["store"] = here.clusters.pop("shop"), "uid-shop"
+    wanted = scenes.fleet(plane(), scenes.cluster("store"), scenes.binding(clusters="store"))
+    blind, seeing = both(here, wanted)
+    assert {one.action for one in blind.changes} == {Action.ADOPT}
+    assert all("it was called shop" in one.reason for one in blind.changes)
+    assert all("its cluster was called shop" in one.reason for one in acting(seeing))
