@@ -1,6 +1,5 @@
 """From a place to a checked fleet, for every command that needs one."""
 
-import asyncio
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -41,6 +40,8 @@ def snapshot_of(place: Place, settings: Settings) -> Snapshot:
     from klutchctl.controller import options, sources
 
     if place.git is None:
+        import asyncio
+
         return asyncio.run(_archive(place, settings))
     with tempfile.TemporaryDirectory(prefix="klutchctl-git-") as cache:
         source = sources.remote(
