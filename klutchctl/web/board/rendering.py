@@ -2,32 +2,14 @@
 
 from base64 import b64encode
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final
 
 from markupsafe import Markup
 
-from klutchctl.web.board.pages.cluster import ClusterPage
-from klutchctl.web.board.pages.file import FilePage
-from klutchctl.web.board.pages.history import HistoryPage
-from klutchctl.web.board.pages.overview import Overview
-from klutchctl.web.board.pages.parts import RefusalPage
-from klutchctl.web.board.pages.plan import PlanPage
-from klutchctl.web.board.pages.unit import UnitPage
+from klutchctl.web.board.pages.parts import Page
 from reconciler.health.verdict import State
 from reconciler.web import templates
 
-Page: TypeAlias = (
-    Overview | ClusterPage | UnitPage | PlanPage | HistoryPage | RefusalPage | FilePage
-)
-_TEMPLATES: Final[dict[type[Page], str]] = {
-    Overview: "overview.html",
-    ClusterPage: "cluster.html",
-    UnitPage: "unit.html",
-    PlanPage: "plan.html",
-    HistoryPage: "history.html",
-    RefusalPage: "refusal.html",
-    FilePage: "file.html",
-}
 _TYPES: Final = {
     "board.css": "text/css; charset=utf-8",
     "board.js": "text/javascript; charset=utf-8",
@@ -68,14 +50,14 @@ def fragment(page: Page) -> str:
     return _rendered(page, "fragment.html")
 
 
-def file(page: FilePage) -> str:
+def file(page: Page) -> str:
     """Return a page that needs nothing beside itself, and may load nothing."""
-    template = _ENVIRONMENT.get_template(_TEMPLATES[FilePage])
+    template = _ENVIRONMENT.get_template(page.template)
     return template.render(
         page=page, frame=page.frame, style=Markup(_STYLE), style_hash=_STYLE_HASH
     )
 
 
 def _rendered(page: Page, layout: str) -> str:
-    template = _ENVIRONMENT.get_template(_TEMPLATES[type(page)])
+    template = _ENVIRONMENT.get_template(page.template)
     return template.render(page=page, frame=page.frame, layout=layout)

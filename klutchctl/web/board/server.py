@@ -21,12 +21,10 @@ from klutchctl.render import status_document
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import Index
 from klutchctl.web.board.newest import KEPT_FOR, Made, Newest
-from klutchctl.web.board.pages.cluster import cluster
-from klutchctl.web.board.pages.history import history
+from klutchctl.web.board.pages.cluster import Explain, cluster, unit
 from klutchctl.web.board.pages.overview import overview
-from klutchctl.web.board.pages.parts import Query, parse, refusal
-from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.unit import Explain, unit
+from klutchctl.web.board.pages.parts import Page, Query, parse, refusal
+from klutchctl.web.board.pages.plan import history, plan
 from reconciler.core.addresses import is_loopback_name
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.files import Snapshot
@@ -68,7 +66,7 @@ _FRESH: Final = (*_HEADERS, ("Cache-Control", "no-store"))
 _LASTING: Final = (*_HEADERS, ("Cache-Control", "max-age=300"))
 _PAGES: Final = frozenset({400, 404})  # refusals that people see
 
-Make = Callable[[Index, Parts, Query, datetime], rendering.Page | None]
+Make = Callable[[Index, Parts, Query, datetime], Page | None]
 
 
 @asynccontextmanager
@@ -167,9 +165,7 @@ class _Site:
 
         return handler
 
-    def _unit(
-        self, index: Index, parts: Parts, query: Query, now: datetime
-    ) -> rendering.Page | None:
+    def _unit(self, index: Index, parts: Parts, query: Query, now: datetime) -> Page | None:
         del query
         return unit(index, parts["cluster"], parts["unit"], now, explain=self.explain)
 

@@ -9,13 +9,10 @@ import pytest
 from klutchctl import repository
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import LEFT, index_of
-from klutchctl.web.board.pages.cluster import cluster
-from klutchctl.web.board.pages.file import file
-from klutchctl.web.board.pages.history import history
-from klutchctl.web.board.pages.overview import overview
+from klutchctl.web.board.pages.cluster import cluster, unit
+from klutchctl.web.board.pages.overview import file, overview
 from klutchctl.web.board.pages.parts import Query, frame, paged, parse, path_of
-from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.unit import unit
+from klutchctl.web.board.pages.plan import history, plan
 from klutchctl.web.board.server import Explaining
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey

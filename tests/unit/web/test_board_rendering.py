@@ -12,13 +12,10 @@ import pytest
 
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
-from klutchctl.web.board.pages.cluster import cluster
-from klutchctl.web.board.pages.file import file
-from klutchctl.web.board.pages.history import history
-from klutchctl.web.board.pages.overview import overview
+from klutchctl.web.board.pages.cluster import cluster, unit
+from klutchctl.web.board.pages.overview import file, overview
 from klutchctl.web.board.pages.parts import Query, refusal
-from klutchctl.web.board.pages.plan import plan
-from klutchctl.web.board.pages.unit import unit
+from klutchctl.web.board.pages.plan import history, plan
 from reconciler.core.errors import Origin
 from tests.support import boards
 from tests.support.boards import NOW

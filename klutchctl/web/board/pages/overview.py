@@ -1,4 +1,7 @@
-"""The first page: counts, what waits, what is troubled, and clusters x bindings. Pure."""
+"""The whole fleet: the first page, and a file that is read without a server. Pure.
+
+The first page has counts, what waits, what is troubled, and clusters x bindings.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,16 +12,17 @@ from typing import Final
 from klutchctl.render.terminal import plural
 from klutchctl.web.board.index import LEFT, Cell, Index, Line, Row, Trouble, joined, worst
 from klutchctl.web.board.pages.parts import (
-    Frame,
     Moment,
-    Pager,
+    Page,
     Query,
+    UnitRow,
     frame,
     moment,
     paged,
     path_of,
     unit_row,
 )
+from reconciler.core.times import format_time
 from reconciler.fleet import reference_index
 from reconciler.health.verdict import State
 from reconciler.planning.changes import Action, UnseenCluster
@@ -72,33 +76,11 @@ class MatrixRow:
     cells: tuple[MatrixCell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """All of the page. `grouped`: rows are groups; `total` is how many clusters there are."""
+def overview(index: Index, query: Query, now: datetime) -> Page:
+    """Return the first page. `grouped`: its rows are groups of clusters, in place of clusters.
 
-    frame: Frame
-    query: Query
-    clear: str
-    worst: State | None
-    counts: tuple[Count, ...]
-    units: int
-    clusters: int
-    actions: tuple[tuple[str, int], ...]
-    planned: bool
-    held: tuple[tuple[str, str], ...]
-    unread: int
-    troubles: tuple[Troubled, ...]
-    troubled: int
-    labels: tuple[str, ...]
-    bindings: tuple[tuple[str, str], ...]
-    rows: tuple[MatrixRow, ...]
-    pager: Pager
-    columns: Pager
-    grouped: bool
-
-
-def overview(index: Index, query: Query, now: datetime) -> Overview:
-    """Return the first page. Raises ConfigError for a label query that is none."""
+    Raises ConfigError for a label query that is none.
+    """
     found = _found(index, query)
     waiting = index.state.waiting
     bindings = _bindings(index, query, found)
@@ -109,8 +91,9 @@ def overview(index: Index, query: Query, now: datetime) -> Overview:
     )
     pager = paged(query, "/", len(groups))
     rows = groups[max(pager.first - 1, 0) : pager.last]
-    return Overview(
-        frame=frame(index, "overview", now),
+    return Page(
+        "overview.html",
+        frame(index, "overview", now),
         query=query,
         clear=Query(group=query.group).link("/"),
         worst=index.worst,
@@ -246,3 +229,68 @@ def _cell_link(cell: Cell, within: Query) -> str:
     if cell.total == 1:
         return path_of("units", cell.cluster, unit.health.unit.name)
     return within.link("/", binding=unit.binding or LEFT, state=cell.state)
+
+
+MOST: Final = 5_000  # units; of more, only those that are not Ready
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A cluster. `id` is its place on the page; `left_out` counts units that are Ready."""
+
+    id: str
+    name: str
+    control_plane: str
+    state: State | None
+    since: Moment
+    message: str
+    ready: str
+    units: tuple[UnitRow, ...]
+    left_out: int
+
+
+def file(index: Index) -> Page:
+    """Return the page of a state that has a board. Ages are those at the time of its look.
+
+    `cut`: what is Ready is left out.
+    """
+    board = index.state.board
+    assert board is not None
+    first = overview(index, Query(), board.time)
+    cut = first.units > MOST
+    return Page(
+        "file.html",
+        frame(index, "overview", board.time),
+        time=format_time(board.time),
+        worst=first.worst,
+        counts=first.counts,
+        units=first.units,
+        clusters=first.clusters,
+        troubles=first.troubles,
+        troubled=first.troubled,
+        unread=tuple((one.name, one.reason, one.remedy) for one in board.unread),
+        sections=tuple(_sections(index, board.time, cut=cut)),
+        cut=cut,
+    )
+
+
+def _sections(index: Index, now: datetime, *, cut: bool) -> Iterator[Section]:
+    for number, row in enumerate(index.rows.values()):
+        if not cut or row.state is not State.READY:
+            yield _section(f"c{number}", row, now, cut=cut)
+
+
+def _section(place: str, row: Row, now: datetime, *, cut: bool) -> Section:
+    health, ready = row.health, row.counts.get(State.READY, 0)
+    units = [one for one in health.units if not (cut and one.health.ready)]
+    return Section(
+        id=place,
+        name=health.name,
+        control_plane=health.control_plane,
+        state=row.state,
+        since=moment(health.since, now),
+        message=health.message,
+        ready=f"{ready:,}/{len(health.units):,}" if health.units else "",
+        units=tuple(unit_row(one, now) for one in units),
+        left_out=len(health.units) - len(units),
+    )

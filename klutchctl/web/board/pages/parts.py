@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -165,6 +166,13 @@ class Frame:
     banners: tuple[Banner, ...]
 
 
+class Page(SimpleNamespace):
+    """What a template shows, by the names that the template asks for."""
+
+    def __init__(self, template: str, frame: Frame, **content: object) -> None:
+        super().__init__(template=template, frame=frame, **content)
+
+
 def frame(index: Index, here: Place, now: datetime) -> Frame:
     state = index.state
     looked = None if state.board is None else state.board.time
@@ -289,14 +297,6 @@ def line_row(line: Line) -> LineRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalPage:
-    """Why there is no page."""
-
-    frame: Frame
-    status: int
-    sentence: str
-
-
-def refusal(index: Index, status: int, sentence: str, now: datetime) -> RefusalPage:
-    return RefusalPage(frame(index, "", now), status, sentence)
+def refusal(index: Index, status: int, sentence: str, now: datetime) -> Page:
+    """Return why there is no page."""
+    return Page("refusal.html", frame(index, "", now), status=status, sentence=sentence)
