@@ -14,7 +14,8 @@ import yaml
 from reconciler.core.refs import DEPLOYMENT
 from tests.images import archive
 from tests.release import building, bundle
-from tests.support import helm, machines, release
+from tests.support import helm, release
+from tests.support import programs as machines
 from tests.support.books import ROOT
 
 # The first of them builds Helm, where no earlier run did.
@@ -114,7 +115,7 @@ cd "$ROOT"
 "$PYTHON" -c 'if True:
     import asyncio, json, os, pathlib
     from reconciler.core.refs import DEPLOYMENT
-    from tests.support.machines import Machine
+    from tests.support.programs import Machine
     async def workloads():
         machine = Machine(pathlib.Path(os.environ["HOME"]), {})
         async with machine.connect("control-plane") as cluster:

@@ -21,8 +21,8 @@ from reconciler.core import keys, refs
 from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.core.refs import Ref
 from reconciler.doctor.diagnosis import Level
-from tests.support.bind_doors import BIND, BindDoor, opened
 from tests.support.clusters import LiveCluster
+from tests.support.doors import BIND, BindDoor, opened
 from tests.support.fleet_texts import cluster, control_plane, document, one_file
 from tests.support.issuer import CLI, MACHINE, WEB, FakeProvider, issuing
 from tests.support.original_provider import Ended

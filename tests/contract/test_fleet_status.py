@@ -28,8 +28,7 @@ from reconciler.watch.states import States
 from tests.support.accounts import ROBOT, robot_token, with_token
 from tests.support.eventually import eventually
 from tests.support.faults import FaultyCluster
-from tests.support.fleet_states import COMMIT, at, at_rest, begun, board, cluster, ended
-from tests.support.kstatus import kstatus
+from tests.support.fleet_states import COMMIT, at, at_rest, begun, board, cluster, ended, kstatus
 from tests.support.raw import get_json, http_session
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -36,8 +36,8 @@ from reconciler.oidc.grants import Client
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer
 from tests.support.accounts import ROBOT, create_robot, token_of
-from tests.support.bind_doors import BIND, BindDoor, opened
 from tests.support.bound_scenes import Scene, at_home, read, remove, says, until
+from tests.support.doors import BIND, BindDoor, opened
 from tests.support.keycloak import Keycloak, browsing, federate, signs_in, signs_in_with
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import data, ends

@@ -30,7 +30,7 @@ from tests.nodes import running
 from tests.support import git_server, signing
 from tests.support.eventually import eventually
 from tests.support.fleet_texts import binding, cluster, control_plane, document, one_file
-from tests.support.machines import Machine, furnished
+from tests.support.programs import Machine, furnished
 from tests.support.quiet import Quiet
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """The books work as printed: the commands of each run from top to bottom in a new home folder.
 
-The person at a browser is `tests.support.visitor`.
+The person at a browser is `tests.support.keycloak`.
 """
 
 import os
@@ -27,7 +27,7 @@ CLIENTS = {"kubectl", "psql"}
 LEFT_OUT = {"make"} | (set() if all(map(shutil.which, CLIENTS)) else CLIENTS)
 
 
-VISITOR = [sys.executable, "-m", "tests.support.visitor", "door", "%s", "&"]
+VISITOR = [sys.executable, "-m", "tests.support.keycloak", "door", "%s", "&"]
 
 
 def has_java():

@@ -21,7 +21,7 @@ from reconciler.kube.client import KubeCluster
 from tests.support import deployed
 from tests.support.deployed import Right
 from tests.support.eventually import eventually
-from tests.support.machines import furnished
+from tests.support.programs import furnished
 
 
 # The tests share one machine, since a sandbox takes seconds to start; each asks for the state that

@@ -24,10 +24,10 @@ from reconciler.core.errors import ClusterError, HostError
 from reconciler.core.refs import Kind, Ref
 from tests.support import clusters, osb_catalogues, osb_compositions, removal
 from tests.support.eventually import eventually
-from tests.support.machines import Machine, furnished
 from tests.support.osb_backup_manager import managing
 from tests.support.osb_compositions import Compositions
 from tests.support.osb_script import ServedBroker, scripted
+from tests.support.programs import Machine, furnished
 
 FLEET = Path(__file__).parents[2] / "fleet-example"
 SERVED = FLEET / "services"

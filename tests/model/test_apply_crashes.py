@@ -25,8 +25,7 @@ from reconciler.planning.changes import Action
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write
 from tests.support import removal
 from tests.support.apply_runs import Runs, inhabit, staged, wipe
-from tests.support.applying import CLAIMS, Fleet, Scene
-from tests.support.end_states import differences, end_state
+from tests.support.applying import CLAIMS, Fleet, Scene, differences, end_state
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds, survives
 

@@ -25,10 +25,10 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.kit.stories import dies_after_every_write, dies_once_at_every_write, disturbed
+from tests.support.applying import DROPPED, TIME, UID, differences
 from tests.support.backend import AGENT, backend
 from tests.support.backend_stories import STORIES, Act, Tenant, tenancy
 from tests.support.clusters import LiveCluster, Write
-from tests.support.end_states import DROPPED, TIME, UID, differences
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds, survives
 from tests.support.offers import CREDENTIALS, offered

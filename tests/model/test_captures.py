@@ -33,11 +33,11 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Kind, Ref
 from tests.support import captures, removal
 from tests.support.apply_runs import Runs
+from tests.support.applying import TIME, UID
 from tests.support.backend import USUAL, backend
 from tests.support.capture_files import REGION
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER, Installation
 from tests.support.clusters import LiveCluster
-from tests.support.end_states import TIME, UID
 from tests.support.eventually import eventually
 from tests.support.konnector import beside_control_plane, konnector
 from tests.support.konnector_scenes import CLUSTER_WIDE

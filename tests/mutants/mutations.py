@@ -529,7 +529,7 @@ BACKEND: Final = (
         r"if _deletes\(seen\) else _rest",
         "if True else _rest",
         "an AppClusterBinding that is deleted takes the data along",
-        ("tests/model/test_deletion_drills.py",),
+        ("tests/model/test_backend_app_cluster_bindings.py",),
     ),
     Mutation(
         "force-is-ignored",
@@ -537,7 +537,7 @@ BACKEND: Final = (
         r"return .*\(keys\.FORCE_CLEANUP\) == \"true\"",
         "return False",
         "what a dead konnector holds is held for ever",
-        ("tests/model/test_deletion_drills.py",),
+        ("tests/model/test_backend_app_cluster_bindings.py",),
     ),
     _guard(
         "taken-space-is-cleaned",
@@ -744,7 +744,7 @@ CRDS: Final = (
         r'if one\.get\("name"\) in stored and',
         "if False and",
         "a version goes that objects may be stored in: the app cluster refuses the whole CRD",
-        ("tests/model/test_konnector_crds.py",),
+        ("tests/model/test_konnector_bindings.py",),
     ),
 )
 ACCEPTANCE: Final = (
@@ -1154,7 +1154,7 @@ BROKERS: Final = (
         r"party = Party\(address\)",
         "party = Party()",
         "one browser's pages delay those of all others",
-        ("tests/unit/web/test_board_turns.py",),
+        ("tests/unit/web/test_board_index.py",),
     ),
     Mutation(
         "pages-all-the-time",
@@ -1162,7 +1162,7 @@ BROKERS: Final = (
         r"2 \* self\._clock\(\) - began",
         "began",
         "browsers take the whole process, which works on a fleet",
-        ("tests/unit/web/test_board_turns.py",),
+        ("tests/unit/web/test_board_index.py",),
     ),
     Mutation(
         "owner-that-says-so",
@@ -1227,7 +1227,7 @@ WEBHOOKS: Final = (
         r"<= _TOLERANCE",
         "<= 10**9",
         "a webhook that was listened to is sent again for ever",
-        ("tests/unit/web/test_hook_verdicts.py",),
+        ("tests/unit/web/test_hooks.py",),
     ),
     Mutation(
         "signing-token-in-the-clear",
@@ -1235,7 +1235,7 @@ WEBHOOKS: Final = (
         r"case Provider\.GITLAB if [^\n]+:",
         "case Provider.GITLAB:",
         "a key that signs is taken as a password",
-        ("tests/unit/web/test_hook_verdicts.py",),
+        ("tests/unit/web/test_hooks.py",),
     ),
     _guard(
         "webhook-secret-of-old",

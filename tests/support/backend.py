@@ -15,8 +15,8 @@ from reconciler.controller.tasks import Clock, SystemClock
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
+from tests.support.eventually import working
 from tests.support.faults import Faults, FaultyCluster
-from tests.support.managed import working
 from tests.support.settled import settled
 
 AGENT: Final = "klutch-bind"

@@ -1,10 +1,13 @@
-"""Waiting for a condition instead of for a time."""
+"""Waiting for a condition instead of for a time, such as for a program that works."""
 
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar, overload
+
+from reconciler.controller.manager import Manager
 
 T = TypeVar("T")
 
@@ -36,3 +39,22 @@ async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 6
         # Looks cost the servers; whoever has waited for long waits a little longer.
         waited = time.monotonic() - deadline + within
         await asyncio.sleep(min(0.2, 0.03 + 0.05 * waited))
+
+
+@asynccontextmanager
+async def working(manager: Manager) -> AsyncIterator[None]:
+    """Let it work, from when it has read all that it needs, until it has ended in order."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(manager.run(stop))
+
+    def read() -> bool:
+        if running.done():
+            running.result()
+        return not manager.unready()
+
+    try:
+        await eventually(read)
+        yield
+    finally:
+        stop.set()
+        await running

@@ -1,4 +1,4 @@
-"""States of operated fleets as values, of app clusters `shop` and `cafe` at control plane `eu`."""
+"""States of operated fleets as values, of app clusters `shop` and `cafe`; and how kstatus reads."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -95,3 +95,23 @@ def at_rest() -> FleetState:
     """Return the state of a fleet that is as its files say."""
     good = board(cluster("cafe", State.READY), cluster("shop", State.READY), time=10)
     return ended(begun(), "done", time=10, board=good, done=2)
+
+
+def kstatus(live: Any) -> str:
+    """Return Current, InProgress, Failed or Terminating, by its rules in their order.
+
+    An object that is going is Terminating. One whose newest generation was not observed is
+    InProgress. The first that is True of Reconciling and Stalled makes it InProgress, or Failed.
+    Else Ready decides: True is Current, anything else InProgress, and without it, Current.
+    """
+    metadata, status = live["metadata"], live.get("status", {})
+    if metadata.get("deletionTimestamp"):
+        return "Terminating"
+    if status.get("observedGeneration", metadata["generation"]) != metadata["generation"]:
+        return "InProgress"
+    conditions = status.get("conditions", [])
+    for one in conditions:
+        if one["status"] == "True" and one["type"] in ("Reconciling", "Stalled"):
+            return "InProgress" if one["type"] == "Reconciling" else "Failed"
+    ready = [one["status"] for one in conditions if one["type"] == "Ready"]
+    return "Current" if not ready or ready[0] == "True" else "InProgress"

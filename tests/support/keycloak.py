@@ -1,11 +1,10 @@
-"""A real Keycloak, as `klutchctl sandbox up --oidc` runs it, and a person at its pages.
+"""A real Keycloak, as `klutchctl sandbox up --oidc` runs it, and a person at its pages."""
 
-It takes half a minute to start, and 400 MB: see fixture `keycloak`.
-"""
-
+import asyncio
 import html
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from klutchctl.sandbox.addons.addon import Run
 from klutchctl.sandbox.addons.keycloak import KEY_FILE, KeycloakKit
 from klutchctl.sandbox.addons.realm import Purpose
 from klutchctl.sandbox.state import KeycloakPorts, Layout, State, layout_of
+from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Client
@@ -213,3 +213,37 @@ async def _administration(http: aiohttp.ClientSession, keycloak: Keycloak) -> st
 def _fields(form: str) -> dict[str, str]:
     found = (dict(_ATTRIBUTE.findall(field)) for field in _HIDDEN.findall(form))
     return {one["name"]: html.unescape(one.get("value", "")) for one in found if "name" in one}
+
+
+async def visit(keycloak: Keycloak, url: str) -> None:
+    """Open what a CLI prints, sign in, and end where the CLI waits."""
+    door = URL(keycloak.door)
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(url, allow_redirects=False) as begun:
+            assert begun.status == 302, await begun.text()
+            asked = begun.headers["Location"]
+        back = await signs_in(keycloak, asked, "alice", Purpose.ALICE)
+        async with browser.get(URL(back, encoded=True)) as answer:
+            place, page = answer.url, await answer.text()
+        token = re.search(r'name="csrf" value="([^"]*)"', page)
+        assert place.path == "/consent", page
+        assert token is not None, page
+        claims = [("claim", one) for one in re.findall(r'name="claim"[^>]*value="(\d+)"', page)]
+        form = [("csrf", html.unescape(token[1])), *claims]
+        headers = {"Origin": str(door.origin())}
+        async with browser.post(place, data=form, headers=headers) as end:
+            assert end.status == 200, await end.text()
+
+
+def main() -> None:
+    """Be that person."""
+    name, url = sys.argv[1:]
+    layout = layout_of(name, state_home=Settings(os.environ).state_home)
+    state = lifecycle.load(layout)
+    assert state is not None
+    assert state.keycloak is not None
+    asyncio.run(visit(Keycloak(layout, state.keycloak), url))
+
+
+if __name__ == "__main__":
+    main()

@@ -22,8 +22,8 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.limits import Limits
+from tests.support.eventually import working
 from tests.support.faults import Faults, FaultyCluster
-from tests.support.managed import working
 
 AGENT: Final = "konnector"
 USUAL: Final = Settings(

@@ -28,8 +28,8 @@ from reconciler.kube.connection import Connection
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
+from tests.support.eventually import working
 from tests.support.faults import Faults, FaultyCluster
-from tests.support.managed import working
 from tests.support.observing import established
 from tests.support.osb_backup_manager import BackupManager
 from tests.support.osb_broker import ScriptedBroker

@@ -23,9 +23,8 @@ from tests.kit import virtual_time
 from tests.kit.osb import BrokerWires
 from tests.support import removal
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, working
 from tests.support.faults import Faults, FaultyCluster
-from tests.support.managed import working
 from tests.support.observing import established
 from tests.support.osb_broker import ScriptedBroker
 from tests.support.osb_script import scripted

@@ -1,4 +1,4 @@
-"""Names, labels and help texts of all metrics, of all programs: what dashboards are written for."""
+"""Names, labels and help texts of all metrics, of all programs, and the book that names them."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Metric
 
+from tests.support import books
 from tests.support.registries import registries
 
 PREFIXES = {
@@ -79,3 +80,35 @@ async def test_every_label_that_is_allowed_is_used(programs):
         label for registry in programs.values() for _, all_ in families(registry) for label in all_
     }
     assert LABELS - used == set()
+
+
+TABLES = ("klutchctl/METRICS.md", "klutchctl/docs/reference/flags.md")
+NAME = re.compile(r"`((?:klutchctl|klutch|workqueue)_[a-z0-9_]+)(?:\{([a-z_,]+)\})?`")
+
+
+@pytest.fixture(scope="module")
+async def registered() -> dict[str, set[str]]:
+    found = {}
+    for registry in registries().values():
+        for family, labels in families(registry):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            found[name] = set(labels)
+    return found
+
+
+async def test_the_tables_have_every_metric_with_its_labels(registered):
+    lines = [line for book in TABLES for line in books.text(book).splitlines()]
+    said = {
+        name: set(filter(None, labels.split(",")))
+        for row in lines
+        if row.startswith("| `")
+        for name, labels in NAME.findall(row.split(" | ")[0])
+    }
+    assert said == registered
+
+
+@pytest.mark.parametrize("book", books.BOOKS)
+async def test_no_book_speaks_of_a_metric_that_is_not_there(registered, book):
+    histograms = {f"{name}{end}" for name in registered for end in ("_bucket", "_sum", "_count")}
+    said = {name for name, _ in NAME.findall(books.text(book))}
+    assert said - registered.keys() - histograms == set()

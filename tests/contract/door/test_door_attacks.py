@@ -14,15 +14,15 @@ from reconciler.core.errors import HostError
 from tests.support import issuer_lies
 from tests.support.browsers import PUBLIC, Cli
 from tests.support.doors import wire
-from tests.support.forged_tokens import (
+from tests.support.issuer import (
     MALLORY,
     SIGNED_WRONG,
     WRONG_BEARER,
     WRONG_ID,
     bearer,
+    issuing,
     signed_by,
 )
-from tests.support.issuer import issuing
 
 
 async def asked(client, door, token, offer, **more):

@@ -14,7 +14,7 @@ from bind.door import sessions
 from tests.support.browsers import PUBLIC, Cli
 from tests.support.door_spaces import COMPLETE, inside
 from tests.support.doors import MOST_SPACES, wire
-from tests.support.forged_tokens import bearer
+from tests.support.issuer import bearer
 
 
 @pytest.fixture

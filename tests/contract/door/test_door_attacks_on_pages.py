@@ -15,7 +15,7 @@ from reconciler.core.refs import Ref
 from tests.support.browsers import PUBLIC, Cli
 from tests.support.doors import wire
 from tests.support.eventually import eventually
-from tests.support.forged_tokens import bearer
+from tests.support.issuer import bearer
 from tests.support.offers import MANAGER
 
 COOKIE = "__Host-klutch-ui"

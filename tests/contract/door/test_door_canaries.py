@@ -9,8 +9,7 @@ from reconciler import api
 from reconciler.core import refs
 from tests.support.browsers import Cli
 from tests.support.doors import wire
-from tests.support.forged_tokens import bearer
-from tests.support.issuer import WEB
+from tests.support.issuer import WEB, bearer
 
 OBJECTS = (refs.EVENT, refs.SERVICE_ACCOUNT, refs.ROLE_BINDING, api.CLUSTER_BINDING)
 

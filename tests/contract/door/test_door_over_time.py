@@ -21,10 +21,10 @@ from tests.support.cues import AFTER, Cue
 from tests.support.door_spaces import COMPLETE, inside
 from tests.support.doors import TEAM, wire
 from tests.support.eventually import eventually
-from tests.support.forged_tokens import bearer
-from tests.support.killing import Killing
+from tests.support.issuer import bearer
 from tests.support.konnector_ways import fronting
 from tests.support.offers import MANAGER
+from tests.support.programs import Killing
 
 pytestmark = pytest.mark.soak
 

@@ -19,8 +19,8 @@ from reconciler.broker.client import BrokerClient
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import BasicAuth
-from tests.support.brokered import fresh, running
 from tests.support.eventually import eventually
+from tests.support.operated import fresh, running
 
 
 @pytest.fixture(scope="module")

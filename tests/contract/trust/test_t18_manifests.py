@@ -5,6 +5,7 @@ What they say is read here from the API server, which has filled in what was lef
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,9 +26,12 @@ from reconciler.core.manifest import get_map, get_texts, ref_of
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, RESOURCE_QUOTA, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from tests.support import deployed, removal
+from tests.support.bound_scenes import Scene
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import FOLDER, NETWORK_POLICY, PDB
 from tests.support.eventually import eventually
+from tests.support.replicas import BACKEND, replicas
+from tests.support.watching import fetch
 
 _POD: Final = Kind("", "v1", "Pod", "pods")
 _UNLABELLED: Final[Mapping[str, None]] = {
@@ -173,3 +177,31 @@ async def working_in_vain(cluster: KubeCluster) -> AsyncIterator[Term]:
     finally:
         stop.set()
         await running
+
+
+PROGRAMS = {"klutch-bind": BACKEND, "konnector": (sys.executable, "-m", "konnector")}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_metrics_are_not_served_beside_the_probes(
+    scene: Scene, namespace: str, program: str, tmp_path: Path
+) -> None:
+    of_backend = program == "klutch-bind"
+    live = scene.plane if of_backend else scene.app
+    where = namespace if of_backend else scene.app_namespace
+    async with replicas(live, where, tmp_path, command=PROGRAMS[program]) as made:
+        only = await made.start()
+        await made.leader(only)
+        assert (await only.ask("/metrics"))[0] == 200
+        told = {one["message"]: one for one in only.lines()}
+        probes = f"http://127.0.0.1:{told['probes are served']['port']}"
+        metrics = f"http://127.0.0.1:{told['metrics are served']['port']}"
+        status, _ = await asyncio.to_thread(fetch, f"{probes}/metrics")
+        assert status == 404
+        status, _ = await asyncio.to_thread(fetch, f"{metrics}/healthz")
+        assert status == 404
+
+
+def test_metrics_are_for_loopback_unless_an_address_is_given() -> None:
+    assert flags.address(flags.METRICS_ADDRESS, "--metrics-address") == flags.METRICS
+    assert flags.METRICS[0] == "127.0.0.1"

@@ -1,6 +1,7 @@
 """The manager: reads, then leads, then works, and stops in that order backwards."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from reconciler.controller.leadership import LeaseLost
 from reconciler.controller.manager import InformerSet, Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import SILENCE, Liveness
+from reconciler.controller.program import Elections
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
 from tests.support.fake_clock import FakeClock, settle
 
@@ -238,3 +240,85 @@ async def test_the_pulse_of_a_loop_that_turns_and_of_one_that_is_stuck():
     wrong = "the lease was lost"
     assert liveness.ailment() == "the lease was lost"
     beating.cancel()
+
+
+class FakeManager:
+    """Runs until it is told how to end."""
+
+    def __init__(self):
+        self.end = asyncio.get_running_loop().create_future()
+        self.missing = "not read yet: Secrets"
+
+    def unready(self):
+        return self.missing
+
+    async def run(self, stop):
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({self.end, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self.end.done():
+            self.end.result()
+
+
+class FakeLiveness:
+    def ailment(self):
+        return ""
+
+    async def run(self):
+        await asyncio.Event().wait()
+
+
+@dataclass
+class Term:
+    manager: Any
+    liveness: Any
+    metrics: Metrics
+
+
+@pytest.fixture
+def terms():
+    return []
+
+
+@pytest.fixture
+async def elections(terms):
+    def make():
+        terms.append(Term(FakeManager(), FakeLiveness(), Metrics()))
+        return terms[-1]
+
+    return Elections(make)
+
+
+async def test_a_lost_lease_is_stood_for_again(elections, terms):
+    stop = asyncio.Event()
+    running = asyncio.create_task(elections.run(stop))
+    await settle()
+    assert elections.unready() == "not read yet: Secrets"
+    terms[0].manager.end.set_exception(LeaseLost("not renewed for 10 s"))
+    await settle()
+    assert len(terms) == 2
+    assert elections.unready() == (
+        "the lease was lost (not renewed for 10 s); not read yet: Secrets"
+    )
+    terms[1].manager.missing = ""
+    assert elections.unready() == ""
+    stop.set()
+    await running
+    assert len(terms) == 2
+
+
+async def test_a_write_that_nobody_knows_the_outcome_of_ends_the_process(elections, terms):
+    running = asyncio.create_task(elections.run(asyncio.Event()))
+    await settle()
+    terms[0].manager.end.set_exception(LeaseLost("lost", unanswered=True))
+    with pytest.raises(LeaseLost):
+        await running
+    assert len(terms) == 1
+
+
+async def test_a_lease_that_is_lost_at_the_end_is_not_stood_for_again(elections, terms):
+    stop = asyncio.Event()
+    stop.set()
+    terms[0].manager.end.set_exception(LeaseLost("lost"))
+    await elections.run(stop)
+    assert len(terms) == 1

@@ -1,15 +1,36 @@
-"""Guards and claims: what is held back, and what is asked for (product.md; mapping.md 6, 9)."""
+"""Guards and policies of units: what is held back, asked for, or counts after the files."""
+
+from dataclasses import replace
 
 import pytest
 
 from reconciler import api
-from reconciler.core.manifest import get_text
-from reconciler.core.refs import Ref
+from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api.leases import LeaseLook, of_backend
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.live import ClusterState, dump_live, parse_live
+from reconciler.core.manifest import annotations_of, get_maps, get_text, get_texts, put
+from reconciler.core.refs import CLUSTER_ROLE, Ref
 from reconciler.fleet.values import Guards, UnitKey
-from reconciler.planning import prune_units
+from reconciler.planning import planner, prune_units
 from reconciler.planning.changes import Action, Change
 from tests.support import scenes
-from tests.support.worlds import POSTGRES, World, crd, offering
+from tests.support.scenes import (
+    ACB,
+    MODES,
+    PLANE,
+    SEARCH,
+    applied,
+    binding,
+    cluster,
+    fleet,
+    guards,
+    of_unit,
+    plane,
+    shop,
+)
+from tests.support.worlds import POSTGRES, World, crd, offering, template
 
 # Guards (product.md, prune; mapping.md 9).
 
@@ -112,3 +133,198 @@ def test_a_claim_wider_than_a_field_selector_offers_blocks_its_unit():
     )
     plan = here.plan(scenes.shop(scenes.binding(more=claim)))
     assert scenes.of_unit(plan) == {Action.BLOCKED}
+
+
+SEARCHES = "searches"
+
+
+def says(policy):
+    return f", deletionPolicy: {policy}"
+
+
+def line_of(plan, unit):
+    (found,) = [o for o in plan.changes if o.unit is not None and o.unit.name == unit and o.acts]
+    return found
+
+
+def verbs(change):
+    return [step.verb.value for step in change.steps]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("policy", "action"),
+    [("Release", Action.RELEASE), ("Delete", Action.DELETE), ("Block", Action.BLOCKED)],
+)
+def test_each_unit_leaves_as_its_own_binding_said(mode, policy, action):
+    here = applied(binding(more=says(policy)), binding(SEARCHES), mode=mode)
+    plan = here.plan(shop(binding(SEARCHES), mode=mode))
+    (left,) = [o for o in plan.changes if o.unit is not None and o.unit.name == POSTGRES]
+    assert left.action is action
+
+
+def whole(here):
+    (live,) = [one for one in here.control_plane if one["kind"] == APP_CLUSTER_BINDING.kind]
+    return live
+
+
+def test_a_release_that_is_held_stays_one_though_all_others_say_delete():
+    here = applied(binding(more=says("Delete")), binding(SEARCHES), mode=ACB)
+    rule = "onClusterLeave: Delete, keepIfInUse: false"
+    rest = (plane(mode=ACB), cluster(), binding(more=says("Delete")))
+    held = here.plan(fleet(*rest, prune=f"{rule}, mode: report"))
+    assert guards(held) == ["report"]
+    here.apply(held)
+    assert annotations_of(whole(here))[keys.DELETION_POLICY] == "Release", "it lists both"
+    assert line_of(here.plan(fleet(*rest, prune=rule)), SEARCH).action is Action.RELEASE
+
+
+def test_only_what_is_no_release_is_noted():
+    assert keys.UNIT_POLICIES not in annotations_of(whole(applied(mode=ACB)))
+    blocked = applied(binding(more=says("Block")), binding(SEARCHES), mode=ACB)
+    assert annotations_of(whole(blocked))[keys.UNIT_POLICIES] == f"{POSTGRES}=Block"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
+    deployed = ", konnector: {deploy: true, image: example.com/konnector:1, rbac: Minimal}"
+    here = applied(binding(more=says("Block")), binding(SEARCHES), mode=mode)
+    wanted = fleet(plane(mode=mode), cluster(more=deployed), binding(more=says("Block")))
+    here.apply(here.plan(wanted))
+    plan = here.plan(fleet(plane(mode=mode), cluster(more=deployed), prune="allowEmpty: true"))
+    here.apply(plan)
+    roles = [one for one in here.clusters["shop"] if one["kind"] == CLUSTER_ROLE.kind]
+    assert any(
+        "postgresqlinstances" in get_texts(rule, "resources")
+        for role in roles
+        for rule in get_maps(role, "rules")
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("prune", "count", "goes"),
+    [
+        ("keepIfInUse: true", 0, False),
+        ("keepIfInUse: false", 0, False),
+        ("keepIfInUse: false", 3, True),
+    ],
+)
+def test_only_instances_that_were_known_go_with_their_unit(mode, prune, count, goes):
+    here = applied(binding(more=says("Delete")), mode=mode)
+    here.clusters["shop"].append(crd(POSTGRES))
+    here.in_use["shop"] = {POSTGRES: count}
+    plan = here.plan(fleet(plane(mode=mode), cluster(), prune=f"{prune}, allowEmpty: true"))
+    found = verbs(line_of(plan, POSTGRES))
+    assert ("delete-instances" in found) is goes
+    assert (found[0] == "check-no-instances") is not goes
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_rule_for_clusters_deletes_no_instances_of_a_unit_that_did_not_say_so(mode):
+    here = applied(mode=mode)
+    here.clusters["shop"].append(crd(POSTGRES))
+    here.in_use["shop"] = {POSTGRES: 0}
+    prune = "keepIfInUse: false, allowEmpty: true, onClusterLeave: Delete"
+    found = verbs(line_of(here.plan(fleet(plane(mode=mode), prune=prune)), POSTGRES))
+    assert "delete-instances" not in found
+
+
+LEASE = of_backend(PLANE)
+STOPPED = LeaseLook("x", "2026-11-21T12:00:00.000000Z", "klutch-bind").manifest()
+KNOWN = {
+    "it runs, or is not known": ({}, ""),
+    "there is none": (
+        {LEASE: None},
+        "control plane eu: nothing shows that a backend runs: there is no Lease klutch-bind-backend"
+        " in klutch-bind or default, and no APIServiceExport; what is to be bound waits for it",
+    ),
+    "it has stopped": (
+        {LEASE: STOPPED},
+        "control plane eu: klutch-bind has stopped: Lease klutch-bind/klutch-bind-backend was last"
+        " renewed at 2026-11-21T12:00:00Z; what is to be bound waits for it",
+    ),
+}
+
+
+def knowing(live, bodies):
+    seen = live.control_planes["eu"]
+    assert isinstance(seen, ClusterState)
+    known = replace(live, control_planes={"eu": replace(seen, bodies={**seen.bodies, **bodies})})
+    return parse_live(dump_live(known), "a snapshot")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("bodies", "said"), KNOWN.values(), ids=KNOWN.keys())
+def test_what_is_to_be_bound_needs_a_backend(mode, bodies, said):
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    fleet = shop(mode=mode)
+    live = here.live(fleet)
+    assert LEASE in planner.decide(fleet, live).questions.bodies
+    plan = planner.plan(fleet, knowing(live, bodies))
+    assert [one for one in plan.warnings if one.startswith("control plane")] == [said] * bool(said)
+
+
+def test_what_an_apply_has_asked_for_needs_one_still():
+    here, fleet = applied(), shop()
+    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
+    (warning,) = planner.plan(fleet, knowing(here.live(fleet), {LEASE: STOPPED})).warnings
+    assert "klutch-bind has stopped" in warning
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_bound_needs_none(mode):
+    here, fleet = applied(mode=mode), shop(mode=mode)
+    space = names.app_cluster_binding_space("klutch-fleet", "shop")
+    export = build(api.API_SERVICE_EXPORT, POSTGRES, namespace=space)
+    here.objects(PLANE).extend([export] if mode == ACB else [])
+    live = here.live(fleet)
+    assert LEASE not in planner.decide(fleet, live).questions.bodies
+    assert planner.plan(fleet, knowing(live, {LEASE: None})).warnings == ()
+
+
+MINE = {"group": "", "resource": "secrets", "version": "v1"}
+CLAIM = {**MINE, "selector": {"owner": "Provider", "names": ["a"], "namespaces": ["*"]}}
+WIDER = {**MINE, "selector": {"owner": "Provider", "names": ["*"], "namespaces": ["*"]}}
+CLAIMS = ", claims: [{resource: secrets, version: v1, owner: Provider}]"
+
+
+def at(*namespaces):
+    """Return the document of a control plane whose templates count in these namespaces."""
+    return plane().replace("mode:", f"templateNamespaces: [{', '.join(namespaces)}], mode:")
+
+
+def world(*templates):
+    """Return a world in which a template of the service stands in these namespaces."""
+    offered = [
+        put(template(POSTGRES, [claim]), namespace, "metadata", "namespace")
+        for namespace, claim in templates
+    ]
+    return World(control_plane=[crd(POSTGRES), *offered], clusters={"shop": []})
+
+
+def planned(here, document):
+    return here.plan(fleet(document, cluster(), binding(more=CLAIMS)))
+
+
+ROWS = {
+    "all, where none is named": (plane(), False),
+    "one that is named": (at("a-tenant", "platform"), False),
+    "another one": (at("platform"), True),
+}
+
+
+@pytest.mark.parametrize(("document", "blocked"), ROWS.values(), ids=ROWS.keys())
+def test_a_template_of_a_tenant(document, blocked):
+    made = planned(world(("a-tenant", WIDER)), document)
+    assert (of_unit(made) == {Action.BLOCKED}) is blocked
+
+
+def test_the_claims_are_those_of_the_namespace_that_counts():
+    here = world(("a-tenant", WIDER), ("platform", CLAIM))
+    said = {document: planned(here, document).id for document in (plane(), at("platform"))}
+    assert len({*said.values()}) == 2
+    only = world(("platform", CLAIM))
+    assert [one.after for one in planned(here, at("platform")).changes] == [
+        one.after for one in planned(only, at("platform")).changes
+    ]

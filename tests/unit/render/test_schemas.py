@@ -11,7 +11,7 @@ from reconciler.planning import planfile
 from tests.golden import values
 from tests.golden.plans import PLANS
 from tests.support.document_schemas import FOLDER, problems
-from tests.unit.render.test_status_document import OPERATED
+from tests.unit.render.test_status import OPERATED
 
 PLAN = json.loads(plan_formats.as_json(PLANS["everything"], against=values.against()))
 STATUS = json.loads(status_document.dump(values.board(), state=OPERATED))

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from klutchctl.sandbox import addons, lifecycle, processes, state
+from klutchctl.sandbox.addons import agents, monitoring
 from klutchctl.sandbox.addons.addon import Request
 from klutchctl.sandbox.addons.keycloak import KeycloakKit
 from klutchctl.sandbox.addons.monitoring import MonitoringKit
@@ -16,9 +18,12 @@ from klutchctl.sandbox.addons.services import ServicesKit
 from klutchctl.sandbox.lifecycle import Plan
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.servers import Owner
-from klutchctl.sandbox.state import Component, Layout, Member, Role, State
+from klutchctl.sandbox.state import Component, Layout, Member, MonitoringPorts, Role, State
 from klutchctl.sandbox.suite import Program, Suite
 from klutchctl.settings import Settings
+from reconciler.core.manifest import get_text, name_of
+from reconciler.core.refs import GroupResource
+from tests.support.worlds import template
 
 LAYOUT = Layout(Path("/state/box"))
 MEMBERS = (
@@ -126,3 +131,98 @@ def test_a_plan_decides_on_the_add_ons_that_it_names_alone(monkeypatch):
     assert decided == {"keycloak", "prometheus", stray.identity}
     beside = [one for one in lifecycle._expected(LAYOUT, target, plan) if one.launch]
     assert [one.name for one in beside] == ["Prometheus"]
+
+
+ASKED = (
+    Member("cp", Role.CONTROL_PLANE, 20001),
+    Member("app-1", Role.APP_CLUSTER, 20002),
+    Member("App:2", Role.APP_CLUSTER, 20003),
+)
+NAMES = [*monitoring.programs(ASKED)]
+ASKED_AT = MonitoringPorts(20010, dict(zip(NAMES, range(20011, 20016), strict=True)))
+KIT = MonitoringKit(Path("/usr/bin/prometheus"), [{"name": "x", "rules": []}])
+
+
+def test_files_are_private_and_older_configurations_go(tmp_path):
+    layout = Layout(tmp_path)
+    monitoring.ensure_files(layout, ASKED_AT, KIT)
+    more = MonitoringPorts(20010, {**ASKED_AT.programs, "konnector-app-3": 20020})
+    monitoring.ensure_files(layout, more, KIT)
+    assert len([*layout.monitoring.glob("config-*")]) == 1
+    assert (layout.monitoring / "konnector-app-3.flags").read_text().split() == [
+        "--metrics-address=127.0.0.1:20020"
+    ]
+    modes = {one.stat().st_mode & 0o077 for one in layout.monitoring.rglob("*")}
+    assert modes == {0}
+
+
+BOX = Layout(Path("/box"))
+EU, US = Member("eu", Role.CONTROL_PLANE, 20001), Member("us", Role.CONTROL_PLANE, 20002)
+MILL = Member("mill-1", Role.APP_CLUSTER, 20003)
+KNOWN = State(1, 2, (EU, US, MILL), agents={"eu": 20011, "us": 20012, "mill-1": 20013})
+SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
+
+
+OFFERS = agents.offered(
+    [
+        template("forges.shop.example"),
+        template("keys.shop.example", [{**SECRETS, "selector": {"owner": "Provider"}}]),
+        template("notes.example", [{**SECRETS, "resource": "configmaps"}]),
+    ]
+)
+
+
+def given(member):
+    """Return what the program of a cluster is given, by kind and name, and its rights."""
+    agent = agents.of(member)
+    shipped = [one for path in agent.manifests() for one in yaml.safe_load_all(path.read_text())]
+    made = list(agents.rights(agent, shipped, OFFERS))
+    return {(get_text(one, "kind"), name_of(one)): one for one in made}
+
+
+def test_klutch_bind_has_rights_on_what_is_offered_and_on_nothing_else():
+    made = given(EU)
+    services = made["ClusterRole", "klutch-bind-services"]
+    assert agents.granted(services["rules"]) == {
+        (group, plural, verb)
+        for group, plural in [
+            ("shop.example", "forges"),
+            ("shop.example", "keys"),
+            ("example", "notes"),
+            ("", "secrets"),
+            ("", "configmaps"),
+        ]
+        for verb in ("get", "list", "watch", "update", "patch", "delete", "create")
+    }
+    assert {
+        ("ClusterRole", "klutch-bind-own"),
+        ("ClusterRole", "klutch-bind-control-plane-mode"),
+        ("ClusterRole", "klutch-bind-front-door"),
+        ("ValidatingAdmissionPolicy", "klutch-bind"),
+        ("Namespace", "klutch-bind"),
+    } < made.keys()
+
+
+def test_a_konnector_has_what_is_shipped_under_names_that_no_fleet_uses():
+    made = given(MILL)
+    rules = made["ClusterRole", "sandbox-klutch-bind-konnector-services"]["rules"]
+    rights = agents.granted(rules)
+    assert ("shop.example", "forges", "patch") in rights
+    assert ("shop.example", "forges", "delete") not in rights, "only their owners delete instances"
+    assert ("", "secrets", "delete") in rights
+    assert ("anynines.com", "backups", "get") not in rights
+    assert ("ClusterRole", "klutch-bind-konnector") not in made
+    for (kind, _), one in made.items():
+        if kind in ("RoleBinding", "ClusterRoleBinding"):
+            assert (one["roleRef"]["kind"], one["roleRef"]["name"]) in made
+            (subject,) = one["subjects"]
+            account = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+            assert account == agents.of(MILL).user
+
+
+def test_claims_of_both_sides_come_down_and_those_of_consumers_do_not():
+    claims = [{**SECRETS, "selector": {"owner": "Consumer"}}]
+    found = agents.offered([template("keys.shop.example", claims)])
+    assert found.services == {GroupResource("shop.example", "keys")}
+    assert [one.down for one in found.claimed] == [False]
+    assert {one.down for one in OFFERS.claimed} == {True}

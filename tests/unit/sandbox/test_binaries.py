@@ -1,12 +1,20 @@
-"""Where the executables come from, and every way in which getting them fails."""
+"""Where the executables come from, official ones too, and every way in which getting them fails."""
 
+import functools
+import hashlib
+import http.server
+import io
+import platform
 import shutil
+import tarfile
+import threading
 from pathlib import Path
 
 import pytest
 
-from klutchctl import files
+from klutchctl import files, main
 from klutchctl.sandbox import recipes
+from klutchctl.sandbox.binaries import Origins
 from klutchctl.sandbox.servers import Program
 from reconciler.core.errors import HostError
 
@@ -78,3 +86,92 @@ def test_a_disk_that_fills_up_is_reported_as_such(tmp_path):
         files.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
     ):
         Path("/dev/full").write_text("x")
+
+
+ETCD = "etcd-v3.6.8-linux-amd64"
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """The folder that the server shows."""
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    folder = tmp_path / "site"
+    kubernetes = folder / "kubernetes/v1.36.3/bin/linux/amd64"
+    kubernetes.mkdir(parents=True)
+    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
+        content = f"this is {program}".encode()
+        (kubernetes / program).write_bytes(content)
+        (kubernetes / f"{program}.sha512").write_text(hashlib.sha512(content).hexdigest())
+    (folder / "etcd/v3.6.8").mkdir(parents=True)
+    publish_etcd(folder / "etcd/v3.6.8")
+    return folder
+
+
+def publish_etcd(folder):
+    with tarfile.open(folder / f"{ETCD}.tar.gz", "w:gz") as tar:
+        content = b"this is etcd"
+        member = tarfile.TarInfo(f"{ETCD}/etcd")
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    digest = hashlib.sha256((folder / f"{ETCD}.tar.gz").read_bytes()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  other.zip\n{digest}  {ETCD}.tar.gz\n")
+
+
+@pytest.fixture
+def origins(site):
+    handler = functools.partial(Silent, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        yield Origins(kubernetes=f"{base}/kubernetes", etcd=f"{base}/etcd")
+        server.shutdown()
+        thread.join()
+
+
+def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
+    paths = workshop.provide(downloads=origins)
+    for program in Program:
+        assert paths[program].read_text() == f"this is {program}"
+        assert paths[program].stat().st_mode & 0o111
+    assert {file.name for file in paths[Program.ETCD].parent.iterdir()} == {*Program}
+    assert workshop.builds == 0
+
+
+@pytest.mark.parametrize("old", [["--nodes"], ["--images", "folder"]])
+def test_the_flags_of_nodes_say_that_there_are_none(old, capsys):
+    assert main.run(["sandbox", "up", *old]) == 64
+    assert "kind runs the manifests as pods" in capsys.readouterr().err
+
+
+KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"
+SPOILT = {
+    "a changed binary": (f"{KUBERNETES}/kube-apiserver", b"evil", "sha512 checksum"),
+    "a changed archive": (f"etcd/v3.6.8/{ETCD}.tar.gz", b"evil", "sha256 checksum"),
+    "a list without our file": ("etcd/v3.6.8/SHA256SUMS", b"0  x\n", "do not list"),
+    "an empty checksum": (f"{KUBERNETES}/kube-apiserver.sha512", b"", "checksum"),
+    "a missing file": (f"{KUBERNETES}/kube-controller-manager", None, "answers 404"),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "says"), SPOILT.values(), ids=SPOILT.keys())
+def test_what_does_not_match_is_refused(workshop, site, origins, file, content, says):
+    if content is None:
+        (site / file).unlink()
+    else:
+        (site / file).write_bytes(content)
+    with pytest.raises(HostError, match=says):
+        workshop.provide(downloads=origins)
+    assert workshop.entries() == set()
+
+
+def test_no_network(workshop, site):
+    nowhere = Origins(kubernetes="http://127.0.0.1:1", etcd="http://127.0.0.1:1")
+    with pytest.raises(HostError, match=r"cannot be read: .*refused.*HTTPS_PROXY"):
+        workshop.provide(downloads=nowhere)

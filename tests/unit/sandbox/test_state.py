@@ -1,13 +1,23 @@
-"""Which clusters a sandbox has: adding, refusing to lose, new ports, the file."""
+"""Which clusters and which name a sandbox has: adding, refusing to lose, new ports, the file."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from klutchctl.sandbox import lifecycle, state
-from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
+from klutchctl.sandbox.state import (
+    Component,
+    Layout,
+    Member,
+    Role,
+    Services,
+    State,
+    Wanted,
+    layout_of,
+)
 from reconciler.core.errors import ConfigError, HostError
 from tests.support.fleet_texts import cluster, control_plane, document
 from tests.support.worlds import fleet_of
@@ -142,3 +152,25 @@ PROBLEMS = {
 def test_where_a_sandbox_cannot_stand_in(text, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
         state.of_fleet(fleet_of(fleet=text))
+
+
+LAYOUT = Layout(Path("/state/klutchctl/sandbox/default"))
+NAMES = {
+    "a word": ("default", True),
+    "a dash inside": ("ci-7", True),
+    "a path": ("../x", False),
+    "nothing": ("", False),
+    "capitals": ("A", False),
+    "a leading dot, as locks have": (".default.lock", False),
+    "too long": ("x" * 41, False),
+    "a line break": ("a\n", False),
+}
+
+
+@pytest.mark.parametrize(("name", "usable"), NAMES.values(), ids=NAMES.keys())
+def test_sandbox_names(name, usable):
+    if usable:
+        assert layout_of(name, state_home=Path("/state")).root == LAYOUT.root.parent / name
+    else:
+        with pytest.raises(ConfigError, match="--name"):
+            layout_of(name, state_home=Path("/state"))

@@ -1,15 +1,19 @@
-"""What a call means for the example's broker, as sentences."""
+"""What a call means for the example's broker, and the files that follow from its catalogue."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
+from klutchctl import main
+from klutchctl.entry import ExitCode
 from postgresql_broker import instances
 from postgresql_broker.catalogue import BIG, ENCODING, OFFERING, SESSIONS, SMALL
 from postgresql_broker.instances import Binding, Change, Instance, Verb
 from postgresql_broker.refusal import Refusal
 from postgresql_server.works import Deprovision, Provision
 from reconciler.core.secret import Secret
+from tests.support.operated import SERVICES
 
 MADE = Instance(
     "orders", OFFERING, SMALL, {SESSIONS: 3}, "shop/orders", Verb.CREATE, "1", done=True
@@ -145,3 +149,24 @@ def test_names_in_postgresql_are_short_and_plain_whatever_ids_are(name):
     for text in (instances.database_of(name), instances.role_of(Binding(name, name, SMALL, {}))):
         assert len(text) < 64
         assert text.replace("_", "").isalnum()
+
+
+OSB = SERVICES / "osb"
+
+
+def test_they_are_what_the_saved_catalogue_makes(capsys):
+    saved = ["--catalog", str(OSB / "catalog.json")]
+    code = main.run(["catalog", str(OSB / "broker.yaml"), *saved, "--check"])
+    output = capsys.readouterr()
+    assert code == ExitCode.SUCCESS, output.out
+    assert output.err == ""
+
+
+def test_a_fleet_with_them_and_with_what_is_direct_is_valid(tmp_path, capsys):
+    fleet = tmp_path / "fleet"
+    shutil.copytree(SERVICES.parent, fleet, ignore=shutil.ignore_patterns("services"))
+    for overlay in (SERVICES / "direct", OSB / "overlay"):
+        shutil.copytree(overlay, fleet, dirs_exist_ok=True)
+    shutil.copytree(OSB / "fleet", fleet / "templates", dirs_exist_ok=True)
+    code = main.run(["validate", str(fleet)])
+    assert code == ExitCode.SUCCESS, capsys.readouterr().out

@@ -1,17 +1,24 @@
-"""What the board finds in a state: counts, the worst, troubles, and what changed."""
+"""What the board finds in a state, and what those who ask may cost the process (S21)."""
 
+import asyncio
+import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
+from threading import Event, get_ident
 
 import pytest
 
 from klutchctl.web.board import index
 from klutchctl.web.board.index import CONTROL_PLANE, LEFT, changed, index_of, worst
+from klutchctl.web.board.newest import Made
 from reconciler.health.board import ClusterHealth, PlaneHealth
 from reconciler.health.verdict import State
 from reconciler.watch.fleet_state import FleetState, Waiting
+from reconciler.web.requests import RequestRefused
 from tests.support import boards
 from tests.support.boards import NOW, plain, unit
+from tests.support.eventually import eventually
 
 R, P, D, U, S, L = (
     State.READY,
@@ -153,3 +160,68 @@ def test_what_changed_between_two_states():
     assert found == {"kinds1": D, "kinds2": None}
     assert changed(before, before) == []
     assert len(changed(index_of(1, boards.empty()), index_of(2, boards.big(200)))) == 50
+
+
+@pytest.fixture
+def made():
+    return Made(time.monotonic, 60.0)
+
+
+async def test_one_page_is_made_at_a_time_and_those_of_an_address_wait_for_its_turn(made):
+    began, end = [], Event()
+
+    def page(name):
+        def make():
+            began.append(name)
+            assert end.wait(30)
+            return name.encode()
+
+        return make
+
+    def ask(address, name):
+        return asyncio.create_task(made.get(1, name, page(name), address))
+
+    asked = [ask("10.0.0.1", f"a{n}") for n in range(50)]
+
+    async def first():
+        return began
+
+    await eventually(first)
+    asked.append(ask("10.0.0.2", "b"))
+    await asyncio.sleep(0)
+    assert began == ["a0"]
+    end.set()
+    await asyncio.gather(*asked)
+    assert began.index("b") == 2  # after a0, and a1 which waited alone
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
+async def test_an_address_that_waits_for_many_gets_no_more_and_others_do(made, others):
+    end = Event()
+    asked = [
+        asyncio.create_task(made.get(1, n, lambda: b"x" * end.wait(30), "10.0.0.1"))
+        for n in range(64)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(RequestRefused, match="reload it later"):
+        await made.get(1, "more", bytes, "10.0.0.1")
+    asked += [asyncio.create_task(made.get(1, "b", bytes, "10.0.0.2"))] * others
+    end.set()
+    await asyncio.gather(*asked)
+    assert await made.get(1, "more", lambda: b"y", "10.0.0.1") == b"y"
+
+
+async def test_pages_take_half_of_the_time_and_none_of_the_loop(made):
+    spans = []
+
+    def make():
+        began = time.monotonic()
+        time.sleep(0.02)
+        spans.append((began, time.monotonic(), get_ident()))
+        return b""
+
+    await asyncio.gather(*(made.get(1, n, make) for n in range(5)))
+    assert get_ident() not in {thread for _, _, thread in spans}
+    for (began, ended, _), (following, _, _) in pairwise(spans):
+        assert following - ended >= 0.95 * (ended - began)

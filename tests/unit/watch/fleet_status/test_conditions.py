@@ -20,10 +20,10 @@ from tests.support.fleet_states import (
     board,
     cluster,
     ended,
+    kstatus,
     record,
     stopped,
 )
-from tests.support.kstatus import kstatus
 from tests.support.reports import change, report
 
 READY, DEGRADED, UNKNOWN = State.READY, State.DEGRADED, State.UNKNOWN

@@ -1,20 +1,31 @@
-"""What `klutchctl doctor` says of konnectors and backends, by their Leases."""
+"""What `klutchctl doctor` says of konnectors, backends and Crossplane."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from klutchctl.commands.doctor import exit_code
+from klutchctl.entry import ExitCode
 from reconciler import api
 from reconciler.controller.lease import micro
 from reconciler.controller.tasks import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import LEASE, NAMESPACE
+from reconciler.core.refs import (
+    COMPOSITE_DEFINITION,
+    COMPOSITION,
+    COMPOSITION_REVISION,
+    CRD,
+    FUNCTION_REVISION,
+    LEASE,
+    NAMESPACE,
+    Kind,
+)
 from reconciler.core.times import format_time
-from reconciler.doctor.diagnosis import Check, Level
+from reconciler.doctor.diagnosis import Check, Finding, Level
 from reconciler.doctor.examine import ACCESS_REVIEW, examine
 from reconciler.doctor.rights import Task
 from reconciler.fleet.values import Fleet, Konnector, Mode
@@ -24,7 +35,7 @@ from reconciler.kube.requests import Request
 from reconciler.observe import Pace
 from tests.support import fleets
 from tests.support.faults import Faults, FaultyCluster, FaultyClusters, forbidden, on
-from tests.support.observing import BIND, Hand, around
+from tests.support.observing import BIND, Hand, around, established
 from tests.support.wire_objects import WireObjects
 
 LONG, NEVER, RECENT = timedelta(minutes=5), None, timedelta(seconds=3)
@@ -183,3 +194,108 @@ async def test_what_may_not_be_read_is_no_finding_and_no_crash(scene: Scene, kin
     found = await scene.examined()
     assert "shop" not in found
     assert ("eu" in found) is (kind is not LEASE)
+
+
+XR = Kind("doctored.example", "v1", "XDatabase", "xdatabases", namespaced=False)
+KINDS = (COMPOSITION, COMPOSITION_REVISION, COMPOSITE_DEFINITION, FUNCTION_REVISION, XR)
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class Composing(NamedTuple):
+    fleet: Fleet
+    plane: Hand
+    faults: Faults
+
+    async def install(self, *versions: str) -> None:
+        """Make Crossplane's CRDs; definitions are served in these versions."""
+        for kind in KINDS:
+            served = [
+                {
+                    "name": one,
+                    "served": True,
+                    "storage": one == "v1",
+                    "schema": {"openAPIV3Schema": OPEN},
+                }
+                for one in (versions if kind == COMPOSITE_DEFINITION else ("v1",))
+            ]
+            names = {"plural": kind.plural, "kind": kind.kind}
+            spec = {"group": kind.group, "names": names, "scope": "Cluster", "versions": served}
+            await self.plane.create(CRD, kind.resource, spec=spec)
+            await established(self.plane.live.cluster, kind)
+        names = {"plural": XR.plural, "kind": XR.kind}
+        spec = {"group": XR.group, "names": names}
+        await self.plane.create(COMPOSITE_DEFINITION, XR.resource, spec=spec)
+
+    async def composes(self, kind: Kind, name: str, mode: str) -> None:
+        of = {"apiVersion": XR.api_version, "kind": XR.kind}
+        body: dict[str, Any] = {"pipeline": [{"step": "a"}]} if mode == "Pipeline" else {}
+        spec = {"compositeTypeRef": of, "mode": mode, **body}
+        await self.plane.create(kind, name, spec=spec)
+
+    async def examined(self) -> tuple[Sequence[Finding], ExitCode]:
+        async with registry.of(self.fleet, around(self.plane.live.kubeconfig)) as real:
+            found = await examine(
+                self.fleet,
+                ReviewingClusters(real, self.faults),
+                task=Task.PLAN,
+                now=SystemClock().now,
+                pace=Pace(),
+            )
+        said = [one for each in found for one in each.findings if one.check is Check.CROSSPLANE]
+        said = [one for one in said if "the support of Crossplane 1.20 ends" not in one.message]
+        return said, exit_code(found, allow_unreachable=False)
+
+
+@pytest.fixture
+async def composing(fleet: Fleet, on_plane: Hand) -> Composing:
+    made = fleets.fleet(control_planes=fleet.control_planes.values(), clusters=())
+    await on_plane.create(NAMESPACE, BIND)
+    return Composing(replace(made, name=fleet.name), on_plane, Faults())
+
+
+async def test_nothing_is_said_where_there_is_no_crossplane(composing: Composing) -> None:
+    said, code = await composing.examined()
+    assert (said, code) == ([], ExitCode.SUCCESS)
+
+
+@pytest.mark.parametrize("versions", [("v1",), ("v1", "v2")], ids=["1.20", "2.x"])
+async def test_a_composition_of_mode_resources_stops_an_upgrade(composing, versions) -> None:
+    await composing.install(*versions)
+    await composing.composes(COMPOSITION, "good", "Pipeline")
+    (ok,), code = await composing.examined()
+    assert (ok.level, code) == (Level.OK, ExitCode.SUCCESS)
+    await composing.composes(COMPOSITION, "bad", "Resources")
+    (problem,), code = await composing.examined()
+    assert (problem.level, code) == (Level.PROBLEM, ExitCode.HELD_BACK)
+    after = "v2" in versions
+    assert ("Scale Crossplane to 0 now" in problem.remedy) is after
+    assert ("Convert them before any upgrade" in problem.remedy) is not after
+    assert "Composition bad." in problem.message
+
+
+async def test_a_revision_counts_while_a_composite_resource_uses_it(composing: Composing) -> None:
+    await composing.install("v1")
+    await composing.composes(COMPOSITION_REVISION, "pg-1", "Resources")
+    (ok,), _ = await composing.examined()
+    assert ok.level is Level.OK
+    await composing.plane.create(XR, "one", spec={"compositionRevisionRef": {"name": "pg-1"}})
+    (problem,), code = await composing.examined()
+    assert "CompositionRevision pg-1." in problem.message
+    assert code == ExitCode.HELD_BACK
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_what_may_not_be_read_is_named_and_hides_no_problem(
+    composing: Composing, kind: Kind
+) -> None:
+    await composing.install("v1", "v2")
+    await composing.composes(COMPOSITION, "bad", "Resources")
+    await composing.composes(COMPOSITION_REVISION, "pg-1", "Resources")
+    composing.faults.add(on("list", kind=kind), forbidden())
+    (problem, unread), code = await composing.examined()
+    assert (problem.level, code) == (Level.PROBLEM, ExitCode.HELD_BACK)
+    assert f"{kind.resource} may not be listed" in unread.message
+    composing.faults.add(on("list", kind=COMPOSITION), forbidden())
+    (unread,), code = await composing.examined()
+    assert (unread.level, code) == (Level.WARNING, ExitCode.SUCCESS)
+    assert COMPOSITION.resource in unread.message

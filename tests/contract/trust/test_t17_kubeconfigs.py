@@ -1,7 +1,9 @@
-"""T17: a kubeconfig in a Secret leads to no metadata service, and not where flags forbid."""
+"""T10, T17: a kubeconfig in a Secret, of any size, leads only where flags let it."""
 
 import contextlib
+import time
 import uuid
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,20 +11,23 @@ from urllib.parse import urlsplit
 import pytest
 
 from konnector import settings as konnector_settings
-from reconciler.api import APP_CLUSTER_BINDING
+from reconciler.api import APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, Unreachable
-from reconciler.core.live import Unavailable
-from reconciler.core.manifest import get_map, get_maps, get_text, get_texts, name_of
+from reconciler.core.live import ClusterState, Unavailable
+from reconciler.core.manifest import JSON, get_map, get_maps, get_text, get_texts, name_of
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
+from reconciler.kube import registry
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.networks import ANYWHERE, of_flags
+from reconciler.observe import observe
 from tests.support.backend import USUAL
-from tests.support.bound_scenes import MANAGER, Managed, until
+from tests.support.bound_scenes import MANAGER, Managed, remove, until
 from tests.support.clusters import LiveCluster
-from tests.support.observing import BIND, Hand, b64, context, seen_by
+from tests.support.observing import BIND, Hand, around, b64, context, seen_by
 
 
 def named(live: LiveCluster) -> str:
@@ -106,3 +111,45 @@ async def test_no_override_of_a_tenant_leads_where_the_operator_of_klutch_bind_d
         with pytest.raises(Unreachable, match="is in a network"):
             await refused.get(Ref(managed.app.name, NAMESPACE, "", names.KUBE_SYSTEM))
     assert managed.app.audit.answers_since(mark, "led-by-a-tenant") == []
+
+
+# 700 kB of what takes a second to parse each.
+LARGE = "current-context: x\nclusters:\n" + "- {a: [b, {c: d}]}\n" * 36_000
+
+
+@pytest.fixture
+async def flooded(control_plane: LiveCluster) -> AsyncIterator[LiveCluster]:
+    """Twelve namespaces with such a Secret, of which one passes for a binding space."""
+    cluster, run = control_plane.cluster, uuid.uuid4().hex[:8]
+    places = [f"t10-{run}-{one}" for one in range(12)]
+    for place in places:
+        await cluster.create(spaces.namespace(place), NAMESPACE, manager="anybody")
+        data = {"kubeconfig": b64(LARGE)}
+        made = build(SECRET, names.KUBECONFIG, namespace=place, data=data)
+        await cluster.create(made, SECRET, manager="anybody")
+    reference: JSON = {"name": names.KUBECONFIG, "key": "kubeconfig", "namespace": places[0]}
+    spec: JSON = {"kubeconfigSecretRef": reference, "providerPrettyName": "anybody"}
+    binding = build(CLUSTER_BINDING, names.CLUSTER_BINDING, namespace=places[0], spec=spec)
+    await cluster.create(binding, CLUSTER_BINDING, manager="anybody")
+    yield control_plane
+    for place in places:
+        await remove(control_plane, NAMESPACE, "", place)
+
+
+async def look(fleet: Fleet, live: LiveCluster, *, credentials: bool) -> float:
+    """Return what a look costs, in seconds of the processor."""
+    planes = {plane.name: plane.access for plane in fleet.control_planes.values()}
+    began = time.process_time()
+    async with registry.Registry(planes, around(live.kubeconfig)) as clusters:
+        seen = await observe(fleet, clusters, credentials=credentials)
+    assert all(isinstance(one, ClusterState) for one in seen.clusters.values()), seen.clusters
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("credentials", [False, True], ids=["plan", "apply"])
+async def test_a_look_does_not_parse_them(
+    fleet: Fleet, flooded: LiveCluster, credentials: bool
+) -> None:
+    assert len(LARGE) > 600_000
+    await look(fleet, flooded, credentials=credentials)  # what is loaded once is loaded
+    assert await look(fleet, flooded, credentials=credentials) < 1  # parsed, they take 12
