@@ -118,12 +118,12 @@ def _control_plane_mode(given: argparse.Namespace) -> ControlPlaneMode:
         secret_name=given.app_cluster_kubeconfig_secret_name or "",
         secret_key=names.KUBECONFIG if key is None else key,
     )
-    told = {
+    required = {
         _SECRET_NAME: mode.secret_name,
         _SECRET_NAMESPACE: mode.secret_namespace,
         _SPACE: mode.space,
     }
-    missing = [f"--{name}" for name, value in told.items() if not value]
+    missing = [f"--{name}" for name, value in required.items() if not value]
     if missing:
         raise ConfigError("required when --control-plane-mode is on", where=", ".join(missing))
     if not mode.secret_key:
@@ -167,8 +167,8 @@ def _parser() -> flags.Parser:
         help="the leader's Lease (default: %(default)s)",
     )
     text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
-    for name, told in _NETWORKS.items():
-        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=told)
+    for name, meaning in _NETWORKS.items():
+        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
     text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
     parser.operation(probe_address=":8080", workers=_WORKERS, qps=_QPS, burst=_BURST)
     return parser
