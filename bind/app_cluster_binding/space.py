@@ -12,18 +12,9 @@ from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api import CLUSTER_BINDING, kubeconfig_content
 from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, manifest, names
+from reconciler.core import conditions, keys, manifest, names, refs
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Create, Decision, Step, Task, writes
-from reconciler.core.refs import (
-    LIMIT_RANGE,
-    NAMESPACE,
-    NETWORK_POLICY,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 from reconciler.kube import kubeconfig
 
 
@@ -66,7 +57,7 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     if seen.space is None:
         labels = {} if terms.all_overrides else bounds.RESTRICTED
         marks = Marks(labels, _uid(seen))
-        steps.append(Create(NAMESPACE, objects.namespace(seen.space_name, marks=marks)))
+        steps.append(Create(refs.NAMESPACE, objects.namespace(seen.space_name, marks=marks)))
     made = objects.cluster_binding(
         seen.space_name,
         kubeconfig_name=seen.secret_name,
@@ -90,11 +81,11 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
         _bounds(seen, space, terms),
         _kubeconfig(seen, space, terms),
         rbac_changes.role(
-            terms.control_plane, ROLE, space.role, rbac.control_plane_role(seen.space_name)
+            terms.control_plane, refs.ROLE, space.role, rbac.control_plane_role(seen.space_name)
         ),
         rbac_changes.role_binding(
             terms.control_plane,
-            ROLE_BINDING,
+            refs.ROLE_BINDING,
             space.role_binding,
             rbac.control_plane_role_binding(seen.space_name),
         ),
@@ -112,7 +103,7 @@ def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]
     if keys.RELEASED in held and not retired:
         wanted[keys.RELEASED] = None
     if any(held.get(key) != value for key, value in wanted.items()):
-        yield (terms.change(NAMESPACE, space.namespace, metadata={"annotations": wanted}),)
+        yield (terms.change(refs.NAMESPACE, space.namespace, metadata={"annotations": wanted}),)
 
 
 def _uid(seen: Seen) -> dict[str, str]:
@@ -123,7 +114,7 @@ def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
     if space.account is not None:
         return ()
     made = objects.service_account(seen.space_name, names.BINDER, marks=UNMARKED)
-    return (Create(SERVICE_ACCOUNT, made),)
+    return (Create(refs.SERVICE_ACCOUNT, made),)
 
 
 def _bounds(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
@@ -131,8 +122,8 @@ def _bounds(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     if terms.all_overrides or not seen.deployments_served:
         return ()
     made = (
-        (NETWORK_POLICY, space.network_policy, konnector.network_policy(seen.space_name)),
-        (LIMIT_RANGE, space.limit_range, konnector.limit_range(seen.space_name)),
+        (refs.NETWORK_POLICY, space.network_policy, konnector.network_policy(seen.space_name)),
+        (refs.LIMIT_RANGE, space.limit_range, konnector.limit_range(seen.space_name)),
     )
     return tuple(Create(kind, stated) for kind, live, stated in made if live is None)
 
@@ -150,7 +141,7 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     key = manifest.get_text(ref, "key")
     data: dict[str, manifest.JSON] = {key: manifest.get(source, "data", key)}
     made = build(
-        SECRET,
+        refs.SECRET,
         seen.secret_name,
         namespace=seen.space_name,
         marks=Marks(seen.labels),
@@ -159,17 +150,17 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     )
     live = next((one for one in space.secrets if manifest.name_of(one) == seen.secret_name), None)
     if live is None:
-        return (Create(SECRET, made),)
+        return (Create(refs.SECRET, made),)
     if manifest.is_deleting(live):
         return ()
     held = manifest.get_map(live, "data")
     same_type = manifest.get_text(live, "type") == manifest.get_text(source, "type")
     if not same_type or (manifest.get_bool(live, "immutable") and held != data):
-        return (terms.deletion(SECRET, live), Create(SECRET, made))
+        return (terms.deletion(refs.SECRET, live), Create(refs.SECRET, made))
     if held == data and manifest.covers(manifest.labels_of(live), seen.labels):
         return ()
     content = {**dict.fromkeys(held), **data}
-    return (terms.change(SECRET, live, metadata={"labels": seen.labels}, data=content),)
+    return (terms.change(refs.SECRET, live, metadata={"labels": seen.labels}, data=content),)
 
 
 def _fault(content: bytes, terms: Terms) -> str:

@@ -25,19 +25,9 @@ from reconciler import api
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import machinery
 from reconciler.blueprints.export import Isolation, Terms, Unexportable
-from reconciler.core import conditions, keys, manifest, refs
+from reconciler.core import conditions, decision, keys, manifest, refs
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Note,
-    Patch,
-    Task,
-    deletion,
-    preconditions_of,
-    writes,
-)
+from reconciler.core.decision import Create, Decision, Note, Patch, Task
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.times import created, format_duration, moment
@@ -102,7 +92,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
     never does.
     """
     if manifest.is_deleting(seen.export):
-        return NOTHING
+        return decision.NOTHING
     if seen.crd is None:
         return _missing(seen, grace, now)
     target = _target(seen, seen.crd)
@@ -133,7 +123,9 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     waited = max(now - (since or now), timedelta())
     if waited >= grace:
         message = f"CustomResourceDefinition {name} stayed away for {format_duration(grace)}"
-        going = writes(deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export))
+        going = decision.writes(
+            decision.deletion(seen.cluster, api.API_SERVICE_EXPORT, seen.export)
+        )
         return replace(going, notes=(Note("ExportDeleted", message, "Warning"),))
     message = (
         f"CustomResourceDefinition {name} is missing on the control plane; this export is deleted "
@@ -221,7 +213,7 @@ def _written(
     offer, annotations = _new_offer(seen), _annotations(seen)
     if not change and offer is None and not annotations:
         return (), ()
-    metadata, spec = preconditions_of(seen.export), dict(change)
+    metadata, spec = decision.preconditions_of(seen.export), dict(change)
     if spec_hash:
         annotations[keys.SOURCE_SPEC_HASH] = spec_hash
     if annotations:
@@ -299,11 +291,11 @@ def answer(seen: RequestView, *, terms: Terms, now: datetime) -> Decision:
     """
     request = seen.request
     if manifest.is_deleting(request):
-        return NOTHING
+        return decision.NOTHING
     age = max(now - (created(request) or now), timedelta())
     if (manifest.get_text(request, "status", "phase") or _PENDING) != _PENDING:
-        ended = deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, request)
-        return Decision(again=LIFETIME - age) if age < LIFETIME else writes(ended)
+        ended = decision.deletion(seen.cluster, api.API_SERVICE_EXPORT_REQUEST, request)
+        return Decision(again=LIFETIME - age) if age < LIFETIME else decision.writes(ended)
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
         message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"

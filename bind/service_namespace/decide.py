@@ -18,36 +18,15 @@ from typing import Final
 
 from bind import rbac_changes
 from bind.bounds import UNBOUNDED, Bounds, hard, quota
-from bind.service_namespace.facts import (
-    Contents,
-    Removal,
-    Seen,
-    chosen,
-    is_of_space,
-    leaving,
-    marked,
-    named,
-    own,
-    target,
-)
+from bind.service_namespace import facts
+from bind.service_namespace.facts import Contents, Removal, Seen
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
-from reconciler.core import conditions, identity, keys, manifest
+from reconciler.core import conditions, decision, identity, keys, manifest
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Note,
-    Step,
-    Task,
-    deletion,
-    modification,
-    writes,
-    writes_each,
-)
+from reconciler.core.decision import Create, Decision, Note, Step, Task
 from reconciler.core.identity import Life
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
@@ -65,7 +44,7 @@ _SEARCH_AGAIN: Final = timedelta(minutes=30)
 
 def needs_search(seen: Seen) -> bool:
     """Tell whether nothing but what is in the Namespace can keep `decide` from deleting it."""
-    live, removal = leaving(seen), seen.removal
+    live, removal = facts.leaving(seen), seen.removal
     if live is None or seen.unsure or removal is None or removal.mapping is not None:
         return False
     return (_doubt(live, removal) or _unmarked(seen, live)) is None
@@ -75,8 +54,8 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     """Return why an app namespace cannot have its service namespace, if it cannot."""
     if seen.mapping is None or seen.space is None or manifest.is_deleting(seen.mapping):
         return None
-    app, name, live, mine = seen.home.name, chosen(seen), target(seen), own(seen)
-    left = [] if mine else [one for one in marked(seen) if not manifest.is_deleting(one)]
+    app, name, live, mine = seen.home.name, facts.chosen(seen), facts.target(seen), facts.own(seen)
+    left = [] if mine else [one for one in facts.marked(seen) if not manifest.is_deleting(one)]
     if left:
         former = identity.recorded(left[0], keys.SPACE_UID)
         return conditions.NAMESPACE_OF_FORMER_SPACE, (
@@ -106,14 +85,14 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     Notes are about the APIServiceNamespace; where it is gone, about the Namespace. A Namespace that
     is being deleted is waited for: its end is an event.
     """
-    revoked = writes_each(revocations(seen))
+    revoked = decision.writes_each(revocations(seen))
     if seen.mapping is None:
-        part = replace(revoked, again=_SOON) if revoked.tasks else NOTHING
+        part = replace(revoked, again=_SOON) if revoked.tasks else decision.NOTHING
         return Decision.merge([part, _without_mapping(seen, now)])
     if found := obstacle(seen):
         cause, message = found
         return replace(revoked, notes=(Note(cause.reason, message, "Warning"),))
-    live = target(seen)
+    live = facts.target(seen)
     # What is made for a space that goes would stay behind.
     if (
         seen.space is None
@@ -124,8 +103,8 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if live is None:
         return _made(seen, scope, now)
     if steps := _held(seen, live) or (*_stamped(seen, live), *_rights(seen, scope)):
-        return writes(*steps)
-    fields: dict[str, JSON] = {"namespace": chosen(seen)}
+        return decision.writes(*steps)
+    fields: dict[str, JSON] = {"namespace": facts.chosen(seen)}
     return Decision(tasks=_bounds(seen, bounds), fields=fields, again=seen.counted.again)
 
 
@@ -135,10 +114,14 @@ def revocations(seen: Seen) -> Iterator[Step]:
     The subject of a RoleBinding is a name: the next space of that name would have its rights.
     """
     lives = seen.space is not None and not manifest.is_deleting(seen.space)
-    gone = {manifest.name_of(o) for o in marked(seen) if not (lives and is_of_space(o, seen))}
+    gone = {
+        manifest.name_of(o)
+        for o in facts.marked(seen)
+        if not (lives and facts.is_of_space(o, seen))
+    }
     for one in seen.role_bindings:
         if manifest.namespace_of(one) in gone and not manifest.is_deleting(one):
-            yield deletion(seen.cluster, ROLE_BINDING, one)
+            yield decision.deletion(seen.cluster, ROLE_BINDING, one)
 
 
 def _held(seen: Seen, live: Manifest) -> tuple[Step, ...]:
@@ -150,13 +133,13 @@ def _held(seen: Seen, live: Manifest) -> tuple[Step, ...]:
     mapping, former = seen.mapping or {}, manifest.annotations_of(live).get(keys.APP_NAMESPACE_UID)
     if (
         not former
-        or named(seen)
+        or facts.named(seen)
         or identity.of_mark(former, mapping, keys.APP_NAMESPACE_UID) is Life.SAME
     ):
         return ()
     notes: dict[str, JSON] = {keys.APP_NAMESPACE_UID: former, keys.UIDS_SINCE: None}
     metadata: dict[str, JSON] = {"annotations": notes}
-    return (modification(seen.cluster, API_SERVICE_NAMESPACE, mapping, metadata=metadata),)
+    return (decision.modification(seen.cluster, API_SERVICE_NAMESPACE, mapping, metadata=metadata),)
 
 
 def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
@@ -167,7 +150,7 @@ def _stamped(seen: Seen, live: Manifest) -> tuple[Step, ...]:
         wanted[keys.MADE_AT] = born
     if manifest.covers(held, wanted):
         return ()
-    return (modification(seen.cluster, NAMESPACE, live, metadata={"annotations": wanted}),)
+    return (decision.modification(seen.cluster, NAMESPACE, live, metadata={"annotations": wanted}),)
 
 
 def _uids(seen: Seen) -> dict[str, str]:
@@ -185,40 +168,40 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
 
     A backend that may not write quotas still serves it.
     """
-    if named(seen) != chosen(seen):
+    if facts.named(seen) != facts.chosen(seen):
         return ()
     wanted = hard(bounds.in_service_namespace, seen.counted)
-    steps = quota(seen.cluster, seen.quota, chosen(seen), wanted)
+    steps = quota(seen.cluster, seen.quota, facts.chosen(seen), wanted)
     return (Task(steps),) if steps else ()
 
 
 def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     if manifest.is_deleting(seen.mapping or {}):
-        return NOTHING
-    name = chosen(seen)
+        return decision.NOTHING
+    name = facts.chosen(seen)
     made_at = {keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
     notes = made_at | _uids(seen)
     made = Create(NAMESPACE, objects.namespace(name, marks=Marks(annotations=notes)))
-    return writes(made, *_rights(seen, scope))
+    return decision.writes(made, *_rights(seen, scope))
 
 
 def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
     if scope == "Cluster":  # the konnector has them everywhere
         return ()
-    place = chosen(seen)
+    place = facts.chosen(seen)
     live = next((one for one in seen.role_bindings if manifest.namespace_of(one) == place), None)
     wanted = rbac.binding_in_service_namespace(seen.home.space, place)
     return rbac_changes.role_binding(seen.cluster, ROLE_BINDING, live, wanted)
 
 
 def _without_mapping(seen: Seen, now: datetime) -> Decision:
-    live, removal = leaving(seen), seen.removal
+    live, removal = facts.leaving(seen), seen.removal
     if live is None:
-        return NOTHING
+        return decision.NOTHING
     if seen.unsure or removal is None:
         return Decision(again=_AGAIN)
     if removal.mapping is not None:
-        return NOTHING  # it is back, and its event is on the way
+        return decision.NOTHING  # it is back, and its event is on the way
     doubt = _doubt(live, removal) or _unmarked(seen, live)
     age = now - (created(live) or now)
     if doubt is None and not seen.witnessed and age < _YOUNG:
@@ -227,7 +210,7 @@ def _without_mapping(seen: Seen, now: datetime) -> Decision:
     if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN if doubt else _SEARCH_AGAIN)
-    return writes(deletion(seen.cluster, NAMESPACE, live))
+    return decision.writes(decision.deletion(seen.cluster, NAMESPACE, live))
 
 
 def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
@@ -283,7 +266,7 @@ def _kept_for(seen: Seen, live: Manifest, contents: Contents | None) -> tuple[st
     if not contents.bound or goes_with_space(seen):
         return None
     kept = f"Namespace {name} is kept: {contents.bound} in it carries {keys.BOUND}, and "
-    if not is_of_space(live, seen):
+    if not facts.is_of_space(live, seen):
         return "BoundDataKept", (
             f"{kept}its space {seen.home.space} is gone, while klutch-bind was away. If nobody"
             f" needs its data: `kubectl delete namespace {name}`"
@@ -304,8 +287,8 @@ def goes_with_space(seen: Seen) -> bool:
     """Tell whether its space is on its way out, or went after both were seen: with all its data."""
     if seen.space is None:
         return seen.witnessed
-    live = leaving(seen)
-    is_its_own = seen.witnessed or (live is not None and is_of_space(live, seen))
+    live = facts.leaving(seen)
+    is_its_own = seen.witnessed or (live is not None and facts.is_of_space(live, seen))
     return is_its_own and manifest.is_deleting(seen.space)
 
 

@@ -13,15 +13,9 @@ from typing import Final
 
 from klutchctl.sandbox.state import Role
 from klutchctl.sandbox.suite import Written
+from reconciler.core import manifest as m
 from reconciler.core.errors import ClusterError, HostError, NotServed, Origin, Rejected
-from reconciler.core.manifest import (
-    Manifest,
-    get_maps,
-    get_text,
-    name_of,
-    namespace_of,
-    put,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.client import KubeCluster
@@ -59,7 +53,7 @@ class _Kinds:
 
     async def of(self, manifest: Manifest) -> Kind:
         """Return the kind of an object. Raises NotServed."""
-        api_version, name = get_text(manifest, "apiVersion"), get_text(manifest, "kind")
+        api_version, name = m.get_text(manifest, "apiVersion"), m.get_text(manifest, "kind")
         if (api_version, name) not in self.known:
             self.known[api_version, name] = await self._find(api_version, name)
         return self.known[api_version, name]
@@ -77,7 +71,7 @@ class _Kinds:
 
     async def _plurals_in(self, group: str) -> list[str]:
         """Return the plurals of custom kinds, which may be anything."""
-        names = (name_of(crd) for crd in (await self.cluster.list(CRD, metadata_only=True)).items)
+        names = (m.name_of(crd) for crd in (await self.cluster.list(CRD, metadata_only=True)).items)
         parts = (name.partition(".") for name in names)
         return [plural for plural, _, of in parts if of == group]
 
@@ -132,8 +126,8 @@ async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending, manager: s
     manifest = pending.written.manifest
     try:
         kind = await kinds.of(manifest)
-        if kind.namespaced and not namespace_of(manifest):
-            manifest = put(manifest, "default", "metadata", "namespace")
+        if kind.namespaced and not m.namespace_of(manifest):
+            manifest = m.put(manifest, "default", "metadata", "namespace")
         live = await cluster.apply(manifest, kind, manager=manager, force=True)
     except ClusterError as error:
         pending.reason = error.message
@@ -150,12 +144,12 @@ def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
     wanted: list[str] = []
     if kind == CRD or (kind.group, kind.kind) == _XRD:
         wanted.append("Established")
-    if (kind.group, kind.kind) == _XRD and get_text(live, "spec", "claimNames", "kind"):
+    if (kind.group, kind.kind) == _XRD and m.get_text(live, "spec", "claimNames", "kind"):
         wanted.append("Offered")
     true = {
-        get_text(condition, "type")
-        for condition in get_maps(live, "status", "conditions")
-        if get_text(condition, "status") == "True"
+        m.get_text(condition, "type")
+        for condition in m.get_maps(live, "status", "conditions")
+        if m.get_text(condition, "status") == "True"
     }
     return [one for one in wanted if one not in true]
 
@@ -170,8 +164,8 @@ def _plurals(kind: str) -> tuple[str, ...]:
 
 def _failed(cluster: Cluster, pending: Sequence[_Pending], seconds: float) -> HostError:
     lines = [
-        f"\n  {one.written.origin}: {get_text(one.written.manifest, 'kind')}"
-        f" {name_of(one.written.manifest)}: {one.reason}"
+        f"\n  {one.written.origin}: {m.get_text(one.written.manifest, 'kind')}"
+        f" {m.name_of(one.written.manifest)}: {one.reason}"
         for one in pending
     ]
     return HostError(

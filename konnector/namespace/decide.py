@@ -18,17 +18,8 @@ from konnector.claim.orphans import Terms
 from konnector.mass_loss import decide as mass_loss_decide
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import conditions, identity, keys
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Note,
-    Patch,
-    deletion,
-    modification,
-    writes,
-)
+from reconciler.core import conditions, decision, identity, keys
+from reconciler.core.decision import Create, Decision, Note, Patch
 from reconciler.core.identity import Life
 from reconciler.core.manifest import JSON, Manifest, annotations_of, get_text, is_deleting, uid_of
 from reconciler.core.times import format_time
@@ -155,7 +146,7 @@ def decide(seen: Seen) -> Decision:
     if mapping is None:
         return _made(seen)
     if is_deleting(mapping):
-        return NOTHING  # its end is an event
+        return decision.NOTHING  # its end is an event
     if seen.app_namespace is None:
         return _without_namespace(seen, mapping)
     return _of_another(seen, mapping) if leaving(seen) else _recorded(seen, mapping)
@@ -164,13 +155,13 @@ def decide(seen: Seen) -> Decision:
 def _made(seen: Seen) -> Decision:
     live = seen.app_namespace
     if not seen.wanted or live is None or _is_ending(live):
-        return NOTHING
+        return decision.NOTHING
     uids = {keys.APP_CLUSTER_UID: seen.app_cluster_uid, keys.APP_NAMESPACE_UID: uid_of(live)}
     since = {keys.UIDS_SINCE: format_time(seen.now)} if seen.stamped else {}
     marks = Marks(annotations={key: uid for key, uid in (uids | since).items() if uid})
     kind = API_SERVICE_NAMESPACE
     made = build(kind, seen.name, namespace=seen.space, marks=marks, spec={})
-    return writes(Create(kind, made, CONTROL_PLANE))
+    return decision.writes(Create(kind, made, CONTROL_PLANE))
 
 
 def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
@@ -185,24 +176,24 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
     meant = seen.ended or has_ended(mapping)
     if not meant and not orphans.is_orphan(mapping):
         step = orphans.mark(kind, mapping, seen.terms, seen.now)
-        return replace(writes(step), again=_AGAIN)
+        return replace(decision.writes(step), again=_AGAIN)
     if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
         return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)
-    return writes(deletion(CONTROL_PLANE, kind, mapping))
+    return decision.writes(decision.deletion(CONTROL_PLANE, kind, mapping))
 
 
 def _of_another(seen: Seen, mapping: Manifest) -> Decision:
     """Give the mapping of a former app namespace to this one, unless anything is behind it."""
     removal = seen.removal
     if removal is None or not removal.gone:
-        return NOTHING  # the view is behind
+        return decision.NOTHING  # the view is behind
     if seen.occupied or removal.released or removal.brought or removal.unsynced:
         others = {seen.name: uid_of(seen.app_namespace or {})}
         message = mass_loss_decide.another_namespace(others, seen.space)
         note = Note(conditions.ANOTHER_NAMESPACE.reason, message, "Warning", action="Hold")
         return Decision(notes=(note,), again=_HELD)
     if not is_unmarked(mapping) and not get_text(mapping, "status", "namespace"):
-        return NOTHING  # nobody knows yet what is behind it
+        return decision.NOTHING  # nobody knows yet what is behind it
     return _recorded(seen, mapping)
 
 
@@ -223,13 +214,13 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
             notes[keys.APP_NAMESPACE_UID] = uid_of(seen.app_namespace)
     if seen.stamped and not is_marked(mapping):
         notes[keys.UIDS_SINCE] = format_time(seen.now)
-    found = writes(_noted(mapping, notes)) if notes else NOTHING
+    found = decision.writes(_noted(mapping, notes)) if notes else decision.NOTHING
     return found if seen.stamped or is_marked(mapping) else replace(found, again=_HELD)
 
 
 def _noted(mapping: Manifest, notes: Manifest) -> Patch:
     metadata: Manifest = {"annotations": notes}
-    return modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping, metadata=metadata)
+    return decision.modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping, metadata=metadata)
 
 
 def _of_namespace(live: Manifest, mapping: Manifest, now: datetime) -> dict[str, JSON]:

@@ -8,20 +8,8 @@ from konnector.claim import copies, orphans
 from konnector.permission_claim import ways
 from konnector.permission_claim.rules import carried_by
 from konnector.permission_claim.ways import Seen, Way
-from reconciler.core import keys, manifest
-from reconciler.core.decision import (
-    NOTHING,
-    Create,
-    Decision,
-    Note,
-    Patch,
-    Step,
-    deletion,
-    merge_diff,
-    modification,
-    preconditions_of,
-    writes,
-)
+from reconciler.core import decision, keys, manifest
+from reconciler.core.decision import Create, Decision, Note, Patch, Step
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, ObjectKey, Ref
 
@@ -51,10 +39,10 @@ def decide(seen: Seen) -> Decision:
     """
     way, owner = ways.way_of(seen)
     if way is Way.LEAVE or _lacks_content(seen, way):
-        return NOTHING
+        return decision.NOTHING
     if way is Way.CONFLICT:
         return _conflict(seen)
-    return writes(*_steps(seen, way, owner))
+    return decision.writes(*_steps(seen, way, owner))
 
 
 def _lacks_content(seen: Seen, way: Way) -> bool:
@@ -78,7 +66,7 @@ def _steps(seen: Seen, way: Way, owner: str) -> tuple[Step, ...]:
     if copy is None:
         return ()
     if way is Way.COLLECT:
-        return (deletion(to, seen.kind, copy),)
+        return (decision.deletion(to, seen.kind, copy),)
     return (orphans.mark(seen.kind, copy, seen.terms, seen.now, cluster=to),)
 
 
@@ -86,7 +74,7 @@ def _marked(cluster: str, kind: Kind, origin: Manifest, owner: str) -> tuple[Ste
     if copies.owner_of(origin) == owner:
         return ()
     notes: Manifest = {keys.RESOURCE_OWNER: owner}
-    return (modification(cluster, kind, origin, metadata={"annotations": notes}),)
+    return (decision.modification(cluster, kind, origin, metadata={"annotations": notes}),)
 
 
 class _Travel(NamedTuple):
@@ -110,13 +98,13 @@ def _brought(
     """Return what makes the object at `ref` the copy of its origin."""
     if copy is None:
         return (_made(ref, origin, travel),)
-    changed = merge_diff(copies.content(copy), copies.content(origin))
+    changed = decision.merge_diff(copies.content(copy), copies.content(origin))
     if changed and _must_be_made_anew(ref.kind, origin, copy):
-        return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, travel))
+        return (decision.deletion(ref.cluster, ref.kind, copy), _made(ref, origin, travel))
     metadata = _metadata_changes(origin, copy, travel)
     if not changed and not metadata:
         return ()
-    return (Patch(ref, {"metadata": {**preconditions_of(copy), **metadata}, **changed}),)
+    return (Patch(ref, {"metadata": {**decision.preconditions_of(copy), **metadata}, **changed}),)
 
 
 def _made(ref: Ref, origin: Manifest, travel: _Travel) -> Create:
@@ -134,10 +122,10 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
 
 def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
     held, (marks, more) = manifest.annotations_of(copy), travel
-    labels = merge_diff(
+    labels = decision.merge_diff(
         copies.travelling_labels(copy, more), copies.travelling_labels(origin, more)
     )
-    annotations = merge_diff(
+    annotations = decision.merge_diff(
         copies.travelling_annotations(copy, more), copies.travelling_annotations(origin, more)
     )
     annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
@@ -152,9 +140,9 @@ def _conflict(seen: Seen) -> Decision:
     if (
         consumer is None
         or provider is None
-        or not merge_diff(copies.content(consumer), copies.content(provider))
+        or not decision.merge_diff(copies.content(consumer), copies.content(provider))
     ):
-        return NOTHING
+        return decision.NOTHING
     subject, given = f"{seen.kind} {seen.claim_place.name}", list[tuple[str, str, str]]()
     if ways.is_of_another_space(seen, consumer):
         said = (

@@ -20,19 +20,9 @@ from konnector.kubeconfig import judge
 from reconciler.api import API_SERVICE_NAMESPACE, INTERVAL, kubeconfig_content, reports_sync
 from reconciler.api.mirroring import is_mirrored
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, manifest
+from reconciler.core import conditions, decision, keys, manifest
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import (
-    NOTHING,
-    Apply,
-    Decision,
-    Patch,
-    Step,
-    merge_diff,
-    modification,
-    preconditions_of,
-    writes_each,
-)
+from reconciler.core.decision import Apply, Decision, Patch, Step
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import format_duration, format_time, moment
@@ -116,7 +106,9 @@ def mirror(seen: ClusterBindingView) -> Decision:
     if not works or _fault(seen, content):
         return Decision()
     targets = seen.targets.items()
-    return writes_each(_step(seen, source, content, place, live) for place, live in targets)
+    return decision.writes_each(
+        _step(seen, source, content, place, live) for place, live in targets
+    )
 
 
 def to_probe(seen: ClusterBindingView) -> bytes | None:
@@ -221,12 +213,14 @@ def _step(
     standing = _standing(seen, content, live)
     if standing == "elsewhere" or manifest.is_deleting(live):
         return None
-    change = {} if standing == "rerouted" else merge_diff(manifest.get_map(live, "data"), data)
+    change = (
+        {} if standing == "rerouted" else decision.merge_diff(manifest.get_map(live, "data"), data)
+    )
     # Whose space it was is for the guards to judge: once said, it is not said again.
     noted = {} if keys.SPACE_UID in manifest.annotations_of(live) else marks
     if not (change or noted):
         return None
-    metadata = preconditions_of(live)
+    metadata = decision.preconditions_of(live)
     if noted:
         metadata["annotations"] = noted
     body: dict[str, JSON] = {"metadata": metadata}
@@ -257,14 +251,14 @@ def void(cluster_binding: Manifest, mappings: Iterable[Manifest]) -> Decision:
     program's version has to stay: after a restart nothing else shows that it was there.
     """
     if not is_anothers(cluster_binding):
-        return NOTHING
+        return decision.NOTHING
     nothing: Manifest = {"annotations": {keys.UIDS_SINCE: None}}
-    found = writes_each(
-        modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, one, metadata=nothing)
+    found = decision.writes_each(
+        decision.modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, one, metadata=nothing)
         for one in mappings
         if keys.UIDS_SINCE in manifest.annotations_of(one)
     )
-    return replace(found, again=_SOON) if found.tasks else NOTHING
+    return replace(found, again=_SOON) if found.tasks else decision.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +282,7 @@ def export_status(seen: ExportView, *, now: datetime) -> Decision:
     without a CRD the last ones stay, and Ready is not summed up. So the whole list is a field.
     """
     if manifest.is_deleting(seen.export):
-        return NOTHING
+        return decision.NOTHING
     held = conditions.of(seen.export)
     after = held
     for one in _own(seen):
@@ -341,4 +335,4 @@ def _names_and_versions(export: Manifest, crd: Manifest) -> dict[str, JSON]:
     }
     told = {key: value for key, value in wanted.items() if value}
     held = manifest.get_map(export, "status")
-    return merge_diff({key: held.get(key) for key in told}, told)
+    return decision.merge_diff({key: held.get(key) for key in told}, told)

@@ -12,18 +12,9 @@ from reconciler import api
 from reconciler.api.mirroring import mirrored_facts
 from reconciler.apply.object_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import annotate
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.errors import NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_map,
-    get_text,
-    labels_of,
-    name_of,
-    namespace_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.wanted import Placement
 from reconciler.observe.objects import observed
@@ -53,16 +44,16 @@ async def note_kubeconfig(plane: ClusterWriter, ref: Ref) -> None:
     live = await plane.read(ref)
     if live is None:
         return
-    reference = get_map(live, "spec", "kubeconfigSecretRef")
-    namespace = get_text(reference, "namespace") or namespace_of(live)
-    name = get_text(reference, "name") or names.KUBECONFIG
+    reference = manifest.get_map(live, "spec", "kubeconfigSecretRef")
+    namespace = manifest.get_text(reference, "namespace") or manifest.namespace_of(live)
+    name = manifest.get_text(reference, "name") or names.KUBECONFIG
     secret = await plane.read(Ref(ref.cluster, SECRET, namespace, name))
     facts = None if secret is None else api.kubeconfig_facts_of(observed(SECRET, secret))
     if facts is None:
         return
 
     def decide(found: Manifest) -> Manifest | None:
-        return annotate(keys.CREDENTIAL, api.credential_note(facts, uid_of(found)))(found)
+        return annotate(keys.CREDENTIAL, api.credential_note(facts, manifest.uid_of(found)))(found)
 
     await plane.change(ref, decide, manager=keys.MANAGER_NOTES)
 
@@ -73,9 +64,11 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
         Ref(plane.cluster.name, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING)
     )
     held = await app.read(secret)
-    source = api.noted_facts(annotations_of(bound or {}).get(keys.CREDENTIAL, ""))
+    source = api.noted_facts(manifest.annotations_of(bound or {}).get(keys.CREDENTIAL, ""))
     facts = None if held is None else mirrored_facts(observed(SECRET, held), source)
-    return "" if facts is None or bound is None else api.credential_note(facts, uid_of(bound))
+    return (
+        "" if facts is None or bound is None else api.credential_note(facts, manifest.uid_of(bound))
+    )
 
 
 async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space: str) -> None:
@@ -95,13 +88,13 @@ async def note_bindings(change: Change, clusters: Clusters, plane: str) -> None:
     assert change.wanted is not None, change
     assert change.placement is not None, change
     secret, placed, app = change.ref, change.placement, clusters(change.ref.cluster)
-    fleet = labels_of(change.wanted.manifest)[keys.FLEET]
+    fleet = manifest.labels_of(change.wanted.manifest)[keys.FLEET]
     place = "" if placed.bindings_cluster_scoped else secret.namespace
     note = await binding_note(app, secret, clusters(plane), placed.space)
     for binding in await list_bindings(app, place):
-        is_ours = labels_of(binding).get(keys.FLEET) == fleet
+        is_ours = manifest.labels_of(binding).get(keys.FLEET) == fleet
         if is_ours and secret_of(binding) == (secret.namespace, secret.name):
-            ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, name_of(binding))
+            ref = Ref(secret.cluster, api.API_SERVICE_BINDING, place, manifest.name_of(binding))
             await put_note(app, ref, note)
 
 

@@ -14,19 +14,8 @@ from reconciler.api import API_SERVICE_EXPORT, served_versions
 from reconciler.blueprints import machinery
 from reconciler.blueprints.machinery import CLOSED, Opening
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    canonical,
-    get_bool,
-    get_map,
-    get_maps,
-    get_text,
-    name_of,
-    uid_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 
 Scope: TypeAlias = Literal["Namespaced", "Cluster"]
 Isolation: TypeAlias = Literal["Prefixed", "Namespaced", "None"]
@@ -72,14 +61,16 @@ def exported(crd: Manifest, opened: Opening = CLOSED) -> Manifest | Unexportable
     a version that goes not along, it is the one that Kubernetes ranks first (F25). Crossplane's
     machinery stays behind, but for what is `opened`.
     """
-    name, spec = name_of(crd), get_map(crd, "spec")
+    name, spec = manifest.name_of(crd), manifest.get_map(crd, "spec")
     served = served_versions(crd)
     if not served:
         return Unexportable(f"CustomResourceDefinition {name} serves no version")
-    stored = next((version for version in served if get_bool(version, "storage")), None)
-    storage = get_text(stored or max(served, key=rank), "name")
-    if get_text(spec, "conversion", "strategy") == "Webhook":
-        served = [candidate for candidate in served if get_text(candidate, "name") == storage]
+    stored = next((version for version in served if manifest.get_bool(version, "storage")), None)
+    storage = manifest.get_text(stored or max(served, key=rank), "name")
+    if manifest.get_text(spec, "conversion", "strategy") == "Webhook":
+        served = [
+            candidate for candidate in served if manifest.get_text(candidate, "name") == storage
+        ]
     for version in served:
         if problem := _problem(version):
             return Unexportable(f"CustomResourceDefinition {name}: {problem}")
@@ -92,16 +83,16 @@ def source_hash(spec: Manifest) -> str:
 
     Another text than the original's for the same spec (G.2).
     """
-    return _base62(hashlib.sha224(canonical(spec)).digest())
+    return _base62(hashlib.sha224(manifest.canonical(spec)).digest())
 
 
 def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
     """Return why a CRD cannot be exported with that informer scope (CEL of A.3), or ""."""
-    if get_text(crd, "spec", "scope") != "Cluster" or informer_scope == "Cluster":
+    if manifest.get_text(crd, "spec", "scope") != "Cluster" or informer_scope == "Cluster":
         return ""
     return (
-        f"CustomResourceDefinition {name_of(crd)} is cluster-scoped, and this backend exports to "
-        "namespaces only (--consumer-scope=Namespaced)"
+        f"CustomResourceDefinition {manifest.name_of(crd)} is cluster-scoped, and this backend "
+        "exports to namespaces only (--consumer-scope=Namespaced)"
     )
 
 
@@ -123,7 +114,7 @@ def new_export(
     notes = {key: value for key, value in notes_of(crd or {}, opened).items() if value}
     return build(
         API_SERVICE_EXPORT,
-        f"{get_text(spec, 'names', 'plural')}.{get_text(spec, 'group')}",
+        f"{manifest.get_text(spec, 'names', 'plural')}.{manifest.get_text(spec, 'group')}",
         namespace=space,
         marks=Marks(annotations={keys.SOURCE_SPEC_HASH: source_hash(spec), **notes}),
         spec={**spec, **more},
@@ -132,19 +123,23 @@ def new_export(
 
 def notes_of(crd: Manifest, opened: Opening = CLOSED) -> dict[str, str | None]:
     """Return the annotations that an export takes from its CRD; None where it has none."""
-    approval = annotations_of(crd).get(keys.API_APPROVED)
+    approval = manifest.annotations_of(crd).get(keys.API_APPROVED)
     left = machinery.texts(_machinery(crd, opened)) or None
-    return {keys.CRD_UID: uid_of(crd), keys.API_APPROVED: approval, keys.LEFT_OUT: left}
+    return {keys.CRD_UID: manifest.uid_of(crd), keys.API_APPROVED: approval, keys.LEFT_OUT: left}
 
 
 def left_behind(crd: Manifest, spec: Manifest, opened: Opening) -> str:
     """Return a sentence about what of a CRD is not in `spec`, as `exported` returned it, or ""."""
-    whole, served = get_map(crd, "spec"), served_versions(crd)
-    sent = {get_text(one, "name") for one in get_maps(spec, "versions")}
+    whole, served = manifest.get_map(crd, "spec"), served_versions(crd)
+    sent = {manifest.get_text(one, "name") for one in manifest.get_maps(spec, "versions")}
     fields = {key for key in whole if key not in _KNOWN and whole[key]}
     fields |= {key for one in served for key in one if key not in _OF_VERSION_KNOWN and one[key]}
     said = [
-        *(f"version {name}" for one in served if (name := get_text(one, "name")) not in sent),
+        *(
+            f"version {name}"
+            for one in served
+            if (name := manifest.get_text(one, "name")) not in sent
+        ),
         *(["conversion by webhook"] if len(sent) < len(served) else []),
         *sorted(fields),
         *sorted(machinery.texts(_machinery(crd, opened)).split(",")),
@@ -168,10 +163,10 @@ def _base62(data: bytes) -> str:
 
 
 def _problem(version: Manifest) -> str:
-    name = get_text(version, "name")
+    name = manifest.get_text(version, "name")
     if not _VERSION.fullmatch(name):
         return f"version {name!r} is not named like v1 or v1beta1, as exports need it"
-    if not get_map(version, "schema", "openAPIV3Schema"):
+    if not manifest.get_map(version, "schema", "openAPIV3Schema"):
         return f"version {name} has no schema"
     return ""
 
@@ -181,13 +176,13 @@ def _version(version: Manifest, storage: str) -> Manifest:
     return {
         **said,
         "storage": version.get("name") == storage,
-        "subresources": get_map(version, "subresources"),
+        "subresources": manifest.get_map(version, "subresources"),
     }
 
 
 def rank(version: Manifest) -> tuple[int, int, int]:
     """Rank as Kubernetes does: v2, v1, v1beta2, v1alpha1, and then what is named otherwise."""
-    found = _RANKED.fullmatch(get_text(version, "name"))
+    found = _RANKED.fullmatch(manifest.get_text(version, "name"))
     if found is None:
         return (-1, 0, 0)
     return (_STAGES.index(found[2]), int(found[1]), int(found[3] or 0))

@@ -9,19 +9,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from reconciler.core import manifest as m
 from reconciler.core.keys import KLUTCH_GROUP
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    drop,
-    fill,
-    get,
-    get_map,
-    get_text,
-    map_items,
-    name_of,
-    put,
-)
+from reconciler.core.manifest import JSON, Manifest
 
 _DEPLOYMENT: Final[Manifest] = {
     "replicas": 1,
@@ -61,69 +51,69 @@ def with_defaults(manifest: Manifest) -> Manifest:
 
 
 def _namespace(manifest: Manifest) -> Manifest:
-    labels: Manifest = {"kubernetes.io/metadata.name": name_of(manifest)}
-    return fill(manifest, {"metadata": {"labels": labels}})
+    labels: Manifest = {"kubernetes.io/metadata.name": m.name_of(manifest)}
+    return m.fill(manifest, {"metadata": {"labels": labels}})
 
 
 def _secret(manifest: Manifest) -> Manifest:
-    texts = get_map(manifest, "stringData")
+    texts = m.get_map(manifest, "stringData")
     if texts:
         data = {
             key: base64.b64encode(text.encode()).decode()
             for key, text in texts.items()
             if isinstance(text, str)
         }
-        manifest = put(manifest, {**get_map(manifest, "data"), **data}, "data")
-    return fill(drop(manifest, "stringData"), {"type": "Opaque"})
+        manifest = m.put(manifest, {**m.get_map(manifest, "data"), **data}, "data")
+    return m.fill(m.drop(manifest, "stringData"), {"type": "Opaque"})
 
 
 def _app_cluster_binding(manifest: Manifest) -> Manifest:
     path = ("spec", "konnector", "overrides")
-    manifest = map_items(manifest, _port, *path, "ports")
+    manifest = m.map_items(manifest, _port, *path, "ports")
     for name in _PROBES:
-        if isinstance(get(manifest, *path, name, "grpc"), Mapping):
-            probe = fill(get_map(manifest, *path, name), {"grpc": _GRPC})
-            manifest = put(manifest, probe, *path, name)
+        if isinstance(m.get(manifest, *path, name, "grpc"), Mapping):
+            probe = m.fill(m.get_map(manifest, *path, name), {"grpc": _GRPC})
+            manifest = m.put(manifest, probe, *path, name)
     return manifest
 
 
 def _deployment(manifest: Manifest) -> Manifest:
-    manifest = fill(manifest, {"spec": _DEPLOYMENT})
+    manifest = m.fill(manifest, {"spec": _DEPLOYMENT})
     strategy = ("spec", "strategy")
-    if get(manifest, *strategy, "type") == "RollingUpdate":
-        manifest = fill(manifest, {"spec": {"strategy": {"rollingUpdate": _ROLLING_UPDATE}}})
+    if m.get(manifest, *strategy, "type") == "RollingUpdate":
+        manifest = m.fill(manifest, {"spec": {"strategy": {"rollingUpdate": _ROLLING_UPDATE}}})
     pod = ("spec", "template", "spec")
-    account = get_text(manifest, *pod, "serviceAccountName")
+    account = m.get_text(manifest, *pod, "serviceAccountName")
     # The field's old name is kept beside the new one.
     old_name: Manifest = {"serviceAccount": account} if account else {}
-    manifest = put(manifest, fill(get_map(manifest, *pod), {**_POD, **old_name}), *pod)
+    manifest = m.put(manifest, m.fill(m.get_map(manifest, *pod), {**_POD, **old_name}), *pod)
     for field in ("containers", "initContainers"):
-        manifest = map_items(manifest, _container, *pod, field)
+        manifest = m.map_items(manifest, _container, *pod, field)
     return manifest
 
 
 def _container(container: Manifest) -> Manifest:
-    policy = _pull_policy(get_text(container, "image"))
-    container = fill(container, {**_CONTAINER, "imagePullPolicy": policy})
+    policy = _pull_policy(m.get_text(container, "image"))
+    container = m.fill(container, {**_CONTAINER, "imagePullPolicy": policy})
     for name in _PROBES:
-        probe = get(container, name)
+        probe = m.get(container, name)
         if isinstance(probe, Mapping):
-            container = put(container, _handler(fill(probe, _PROBE)), name)
-    for hook, handler in get_map(container, "lifecycle").items():
+            container = m.put(container, _handler(m.fill(probe, _PROBE)), name)
+    for hook, handler in m.get_map(container, "lifecycle").items():
         if isinstance(handler, Mapping):
-            container = put(container, _handler(handler), "lifecycle", hook)
-    return map_items(container, _port, "ports")
+            container = m.put(container, _handler(handler), "lifecycle", hook)
+    return m.map_items(container, _port, "ports")
 
 
 def _handler(handler: Manifest) -> Manifest:
     for name, defaults in (("httpGet", _HTTP_GET), ("grpc", _GRPC)):
         if isinstance(handler.get(name), Mapping):
-            handler = fill(handler, {name: defaults})
+            handler = m.fill(handler, {name: defaults})
     return handler
 
 
 def _port(port: Manifest) -> JSON:
-    return fill(port, _PORT)
+    return m.fill(port, _PORT)
 
 
 def _pull_policy(image: str) -> str:

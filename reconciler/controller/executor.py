@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from reconciler.controller.fence import WriteFence
+from reconciler.core import manifest as m
 from reconciler.core.decision import (
     VERSION_PATH,
     Apply,
@@ -24,16 +25,7 @@ from reconciler.core.decision import (
     status_patch,
 )
 from reconciler.core.errors import KlutchError, Retry
-from reconciler.core.manifest import (
-    Manifest,
-    finalizers_of,
-    get_text,
-    identity_of,
-    is_deleting,
-    put,
-    ref_of,
-    resource_version_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer
 from reconciler.kube.informer import ReadYourWrites
@@ -53,7 +45,7 @@ class Observed:
 
 def observed(recent: ReadYourWrites, live: Manifest) -> Observed:
     """Return an object of a view as what a decision is about."""
-    return Observed(ref_of(recent.view.ref.cluster, recent.view.ref.kind, live), live)
+    return Observed(m.ref_of(recent.view.ref.cluster, recent.view.ref.kind, live), live)
 
 
 class Recorder(Protocol):
@@ -194,12 +186,12 @@ class _Execution:
 
     async def _apply(self, kind: Kind, manifest: Manifest, cluster: str) -> None:
         writer, manager = self.executor.clusters[cluster], self.executor.manager
-        ref = Ref(cluster, kind, *identity_of(manifest))
+        ref = Ref(cluster, kind, *m.identity_of(manifest))
         body = self._with_current_version(ref, manifest)
         answer = await self.executor.fence.write(
             lambda: writer.apply(body, kind, manager=manager, force=True)
         )
-        self._follow(ref, resource_version_of(manifest), answer)
+        self._follow(ref, m.resource_version_of(manifest), answer)
 
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
         writer, manager = self.executor.clusters[ref.cluster], self.executor.manager
@@ -207,12 +199,12 @@ class _Execution:
         answer = await self.executor.fence.write(
             lambda: writer.merge_patch(ref, patch, manager=manager, subresource=subresource)
         )
-        self._follow(ref, resource_version_of(body), answer)
+        self._follow(ref, m.resource_version_of(body), answer)
 
     async def _json_patch(self, step: JsonPatch) -> None:
         ref, manager = step.ref, self.executor.manager
         versions = (one for one in step.operations if one["path"] == VERSION_PATH)
-        stated = get_text(next(versions, {}), "value")
+        stated = m.get_text(next(versions, {}), "value")
         now = {"value": self._current_version(ref, stated)}
         patch = [{**one, **now} if one["path"] == VERSION_PATH else one for one in step.operations]
         writer, subresource = self.executor.clusters[ref.cluster], step.subresource
@@ -237,9 +229,9 @@ class _Execution:
             self.live = None
 
     def _with_current_version(self, ref: Ref, body: Manifest) -> Manifest:
-        stated = resource_version_of(body)
+        stated = m.resource_version_of(body)
         current = self._current_version(ref, stated)
-        return body if current == stated else put(body, current, "metadata", "resourceVersion")
+        return body if current == stated else m.put(body, current, "metadata", "resourceVersion")
 
     def _current_version(self, ref: Ref, stated: str) -> str:
         """Return the resourceVersion that a step means which was decided on `stated`."""
@@ -254,10 +246,10 @@ class _Execution:
         """
         if stated:
             decided_on, _ = self.versions.get(ref, (stated, ""))
-            self.versions[ref] = (decided_on, resource_version_of(answer))
+            self.versions[ref] = (decided_on, m.resource_version_of(answer))
         self._remember(ref.cluster, ref.kind, answer)
         if self.about is not None and ref == self.about.ref and self.live is not None:
-            gone = is_deleting(answer) and not finalizers_of(answer)
+            gone = m.is_deleting(answer) and not m.finalizers_of(answer)
             self.live = None if gone else answer
 
     def _remember(self, cluster: str, kind: Kind, answer: Manifest) -> None:

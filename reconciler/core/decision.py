@@ -11,17 +11,9 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 from reconciler.core import conditions
+from reconciler.core import manifest as m
 from reconciler.core.conditions import Cause, Condition
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    covers,
-    finalizers_of,
-    get_map,
-    ref_of,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind, Ref
 
 
@@ -152,12 +144,12 @@ def writes_each(steps: Iterable[Step | None], failure: Cause | None = None) -> D
 
 def preconditions_of(live: Manifest) -> dict[str, JSON]:
     """Return the metadata that makes a patch apply to exactly what was looked at."""
-    return {"uid": uid_of(live), "resourceVersion": resource_version_of(live)}
+    return {"uid": m.uid_of(live), "resourceVersion": m.resource_version_of(live)}
 
 
 def deletion(cluster: str, kind: Kind, live: Manifest) -> Delete:
     """Return the delete of exactly the object that was looked at."""
-    return Delete(ref_of(cluster, kind, live), uid_of(live), resource_version_of(live))
+    return Delete(m.ref_of(cluster, kind, live), m.uid_of(live), m.resource_version_of(live))
 
 
 def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> Patch:
@@ -165,13 +157,13 @@ def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> 
 
     `parts` are those of the object; `metadata` among them gets the preconditions.
     """
-    metadata = {**get_map(parts, "metadata"), **preconditions_of(live)}
-    return Patch(ref_of(cluster, kind, live), {**parts, "metadata": metadata})
+    metadata = {**m.get_map(parts, "metadata"), **preconditions_of(live)}
+    return Patch(m.ref_of(cluster, kind, live), {**parts, "metadata": metadata})
 
 
 def unheld(cluster: str, kind: Kind, live: Manifest, finalizer: str) -> Patch | None:
     """Return the merge patch that takes a finalizer off an object, if it has it."""
-    held = finalizers_of(live)
+    held = m.finalizers_of(live)
     if finalizer not in held:
         return None
     rest = [each for each in held if each != finalizer]
@@ -201,7 +193,7 @@ def status_patch(
     status: dict[str, JSON] = dict(decision.fields)
     if after != present:
         status["conditions"] = conditions.dump(after)
-    if covers(get_map(live, "status"), status):
+    if m.covers(m.get_map(live, "status"), status):
         return None
     body: Manifest = {"metadata": preconditions_of(live), "status": status}
     return Patch(ref, body, subresource="status")
@@ -265,7 +257,7 @@ def pointer(*steps: str) -> str:
 
 def unchanged(live: Manifest) -> dict[str, JSON]:
     """Return the operation that fails where an object is no longer as it was read."""
-    return {"op": "test", "path": VERSION_PATH, "value": resource_version_of(live)}
+    return {"op": "test", "path": VERSION_PATH, "value": m.resource_version_of(live)}
 
 
 def _without_nulls(value: JSON) -> JSON:

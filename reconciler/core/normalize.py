@@ -9,18 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from reconciler.core import manifest as m
 from reconciler.core.keys import KLUTCH_GROUP, TEMPLATE_GROUP
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    canonical,
-    fill,
-    get,
-    get_map,
-    get_maps,
-    map_items,
-    put,
-)
+from reconciler.core.manifest import JSON, Manifest
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -102,12 +93,12 @@ def normalize_claim(claim: Manifest) -> Manifest:
     empty value; saying so makes a field that somebody else adds to a claim a difference.
     What is selected is a set.
     """
-    filled = fill(claim, _CLAIM_DEFAULTS)
-    selector = get_map(filled, "selector")
+    filled = m.fill(claim, _CLAIM_DEFAULTS)
+    selector = m.get_map(filled, "selector")
     for name in ("names", "namespaces", "labelSelectors"):
         selected = selector.get(name)
         if isinstance(selected, list) and len(selected) > 1:
-            filled = put(filled, _as_set(selected), "selector", name)
+            filled = m.put(filled, _as_set(selected), "selector", name)
     return filled
 
 
@@ -117,9 +108,9 @@ def normalize_container(container: Manifest) -> Manifest:
     Zero values are left out where a server does the same: false, 0 and "", but for fields in
     which they differ from absence.
     """
-    measured = map_items(_without_zeros(_quantities(container)), _variable, "env")
+    measured = m.map_items(_without_zeros(_quantities(container)), _variable, "env")
     env = measured.get("env")
-    return measured if env is None else put(measured, _by_name(env), "env")
+    return measured if env is None else m.put(measured, _by_name(env), "env")
 
 
 def canonical_quantity(quantity: str | int | float) -> str:
@@ -153,7 +144,7 @@ def _scale(suffix: str) -> tuple[int, int]:
 def _as_set(items: Sequence[JSON]) -> list[JSON]:
     if len(items) < 2:
         return list(items)
-    distinct = {canonical(item): item for item in items}
+    distinct = {m.canonical(item): item for item in items}
     return [distinct[key] for key in sorted(distinct)]
 
 
@@ -163,7 +154,7 @@ def _by_name(items: JSON) -> JSON:
         return items
     named: dict[str, JSON] = {}
     for item in items:
-        name = get(item, "name")
+        name = m.get(item, "name")
         if isinstance(name, str):
             named[name] = item
     return named if len(named) == len(items) else items
@@ -185,15 +176,15 @@ def _inner_without_zeros(value: JSON) -> JSON:
 
 def _variable(variable: Manifest) -> Manifest:
     """An environment variable without any source is empty."""
-    return variable if "valueFrom" in variable else fill(variable, {"value": ""})
+    return variable if "valueFrom" in variable else m.fill(variable, {"value": ""})
 
 
 def _quantities(container: Manifest) -> Manifest:
     for field in ("limits", "requests"):
-        amounts = get(container, "resources", field)
+        amounts = m.get(container, "resources", field)
         if isinstance(amounts, Mapping):
             known = {name: _quantity(amount) for name, amount in amounts.items()}
-            container = put(container, known, "resources", field)
+            container = m.put(container, known, "resources", field)
     return container
 
 
@@ -207,66 +198,66 @@ def _quantity(amount: JSON) -> JSON:
 
 
 def _claims(manifest: Manifest) -> Manifest:
-    claims = get(manifest, "spec", "permissionClaims")
+    claims = m.get(manifest, "spec", "permissionClaims")
     if claims is None or claims == []:
         return manifest
     if isinstance(claims, list):
         # A rejected claim is none.
-        heeded = [one for one in claims if get(one, "state") != "Rejected"]
-        manifest = put(manifest, heeded, "spec", "permissionClaims")
+        heeded = [one for one in claims if m.get(one, "state") != "Rejected"]
+        manifest = m.put(manifest, heeded, "spec", "permissionClaims")
     return _claim_set(manifest, "spec", "permissionClaims")
 
 
 def _claim_set(manifest: Manifest, *path: str) -> Manifest:
-    normal = map_items(manifest, normalize_claim, *path)
-    claims = get(normal, *path)
+    normal = m.map_items(manifest, normalize_claim, *path)
+    claims = m.get(normal, *path)
     if not isinstance(claims, list) or len(claims) < 2:
         return normal
-    return put(normal, sorted(_as_set(claims), key=_claim_rank), *path)
+    return m.put(normal, sorted(_as_set(claims), key=_claim_rank), *path)
 
 
 def _claim_rank(claim: JSON) -> bytes:
     """Rank by what both sides know, so that another's field does not move a claim."""
     if not isinstance(claim, Mapping):
-        return canonical(claim)
-    return canonical({key: value for key, value in claim.items() if key in _CLAIM_FIELDS})
+        return m.canonical(claim)
+    return m.canonical({key: value for key, value in claim.items() if key in _CLAIM_FIELDS})
 
 
 def _request(manifest: Manifest) -> Manifest:
     def resource(item: Manifest) -> Manifest:
-        return _claim_set(fill(item, {"group": ""}), "permissionClaims")
+        return _claim_set(m.fill(item, {"group": ""}), "permissionClaims")
 
-    return map_items(manifest, resource, "spec", "resources")
+    return m.map_items(manifest, resource, "spec", "resources")
 
 
 def _app_cluster_binding(manifest: Manifest) -> Manifest:
-    manifest = map_items(manifest, lambda item: fill(item, {"group": ""}), "spec", "apiExports")
-    exports = get(manifest, "spec", "apiExports")
+    manifest = m.map_items(manifest, lambda item: m.fill(item, {"group": ""}), "spec", "apiExports")
+    exports = m.get(manifest, "spec", "apiExports")
     if isinstance(exports, list):
-        manifest = put(manifest, _as_set(exports), "spec", "apiExports")
-    if isinstance(get(manifest, "spec"), Mapping):
+        manifest = m.put(manifest, _as_set(exports), "spec", "apiExports")
+    if isinstance(m.get(manifest, "spec"), Mapping):
         # Nothing said is: not deployed.
-        deploy = get(manifest, "spec", "konnector", "deploy")
-        manifest = put(manifest, deploy is True, "spec", "konnector", "deploy")
+        deploy = m.get(manifest, "spec", "konnector", "deploy")
+        manifest = m.put(manifest, deploy is True, "spec", "konnector", "deploy")
     path = ("spec", "konnector", "overrides")
-    overrides = get(manifest, *path)
+    overrides = m.get(manifest, *path)
     if not isinstance(overrides, Mapping):
         return manifest
     measured = _quantities(overrides)
     env = measured.get("env")
     if isinstance(env, list):
         # One owner has this array whole, so a variable that others add is a difference.
-        measured = put(measured, _as_set(env), "env")
-    return put(manifest, measured, *path)
+        measured = m.put(measured, _as_set(env), "env")
+    return m.put(manifest, measured, *path)
 
 
 def _deployment(manifest: Manifest) -> Manifest:
     for field in ("containers", "initContainers"):
         path = ("spec", "template", "spec", field)
-        manifest = map_items(manifest, normalize_container, *path)
-        containers = get(manifest, *path)
+        manifest = m.map_items(manifest, normalize_container, *path)
+        containers = m.get(manifest, *path)
         if containers is not None:
-            manifest = put(manifest, _by_name(containers), *path)
+            manifest = m.put(manifest, _by_name(containers), *path)
     return manifest
 
 
@@ -277,22 +268,22 @@ def _role(manifest: Manifest) -> Manifest:
 
     if manifest.get("rules") is None:
         return manifest
-    rules: list[JSON] = [rule(item) for item in get_maps(manifest, "rules")]
-    return put(manifest, _as_set(rules), "rules")
+    rules: list[JSON] = [rule(item) for item in m.get_maps(manifest, "rules")]
+    return m.put(manifest, _as_set(rules), "rules")
 
 
 def _role_binding(manifest: Manifest) -> Manifest:
     def subject(item: Manifest) -> Manifest:
         group = "" if item.get("kind") == "ServiceAccount" else RBAC_GROUP
-        return fill(item, {"apiGroup": group})
+        return m.fill(item, {"apiGroup": group})
 
     if manifest.get("subjects") is not None:
-        subjects: list[JSON] = [subject(item) for item in get_maps(manifest, "subjects")]
-        manifest = put(manifest, _as_set(subjects), "subjects")
+        subjects: list[JSON] = [subject(item) for item in m.get_maps(manifest, "subjects")]
+        manifest = m.put(manifest, _as_set(subjects), "subjects")
     role = manifest.get("roleRef")
     if not isinstance(role, Mapping):
         return manifest
-    return put(manifest, fill(role, {"apiGroup": RBAC_GROUP}), "roleRef")
+    return m.put(manifest, m.fill(role, {"apiGroup": RBAC_GROUP}), "roleRef")
 
 
 _RULES: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {

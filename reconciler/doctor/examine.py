@@ -17,18 +17,9 @@ from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, labels_of, name_of
 from reconciler.core.refs import Kind, Ref
-from reconciler.doctor import agents, crossplane, diagnosis, policies
+from reconciler.doctor import agents, crossplane, diagnosis, policies, rights
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
-from reconciler.doctor.rights import (
-    CROSSPLANE,
-    CROSSPLANE_DEPLOYMENT,
-    Right,
-    Scope,
-    Side,
-    Task,
-    needed,
-    scope_of,
-)
+from reconciler.doctor.rights import Right, Scope, Side, Task
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube.cluster import Cluster
@@ -166,12 +157,12 @@ def _targets(fleet: Fleet, only: Collection[str] | None) -> Iterator[_Target]:
         if only is None or name in needed_planes:
             behind = [cluster for cluster in chosen if cluster.control_plane == name]
             served = [unit for cluster in behind for unit in units.get(cluster.name, ())]
-            scope = scope_of(fleet, behind, [plane], units=served)
+            scope = rights.scope_of(fleet, behind, [plane], units=served)
             yield _Target(name, Side.CONTROL_PLANE, plane.access, scope, name)
     for cluster in chosen:
         if cluster.suspended is None:
             plane = fleet.control_planes[cluster.control_plane]
-            scope = scope_of(fleet, [cluster], [plane], units=units.get(cluster.name, ()))
+            scope = rights.scope_of(fleet, [cluster], [plane], units=units.get(cluster.name, ()))
             yield _Target(cluster.name, Side.APP_CLUSTER, cluster.access, scope, plane.name)
 
 
@@ -179,8 +170,8 @@ async def _look(
     target: _Target, reached: Reached, task: Task, user: str, clock: Finding
 ) -> Examination:
     cluster = reached.cluster
-    refused, asked = await _rights(cluster, needed(task, target.side, target.scope))
-    to_plan = diagnosis.questions(needed(Task.PLAN, target.side, target.scope))
+    refused, asked = await _rights(cluster, rights.needed(task, target.side, target.scope))
+    to_plan = diagnosis.questions(rights.needed(Task.PLAN, target.side, target.scope))
     missed = {one for one in refused if one in to_plan and one.resource not in _OF_STATUS}
     findings = [
         Finding(Check.CONNECTION, Level.OK, f"reached at {reached.address.server}"),
@@ -240,7 +231,7 @@ async def crossplane_of(cluster: Cluster, crds: Collection[str]) -> crossplane.I
             pass
         return ()
 
-    found = {kind: await read(kind) for kind in CROSSPLANE if kind.resource in crds}
+    found = {kind: await read(kind) for kind in rights.CROSSPLANE if kind.resource in crds}
     old = crossplane.without_pipeline(found.get(refs.COMPOSITION_REVISION, ()))
     definitions = found.get(refs.COMPOSITE_DEFINITION, ())
     used = [one for kind in crossplane.composites(definitions, old) for one in await read(kind)]
@@ -259,7 +250,7 @@ async def crossplane_of(cluster: Cluster, crds: Collection[str]) -> crossplane.I
 
 async def _version_of(cluster: Cluster) -> str:
     """Return the version on the Deployment of Crossplane's chart, "" where it cannot be read."""
-    place = Ref(cluster.name, refs.DEPLOYMENT, "crossplane-system", CROSSPLANE_DEPLOYMENT)
+    place = Ref(cluster.name, refs.DEPLOYMENT, "crossplane-system", rights.CROSSPLANE_DEPLOYMENT)
     try:
         found = await cluster.get(place)
     except Forbidden:

@@ -12,18 +12,11 @@ from typing import Final, TypeVar
 
 from reconciler import api
 from reconciler.core import conditions, names
+from reconciler.core import manifest as m
 from reconciler.core.conditions import TRUE
 from reconciler.core.errors import NotServed
 from reconciler.core.live import ClusterState, Live, Unavailable
-from reconciler.core.manifest import (
-    Manifest,
-    get_map,
-    get_maps,
-    is_deleting,
-    name_of,
-    namespace_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
 from reconciler.health import verdict
@@ -54,9 +47,9 @@ class KeptDefinitions:
         return {
             name: kept[name]
             for one in seen.objects.get(CRD, ())
-            if (name := name_of(one)) in kept
-            and uid_of(one) == uid_of(kept[name])
-            and not is_deleting(one)
+            if (name := m.name_of(one)) in kept
+            and m.uid_of(one) == m.uid_of(kept[name])
+            and not m.is_deleting(one)
         }
 
     def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
@@ -68,10 +61,10 @@ class KeptDefinitions:
 
 
 def _slim(definition: Manifest) -> Manifest:
-    metadata = get_map(definition, "metadata")
+    metadata = m.get_map(definition, "metadata")
     return {
         "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
-        "status": {"conditions": [*get_maps(definition, "status", "conditions")]},
+        "status": {"conditions": [*m.get_maps(definition, "status", "conditions")]},
     }
 
 
@@ -164,7 +157,7 @@ async def _released(view: FleetView, visits: Visits) -> Mapping[str, frozenset[s
             listing = await cluster.list(api.API_SERVICE_NAMESPACE, metadata_only=True)
         kinds: dict[str, frozenset[str]] = {}
         for mapping in listing.items:
-            space = namespace_of(mapping)
+            space = m.namespace_of(mapping)
             kinds[space] = kinds.get(space, frozenset()) | api.released_kinds(mapping)
         return kinds
 
@@ -292,7 +285,7 @@ async def _live_units(location: Location, control_plane: Reader, app: Reader) ->
     }
 
     def inside(kind: Kind, namespace: str) -> Sequence[Manifest]:
-        return [one for one in read.get(kind, ()) if namespace_of(one) == namespace]
+        return [one for one in read.get(kind, ()) if m.namespace_of(one) == namespace]
 
     return LiveUnits(location, on_plane=inside, in_app=inside)
 

@@ -21,14 +21,8 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 from yarl import URL
 
-from reconciler.core.addresses import (
-    Address,
-    is_host,
-    is_visible,
-    no_server,
-    proxy_from_environment,
-    unwrapped,
-)
+from reconciler.core import addresses
+from reconciler.core.addresses import Address
 from reconciler.core.errors import ConfigError, KlutchError, Retry
 from reconciler.core.secret import Secret
 from reconciler.oidc.grants import Form
@@ -137,7 +131,7 @@ def url_fault(url: str, *, plain_http: bool = False) -> str:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         return "the URL is not valid"
-    if not is_visible(url) or not is_host(host):
+    if not addresses.is_visible(url) or not addresses.is_host(host):
         return "the URL is not valid"
     if parts.username is not None or parts.password is not None:
         return "the URL holds credentials"
@@ -228,7 +222,7 @@ class Http:
         """
         if fault := url_fault(url, plain_http=self._plain_http) or self._literal_fault(url):
             raise OutboundError(url, fault)
-        proxy = proxy_from_environment(url, os.environ) if self._trust_env else None
+        proxy = addresses.proxy_from_environment(url, os.environ) if self._trust_env else None
         progress = _Progress()
         try:
             async with asyncio.timeout(self._timeout):
@@ -280,8 +274,8 @@ class Http:
             return ""
 
     def _fault(self, address: Address) -> str:
-        inner = unwrapped(address)
-        if kind := no_server(inner):
+        inner = addresses.unwrapped(address)
+        if kind := addresses.no_server(inner):
             return f"{inner} is {kind}, where no URL may lead"
         forbidden = self._forbids is not None and self._forbids(inner)
         return f"{inner} is an address where this URL may not lead" if forbidden else ""
@@ -289,7 +283,9 @@ class Http:
     def _loopback_fault(self, address: Address) -> str:
         """Judge what `localhost` came to: nothing is sent in the clear to another machine."""
         elsewhere = f"{address} is not on this machine, and TLS is off"
-        return self._fault(address) or ("" if unwrapped(address).is_loopback else elsewhere)
+        return self._fault(address) or (
+            "" if addresses.unwrapped(address).is_loopback else elsewhere
+        )
 
     def _problem(self, error: Exception) -> str:
         words = {

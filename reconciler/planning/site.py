@@ -7,16 +7,9 @@ from typing import Any, TypeVar
 
 from reconciler import api
 from reconciler.core import keys, names
+from reconciler.core import manifest as m
 from reconciler.core.live import ClusterState
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_map,
-    get_text,
-    identity_of,
-    labels_of,
-    namespace_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet
 from reconciler.fleet.wanted import Placement
@@ -54,7 +47,7 @@ class Index:
             return self.once("noted", noted_secrets).get((namespace, name))
         named = self._by_name.get(kind)
         if named is None:
-            named = {identity_of(item): item for item in self.all(kind)}
+            named = {m.identity_of(item): item for item in self.all(kind)}
             self._by_name[kind] = named
         return named.get((namespace, name))
 
@@ -67,7 +60,7 @@ class Index:
         if kind not in self._by_namespace:
             sorted_in: dict[str, list[Manifest]] = defaultdict(list)
             for item in self.all(kind):
-                sorted_in[namespace_of(item)].append(item)
+                sorted_in[m.namespace_of(item)].append(item)
             self._by_namespace[kind] = sorted_in
         return self._by_namespace[kind].get(namespace, ())
 
@@ -76,7 +69,7 @@ class Index:
         if (kind, label) not in self._by_label:
             found: dict[str, list[Manifest]] = defaultdict(list)
             for item in self.all(kind):
-                value = labels_of(item).get(label)
+                value = m.labels_of(item).get(label)
                 if value is not None:
                     found[value].append(item)
             self._by_label[kind, label] = found
@@ -91,7 +84,7 @@ class Index:
 
     def ref(self, kind: Kind, manifest: Manifest) -> Ref:
         """Return the identity of one of its objects."""
-        return Ref(self.name, kind, *identity_of(manifest))
+        return Ref(self.name, kind, *m.identity_of(manifest))
 
 
 def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
@@ -109,12 +102,12 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
         *index.all(api.APP_CLUSTER_BINDING),
         *index.inside(api.API_SERVICE_BINDING, place),
     ):
-        facts = api.noted_facts(annotations_of(carrier).get(keys.CREDENTIAL, ""))
+        facts = api.noted_facts(m.annotations_of(carrier).get(keys.CREDENTIAL, ""))
         if facts is not None:
-            beside = namespace_of(carrier)
-            reference = get_map(carrier, "spec", "kubeconfigSecretRef")
-            namespace = get_text(reference, "namespace") or beside
-            name = get_text(reference, "name") or names.KUBECONFIG
+            beside = m.namespace_of(carrier)
+            reference = m.get_map(carrier, "spec", "kubeconfigSecretRef")
+            namespace = m.get_text(reference, "namespace") or beside
+            name = m.get_text(reference, "name") or names.KUBECONFIG
             noted = own if namespace == beside else others
             noted[namespace, name] = {
                 "apiVersion": SECRET.api_version,
@@ -175,5 +168,5 @@ class Site:
         live = self.control_plane.at(self.carrier)
         blind = self.control_plane.blind and live is not None
         return (
-            blind and api.noted_facts(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
+            blind and api.noted_facts(m.annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
         )

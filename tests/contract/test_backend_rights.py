@@ -26,23 +26,14 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from tests.support import composed, deployed, door_spaces, removal
+from tests.support import composed, deployed, door_spaces, removal, served_spaces
 from tests.support.backend import REGISTRY, backend
 from tests.support.clusters import LiveCluster
 from tests.support.event_rights import recorded_and_counted
 from tests.support.eventually import eventually
 from tests.support.observing import kubeconfig
 from tests.support.offers import CREDENTIALS, Offer, offered
-from tests.support.served_spaces import (
-    APP,
-    AppCluster,
-    Damage,
-    Space,
-    a_space,
-    claim,
-    damaged_and_repaired,
-    gone,
-)
+from tests.support.served_spaces import AppCluster, Damage, Space
 
 
 def with_services_of(offer: Offer, made: Sequence[Any], *, claimed: str) -> list[Any]:
@@ -153,22 +144,24 @@ async def test_default_mode(control_plane, namespace):
     settings = Settings(export_grace=timedelta())
     await composed.serve_definitions(control_plane)
     async with staged(control_plane, namespace, deployed.FOLDER, settings) as stage:
-        async with a_space(stage.cluster, stage.offer) as space:
+        async with served_spaces.a_space(stage.cluster, stage.offer) as space:
             await space.served()
             await answered(space)
             for damage in (Damage.emptied, Damage.removed):
                 for ref in (binder_role(space), space.role, space.in_space, space.in_home):
-                    await damaged_and_repaired(space.cluster, ref, damage)
+                    await served_spaces.damaged_and_repaired(space.cluster, ref, damage)
             for ref in (space.in_space, space.in_home):
-                await damaged_and_repaired(space.cluster, ref, Damage.misled)
+                await served_spaces.damaged_and_repaired(space.cluster, ref, Damage.misled)
             quota = space.ref(refs.RESOURCE_QUOTA, names.QUOTA)
-            await damaged_and_repaired(space.cluster, quota, Damage.uncounted)
+            await served_spaces.damaged_and_repaired(space.cluster, quota, Damage.uncounted)
             await no_right_everywhere(space)
             await follows_its_template(space)
-            await removal.remove(space.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
-            await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
+            await removal.remove(
+                space.cluster, space.ref(api.API_SERVICE_NAMESPACE, served_spaces.APP)
+            )
+            await served_spaces.gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
             await removal.remove(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
-            await gone(space.cluster, space.export)
+            await served_spaces.gone(space.cluster, space.export)
         await recorded_and_counted(stage.way, stage.namespace)
         await applied_again(stage)
         assert stage.refused(space) == set()
@@ -192,7 +185,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
     settings = Settings(export_grace=timedelta())
     async with (
         staged(control_plane, namespace, deployed.FOLDER, settings) as stage,
-        a_space(stage.cluster, stage.offer) as space,
+        served_spaces.a_space(stage.cluster, stage.offer) as space,
     ):
         await space.served()
         await noted(space)
@@ -200,7 +193,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
         released = manifest.put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
         await stage.cluster.create(released, stage.offer.kind, manager="tests")
         await withdrawn(stage, space)
-        await removal.remove(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, APP))
+        await removal.remove(stage.cluster, space.ref(api.API_SERVICE_NAMESPACE, served_spaces.APP))
         await told_of(space, "ContentsUnknown")
         home = await space.at(space.everywhere(refs.NAMESPACE, space.home))
         assert home is not None
@@ -225,7 +218,7 @@ async def withdrawn(stage: Stage, space: Space) -> None:
             cluster, manifest.ref_of(cluster.name, api.API_SERVICE_EXPORT_TEMPLATE, one)
         )
     await removal.remove(cluster, space.export)
-    await gone(cluster, space.export)
+    await served_spaces.gone(cluster, space.export)
     services = Ref(cluster.name, refs.CLUSTER_ROLE, "", deployed.SERVICES)
     await cluster.merge_patch(services, {"rules": []}, manager="tests")
 
@@ -268,7 +261,7 @@ async def no_right_everywhere(space: Space) -> None:
     """Leave a ClusterRoleBinding there as the original does (protocol-bind.md F1)."""
     made = rbac.binding_everywhere(await space.at(space.everywhere(refs.NAMESPACE, space.name)))
     await space.cluster.create(made, refs.CLUSTER_ROLE_BINDING, manager="tests")
-    await gone(space.cluster, everywhere(space))
+    await served_spaces.gone(space.cluster, everywhere(space))
 
 
 def everywhere(space: Space) -> Ref:
@@ -277,7 +270,7 @@ def everywhere(space: Space) -> Ref:
 
 async def follows_its_template(space: Space) -> None:
     for claims in ([], [CREDENTIALS]):
-        await claim(space.cluster, space.offer, claims)
+        await served_spaces.claim(space.cluster, space.offer, claims)
         resources = [["secrets"], ["databases"]][-1 - len(claims) :]
 
         async def followed(resources=resources):
@@ -294,12 +287,12 @@ async def test_consumer_scope_cluster(control_plane, namespace):
         control_plane, namespace, deployed.CLUSTER_SCOPE, settings, claimed="configmaps"
     )
     async with stage_is_set as stage:
-        async with a_space(stage.cluster, stage.offer) as space:
+        async with served_spaces.a_space(stage.cluster, stage.offer) as space:
             await answered(space)
             await space.has(everywhere(space))
             await space.has(space.in_space)
             for damage in (Damage.emptied, Damage.removed, Damage.misled):
-                await damaged_and_repaired(space.cluster, everywhere(space), damage)
+                await served_spaces.damaged_and_repaired(space.cluster, everywhere(space), damage)
         assert stage.refused(space) == set()
     own = "klutch-bind-consumer-scope-cluster"
     assert stage.idle(own, handed_out={}) == set()
@@ -415,10 +408,10 @@ async def repaired(app: AppCluster) -> None:
     space, connector = app.space, names.CONTROL_PLANE_CONNECTOR
     role, binding = space.ref(refs.ROLE, connector), space.ref(refs.ROLE_BINDING, connector)
     for ref in (role, binding):
-        await damaged_and_repaired(space.cluster, ref, Damage.emptied)
-        await damaged_and_repaired(space.cluster, ref, Damage.removed)
+        await served_spaces.damaged_and_repaired(space.cluster, ref, Damage.emptied)
+        await served_spaces.damaged_and_repaired(space.cluster, ref, Damage.removed)
     for ref in (binding, space.in_space):
-        await damaged_and_repaired(space.cluster, ref, Damage.misled)
+        await served_spaces.damaged_and_repaired(space.cluster, ref, Damage.misled)
     unlabelled: Manifest = {"metadata": {"labels": None}}
     for ref in (space.binding, space.ref(api.API_SERVICE_BINDING, space.offer.name)):
         await app.keeps(ref, unlabelled)
@@ -481,10 +474,10 @@ async def released_and_taken_up_again(app: AppCluster) -> None:
 
 async def deleted_with_its_data(app: AppCluster) -> None:
     space = app.space
-    await space.make(api.API_SERVICE_NAMESPACE, APP)
+    await space.make(api.API_SERVICE_NAMESPACE, served_spaces.APP)
     await space.served()
     policy: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: "Delete"}}}
     await space.patch(app.ref, policy)
     await app.unbind()
     for name in (space.name, space.home):
-        await gone(space.cluster, space.everywhere(refs.NAMESPACE, name))
+        await served_spaces.gone(space.cluster, space.everywhere(refs.NAMESPACE, name))

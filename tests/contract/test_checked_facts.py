@@ -9,18 +9,9 @@ import uuid
 
 import pytest
 
-from reconciler.core import errors, field_set
+from reconciler.core import errors, field_set, refs
 from reconciler.core.manifest import Manifest, get, get_text, get_text_map
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CONFIG_MAP,
-    CRD,
-    EVENT,
-    ROLE,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.refs import Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.accounts import create_robot, robot_connection, token_of
@@ -49,15 +40,15 @@ def cluster(control_plane):
     return control_plane.cluster
 
 
-def ref(cluster, namespace, name="x", kind=CONFIG_MAP):
+def ref(cluster, namespace, name="x", kind=refs.CONFIG_MAP):
     return Ref(cluster.name, kind, namespace, name)
 
 
 async def create(cluster, manifest):
-    return await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
+    return await cluster.create(manifest, refs.CONFIG_MAP, manager=MANAGER)
 
 
-async def apply(cluster, manifest, kind=CONFIG_MAP):
+async def apply(cluster, manifest, kind=refs.CONFIG_MAP):
     return await cluster.apply(manifest, kind, manager=MANAGER, force=True)
 
 
@@ -199,14 +190,14 @@ async def test_fields_of_others_survive_conversion_and_apply(cluster, namespace)
 
 async def test_the_original_konnectors_entry_is_taken_over(cluster, namespace):
     manifest = config_map(namespace, data={"a": "1", "b": "2"})
-    created = await cluster.create(manifest, CONFIG_MAP, manager="konnector")
+    created = await cluster.create(manifest, refs.CONFIG_MAP, manager="konnector")
     patch = field_set.created_to_applied(
         created, manager="klutch.anynines.com", from_managers=["konnector"]
     )
     assert patch is not None
     await cluster.json_patch(ref(cluster, namespace), patch, manager="klutch.anynines.com")
     smaller = config_map(namespace, data={"a": "1"})
-    live = await cluster.apply(smaller, CONFIG_MAP, manager="klutch.anynines.com", force=True)
+    live = await cluster.apply(smaller, refs.CONFIG_MAP, manager="klutch.anynines.com", force=True)
     assert get(live, "data") == {"a": "1"}
 
 
@@ -223,15 +214,15 @@ async def create_roles(cluster, namespace):
     """Create three objects of a kind that nobody else creates in a new namespace."""
     for name in ("x", "y", "z"):
         metadata = {"name": name, "namespace": namespace}
-        role = {"apiVersion": ROLE.api_version, "kind": ROLE.kind, "metadata": metadata}
-        await cluster.create(role, ROLE, manager=MANAGER)
+        role = {"apiVersion": refs.ROLE.api_version, "kind": refs.ROLE.kind, "metadata": metadata}
+        await cluster.create(role, refs.ROLE, manager=MANAGER)
 
 
 async def test_a_page_of_one_counts_the_rest(cluster, namespace):
     await create_roles(cluster, namespace)
     for metadata_only in (False, True):
         page = await cluster.first_page(
-            ROLE, namespace=namespace, limit=1, metadata_only=metadata_only
+            refs.ROLE, namespace=namespace, limit=1, metadata_only=metadata_only
         )
         assert (len(page.items), page.more, page.remaining) == (1, True, 2)
 
@@ -246,7 +237,7 @@ async def test_a_page_of_one_counts_the_rest(cluster, namespace):
 )
 async def test_when_the_server_counts(control_plane, namespace, query, items, remaining):
     await create_roles(control_plane.cluster, namespace)
-    path = f"/apis/{ROLE.api_version}/namespaces/{namespace}/roles?{query}"
+    path = f"/apis/{refs.ROLE.api_version}/namespaces/{namespace}/roles?{query}"
 
     async def listed():
         answer = await get_json(control_plane.connection, path)
@@ -268,7 +259,7 @@ async def test_a_token_for_less_than_ten_minutes_is_refused(cluster, namespace):
 async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namespace):
     cluster = control_plane.cluster
     connection = await robot_connection(control_plane, namespace)
-    account = ref(cluster, namespace, "robot", SERVICE_ACCOUNT)
+    account = ref(cluster, namespace, "robot", refs.SERVICE_ACCOUNT)
     question = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.kind}
     async with KubeCluster(connection) as robot:
 
@@ -330,9 +321,9 @@ async def gone(cluster, target):
 
 
 async def cluster_scoped_owner(cluster, name):
-    role = {"apiVersion": CLUSTER_ROLE.api_version, "kind": CLUSTER_ROLE.kind}
+    role = {"apiVersion": refs.CLUSTER_ROLE.api_version, "kind": refs.CLUSTER_ROLE.kind}
     return await cluster.create(
-        role | {"metadata": {"name": name}, "rules": []}, CLUSTER_ROLE, manager=MANAGER
+        role | {"metadata": {"name": name}, "rules": []}, refs.CLUSTER_ROLE, manager=MANAGER
     )
 
 
@@ -371,8 +362,8 @@ async def is_stored(stored, versions):
 
 
 async def crd_of(cluster, suffix, owner):
-    crd = await cluster.create(owned_crd(suffix, owner), CRD, manager=MANAGER)
-    return ref(cluster, "", get_text(crd, "metadata", "name"), CRD)
+    crd = await cluster.create(owned_crd(suffix, owner), refs.CRD, manager=MANAGER)
+    return ref(cluster, "", get_text(crd, "metadata", "name"), refs.CRD)
 
 
 async def collector_has_seen_all(cluster, owner):
@@ -384,7 +375,7 @@ async def collector_has_seen_all(cluster, owner):
 async def test_a_crd_goes_with_its_cluster_scoped_owner(cluster):
     owner = await cluster_scoped_owner(cluster, "facts-background")
     crd = await crd_of(cluster, "background", owner)
-    await delete(cluster, ref(cluster, "", "facts-background", CLUSTER_ROLE))
+    await delete(cluster, ref(cluster, "", "facts-background", refs.CLUSTER_ROLE))
     await gone(cluster, crd)
 
 
@@ -392,7 +383,7 @@ async def test_orphaning_keeps_the_crd_and_strips_the_reference(cluster):
     owner = await cluster_scoped_owner(cluster, "facts-orphan")
     crd = await crd_of(cluster, "orphan", owner)
     await collector_has_seen_all(cluster, owner)  # it orphans only what it knows of
-    target = ref(cluster, "", "facts-orphan", CLUSTER_ROLE)
+    target = ref(cluster, "", "facts-orphan", refs.CLUSTER_ROLE)
     await delete(cluster, target, propagation=Propagation.ORPHAN)
     await gone(cluster, target)
     live = await cluster.get(crd)
@@ -407,7 +398,7 @@ async def test_a_crd_owned_by_a_namespaced_object_is_not_collected(cluster, name
     crd = await crd_of(cluster, "namespaced", owner)
 
     async def refused():
-        events = await cluster.list(EVENT, fields="reason=OwnerRefInvalidNamespace")
+        events = await cluster.list(refs.EVENT, fields="reason=OwnerRefInvalidNamespace")
         assert crd.name in [get(event, "regarding", "name") for event in events.items]
         return True
 
@@ -429,16 +420,16 @@ async def test_labels_written_by_adoption_change_neither_uid_nor_generation(clus
     assert before is not None
     labels = {"klutchctl.dev/fleet": "acme"}
     body = {
-        "apiVersion": CRD.api_version,
-        "kind": CRD.kind,
+        "apiVersion": refs.CRD.api_version,
+        "kind": refs.CRD.kind,
         "metadata": {
             "name": crd.name,
             "labels": labels,
             "uid": get_text(before, "metadata", "uid"),
         },
     }
-    after = await apply(cluster, body, CRD)
+    after = await apply(cluster, body, refs.CRD)
     assert get_text_map(after, "metadata", "labels") == labels
     for path in (("metadata", "uid"), ("metadata", "generation"), ("spec",)):
         assert get(after, *path) == get(before, *path)
-    await delete(cluster, ref(cluster, "", "facts-adopt", CLUSTER_ROLE))
+    await delete(cluster, ref(cluster, "", "facts-adopt", refs.CLUSTER_ROLE))

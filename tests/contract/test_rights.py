@@ -13,19 +13,10 @@ import yaml
 from bind.door.authorizer import REVIEW
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_bool
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CRD,
-    NAMESPACE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.refs import Kind, Ref
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet, Mode
@@ -130,7 +121,7 @@ async def test_a_release_counts_instances_with_the_role(scene):
     labels = {keys.FLEET: scene.fleet.name, keys.CLUSTER: "shop"}
     identity = {keys.IDENTITY: names.direct_identity(scene.fleet.name, "shop")}
     metadata = {"labels": labels, "annotations": identity}
-    await hand.plane.create(NAMESPACE, hand.space, metadata=metadata)
+    await hand.plane.create(refs.NAMESPACE, hand.space, metadata=metadata)
     await hand.cluster_binding()
     await hand.export(unit)
     await hand.bind(unit, labels=labels)
@@ -147,11 +138,11 @@ async def test_a_release_counts_instances_with_the_role(scene):
 
 
 REFUSED = {
-    "namespaces": (NAMESPACE, "", "somewhere"),
-    "Secrets": (SECRET, BIND, "some"),
-    "accounts": (SERVICE_ACCOUNT, BIND, "some"),
-    "CRDs": (CRD, "", "x.example.com"),
-    "rights": (CLUSTER_ROLE, "", "some"),
+    "namespaces": (refs.NAMESPACE, "", "somewhere"),
+    "Secrets": (refs.SECRET, BIND, "some"),
+    "accounts": (refs.SERVICE_ACCOUNT, BIND, "some"),
+    "CRDs": (refs.CRD, "", "x.example.com"),
+    "rights": (refs.CLUSTER_ROLE, "", "some"),
     "bindings": (API_SERVICE_BINDING, BIND, "x.example.com"),
     "requests": (API_SERVICE_EXPORT_REQUEST, BIND, "x.example.com"),
 }
@@ -187,21 +178,21 @@ def writes(cluster, ref, manifest):
 async def test_the_role_reads_no_secret(scene):
     hand = scene.by_hand
     data = {"stringData": {"password": "canary"}}
-    await hand.app.create(SECRET, "own", namespace="default", **data)
-    await hand.plane.create(SECRET, "own", namespace="default", **data)
+    await hand.app.create(refs.SECRET, "own", namespace="default", **data)
+    await hand.plane.create(refs.SECRET, "own", namespace="default", **data)
     held = kubeconfig(hand.space)
-    await hand.plane.create(SECRET, "kubeconfig", namespace="default", stringData={"x": held})
+    await hand.plane.create(refs.SECRET, "kubeconfig", namespace="default", stringData={"x": held})
     for cluster in (scene.plane, scene.app):
         with pytest.raises(Forbidden):
-            await cluster.list(SECRET)
+            await cluster.list(refs.SECRET)
         with pytest.raises(Forbidden):
-            await cluster.list(SECRET, namespace="default")
+            await cluster.list(refs.SECRET, namespace="default")
         with pytest.raises(Forbidden):
-            await cluster.get(Ref(cluster.name, SECRET, "default", "own"))
+            await cluster.get(Ref(cluster.name, refs.SECRET, "default", "own"))
         with pytest.raises(Forbidden):
-            await cluster.list(SECRET, namespace=BIND)
+            await cluster.list(refs.SECRET, namespace=BIND)
         with pytest.raises(Forbidden):
-            await cluster.list(SECRET, fields="metadata.name=kubeconfig")
+            await cluster.list(refs.SECRET, fields="metadata.name=kubeconfig")
 
 
 async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(scene):
@@ -223,9 +214,9 @@ async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(s
 async def test_developers_with_the_usual_roles_may_use_the_services(scene, namespace, in_app):
     """Their ClusterRoles are aggregated by the cluster itself."""
     app, group = in_app.live.cluster, scene.unit.group
-    subject = {"kind": "User", "name": "dana", "apiGroup": CLUSTER_ROLE.group}
-    role = {"kind": "ClusterRole", "name": "edit", "apiGroup": CLUSTER_ROLE.group}
-    given = build(ROLE_BINDING, "dana", namespace="default", subjects=[subject], roleRef=role)
+    subject = {"kind": "User", "name": "dana", "apiGroup": refs.CLUSTER_ROLE.group}
+    role = {"kind": "ClusterRole", "name": "edit", "apiGroup": refs.CLUSTER_ROLE.group}
+    given = build(refs.ROLE_BINDING, "dana", namespace="default", subjects=[subject], roleRef=role)
     attributes = {"namespace": "default", "verb": "create", "group": group}
     asked = {"user": "dana", "resourceAttributes": {**attributes, "resource": scene.unit.resource}}
     review = {"apiVersion": REVIEW.api_version, "kind": REVIEW.kind, "spec": asked}
@@ -235,13 +226,13 @@ async def test_developers_with_the_usual_roles_may_use_the_services(scene, names
         return get_bool(answer, "status", "allowed")
 
     _, out, _ = await scene.run("doctor", "--print", "developer-rights")
-    await app.create(given, ROLE_BINDING, manager="tests")
+    await app.create(given, refs.ROLE_BINDING, manager="tests")
     try:
         assert not await may()
         for one in yaml.safe_load_all(out):
-            await app.create(one, CLUSTER_ROLE, manager="tests")
+            await app.create(one, refs.CLUSTER_ROLE, manager="tests")
         await eventually(may)
     finally:
-        await remove_manifest(app, ROLE_BINDING, given)
+        await remove_manifest(app, refs.ROLE_BINDING, given)
         for one in yaml.safe_load_all(out):
-            await remove_manifest(app, CLUSTER_ROLE, one)
+            await remove_manifest(app, refs.CLUSTER_ROLE, one)

@@ -11,17 +11,9 @@ import pytest
 
 from reconciler.web.requests import Response, Router
 from reconciler.web.serve import Listening, served
+from tests.support import web
 from tests.support.eventually import eventually
-from tests.support.web import (
-    answered,
-    connected,
-    hello,
-    on_uvloop,
-    request,
-    serving,
-    status,
-    until_closed,
-)
+from tests.support.web import request
 
 KEPT = request(close=False)
 
@@ -34,8 +26,8 @@ async def defect(request, parts):
 
 
 ROUTES = {
-    "/": {"GET": hello, "POST": hello},
-    "/offers/{name}": {"GET": hello, "HEAD": hello},
+    "/": {"GET": web.hello, "POST": web.hello},
+    "/offers/{name}": {"GET": web.hello, "HEAD": web.hello},
     "/defect": {"GET": defect},
 }
 
@@ -68,44 +60,44 @@ ROUTES = {
     ],
 )
 async def test_what_is_answered(sent, wanted):
-    async with serving(Router(ROUTES)) as where:
-        answer = await answered(where, sent)
-        assert status(answer) == wanted
+    async with web.serving(Router(ROUTES)) as where:
+        answer = await web.answered(where, sent)
+        assert web.status(answer) == wanted
         assert "\r\nServer:" not in answer
         assert "\r\nX-Content-Type-Options: nosniff\r\n" in answer
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_connection_is_used_again():
-    async with serving() as where, connected(where) as (reader, writer):
+    async with web.serving() as where, web.connected(where) as (reader, writer):
         for _ in range(3):
             writer.write(KEPT)
             assert b" 200 " in await reader.readuntil(b"GET / 0\n")
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_an_answer_to_head_has_no_body():
-    async with serving(Router(ROUTES)) as where:
-        answer = await answered(where, request("HEAD /offers/x HTTP/1.1"))
+    async with web.serving(Router(ROUTES)) as where:
+        answer = await web.answered(where, request("HEAD /offers/x HTTP/1.1"))
         assert "\r\nContent-Length: 17\r\n" in answer
         assert answer.endswith("\r\n\r\n")
-        answer = await answered(where, request("PUT /offers/x HTTP/1.1", "Content-Length: 0"))
+        answer = await web.answered(where, request("PUT /offers/x HTTP/1.1", "Content-Length: 0"))
         assert "\r\nAllow: GET, HEAD\r\n" in answer
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_client_that_asks_before_it_sends_a_body():
     head = request("POST / HTTP/1.1", "Content-Length: 5", "Expect: 100-continue")
-    async with serving() as where, connected(where, head) as (reader, writer):
+    async with web.serving() as where, web.connected(where, head) as (reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hello")
-        assert "POST / 5" in await until_closed(reader)
+        assert "POST / 5" in await web.until_closed(reader)
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_defect_is_named_by_its_place(caplog):
-    async with serving(Router(ROUTES)) as where:
-        answer = await answered(where, request("GET /defect HTTP/1.1"))
+    async with web.serving(Router(ROUTES)) as where:
+        answer = await web.answered(where, request("GET /defect HTTP/1.1"))
     named = re.search(r"\r\n\r\ninternal error \(request ([0-9a-f]{16})\)\n$", answer)
     assert named is not None
     logged = [one for one in caplog.records if one.levelno >= logging.WARNING]
@@ -115,34 +107,34 @@ async def test_a_defect_is_named_by_its_place(caplog):
     assert "a secret" not in str([vars(one) for one in caplog.records])
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_refusals_have_the_form_that_is_wanted():
     def page(request, code, sentence):
         return Response(code, f"<p>{code} {sentence} {request.path}".encode(), "text/html")
 
     async with served(Listening(("127.0.0.1", 0)), Router(ROUTES), refusal_page=page) as where:
-        answer = await answered(where, request("PUT / HTTP/1.1", "Content-Length: 0"))
+        answer = await web.answered(where, request("PUT / HTTP/1.1", "Content-Length: 0"))
         assert "\r\nContent-Type: text/html\r\n" in answer
         assert "\r\nAllow: GET, POST\r\n" in answer
         assert answer.endswith("\r\n\r\n<p>405 PUT is not allowed here /")
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_requests_of_an_address():
     limits = {"rate": 0.5, "burst": 3}
-    async with serving(**limits) as where:
+    async with web.serving(**limits) as where:
         forged = [request("GET / HTTP/1.1", f"X-Forwarded-For: 192.0.2.{n}") for n in range(4)]
-        answers = [await answered(where, one) for one in forged]
-        assert [*map(status, answers)] == [200, 200, 200, 429]
+        answers = [await web.answered(where, one) for one in forged]
+        assert [*map(web.status, answers)] == [200, 200, 200, 429]
         assert "\r\nRetry-After: 2\r\n" in answers[3]
-        assert status(await answered(where, request(), local_addr=("127.0.0.2", 0))) == 200
-    async with serving(**limits, trusted=(ip_network("127.0.0.1/32"),)) as where:
+        assert web.status(await web.answered(where, request(), local_addr=("127.0.0.2", 0))) == 200
+    async with web.serving(**limits, trusted=(ip_network("127.0.0.1/32"),)) as where:
         for client, wanted in (("192.0.2.1", [200] * 3 + [429]), ("192.0.2.2", [200] * 3)):
             proxied = request("GET / HTTP/1.1", f"X-Forwarded-For: 192.0.2.9, {client}")
-            assert [status(await answered(where, proxied)) for _ in wanted] == wanted
+            assert [web.status(await web.answered(where, proxied)) for _ in wanted] == wanted
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_what_a_handler_gets():
     given = []
 
@@ -150,7 +142,7 @@ async def test_what_a_handler_gets():
         given.append(request)
         return Response(204)
 
-    async with serving(handler, trusted=(ip_network("127.0.0.0/8"),)) as where:
+    async with web.serving(handler, trusted=(ip_network("127.0.0.0/8"),)) as where:
         headers = (
             "Host: y.example",
             "X-Forwarded-For: 2001:db8::1",
@@ -159,7 +151,7 @@ async def test_what_a_handler_gets():
             "Cookie: a=1; b=2",
         )
         sent = request("POST /a%20b?c=d HTTP/1.1", *headers, "Content-Length: 1", body=b"x")
-        await answered(where, sent.replace(b"Host: x\r\n", b""))
+        await web.answered(where, sent.replace(b"Host: x\r\n", b""))
     (one,) = given
     assert (one.method, one.path, one.query, one.body) == ("POST", "/a b", {"c": "d"}, b"x")
     assert (one.address, one.cookies, one.secure) == ("2001:db8::1", {"a": "1", "b": "2"}, False)
@@ -179,39 +171,39 @@ class Gate:
         return Response(200, b"at last")
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_handler_that_takes_too_long():
-    async with serving(Gate(), answer_time=0.1) as where:
-        answer = await answered(where, request())
-        assert status(answer) == 503
+    async with web.serving(Gate(), answer_time=0.1) as where:
+        answer = await web.answered(where, request())
+        assert web.status(answer) == 503
         assert re.search(r"no answer in time \(request [0-9a-f]{16}\)\n$", answer)
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_what_is_under_way_ends_before_the_server_does():
     gate = Gate()
     async with AsyncExitStack() as clients, AsyncExitStack() as stack:
-        where = await stack.enter_async_context(serving(gate))
-        asking = asyncio.create_task(answered(where, request(close=False)))
-        idle, _ = await clients.enter_async_context(connected(where))
+        where = await stack.enter_async_context(web.serving(gate))
+        asking = asyncio.create_task(web.answered(where, request(close=False)))
+        idle, _ = await clients.enter_async_context(web.connected(where))
         await eventually(lambda: gate.began == 1)
         stopping = asyncio.create_task(stack.pop_all().aclose())
-        assert await until_closed(idle) == ""
+        assert await web.until_closed(idle) == ""
         with pytest.raises(ConnectionRefusedError):
-            await answered(where, request())
+            await web.answered(where, request())
         assert not stopping.done()
         gate.opened.set()
         answer = await asking
-        assert (status(answer), answer.endswith("\r\n\r\nat last")) == (200, True)
+        assert (web.status(answer), answer.endswith("\r\n\r\nat last")) == (200, True)
         assert "\r\nConnection: close\r\n" in answer
         await stopping
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_what_does_not_end_is_ended():
     gate = Gate()
-    async with serving(gate, stop_time=0.2) as where:
-        asking = asyncio.create_task(answered(where, request()))
+    async with web.serving(gate, stop_time=0.2) as where:
+        asking = asyncio.create_task(web.answered(where, request()))
         await eventually(lambda: gate.began == 1)
         began = time.monotonic()
     assert time.monotonic() - began < 5.0
@@ -238,12 +230,12 @@ class Stream:
             self.open -= 1
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_parts_are_sent_as_they_come_and_the_connection_is_used_again():
     stream = Stream()
-    async with serving(stream) as where, connected(where, KEPT) as (reader, writer):
+    async with web.serving(stream) as where, web.connected(where, KEPT) as (reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        assert status(head) == 200
+        assert web.status(head) == 200
         assert "\r\nTransfer-Encoding: chunked\r\n" in head
         assert "\r\nServer:" not in head
         for part in (b"one", b"two"):
@@ -254,33 +246,33 @@ async def test_parts_are_sent_as_they_come_and_the_connection_is_used_again():
         assert await reader.readuntil(b"\r\n\r\n") == b"0\r\n\r\n"
         writer.write(request())
         stream.parts.put_nowait(None)
-        assert status(await until_closed(reader)) == 200
+        assert web.status(await web.until_closed(reader)) == 200
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_head_alone_begins_no_stream():
     stream = Stream()
-    async with serving(stream) as where:
-        answer = await answered(where, request("HEAD / HTTP/1.1"))
-    assert (status(answer), answer.endswith("\r\n\r\n"), stream.open) == (200, True, 0)
+    async with web.serving(stream) as where:
+        answer = await web.answered(where, request("HEAD / HTTP/1.1"))
+    assert (web.status(answer), answer.endswith("\r\n\r\n"), stream.open) == (200, True, 0)
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_client_that_leaves_ends_the_stream_although_nothing_is_sent():
     stream = Stream()
-    async with serving(stream) as where:
-        async with connected(where, KEPT) as (reader, _):
+    async with web.serving(stream) as where:
+        async with web.connected(where, KEPT) as (reader, _):
             await reader.readuntil(b"\r\n\r\n")
             await eventually(lambda: stream.open == 1)
         await eventually(lambda: stream.open == 0)
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_client_that_takes_nothing_is_dropped():
     stream = Stream()
     async with (
-        serving(stream, take_time=0.1) as where,
-        connected(where, KEPT) as (reader, writer),
+        web.serving(stream, take_time=0.1) as where,
+        web.connected(where, KEPT) as (reader, writer),
     ):
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.pause_reading()
@@ -290,13 +282,13 @@ async def test_a_client_that_takes_nothing_is_dropped():
         assert stream.parts.qsize() > 32
 
 
-@on_uvloop
+@web.on_uvloop
 async def test_a_stream_that_does_not_end_does_not_keep_the_server():
     stream = Stream()
     async with AsyncExitStack() as clients:
-        async with serving(stream, stop_time=0.1) as where:
-            reader, _ = await clients.enter_async_context(connected(where, KEPT))
+        async with web.serving(stream, stop_time=0.1) as where:
+            reader, _ = await clients.enter_async_context(web.connected(where, KEPT))
             await reader.readuntil(b"\r\n\r\n")
             await eventually(lambda: stream.open == 1)
         assert stream.open == 0
-        assert await until_closed(reader) == ""
+        assert await web.until_closed(reader) == ""

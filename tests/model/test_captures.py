@@ -18,18 +18,9 @@ import yaml
 
 from klutchctl.render import plan_formats
 from reconciler import api
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.decision import merge_diff
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    drop,
-    get_maps,
-    get_text,
-    name_of,
-    namespace_of,
-    put,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Kind, Ref
 from tests.support import captures, removal
 from tests.support.apply_runs import Runs
@@ -136,15 +127,17 @@ def _plain(ref: Ref, live: Any) -> Any:
     metadata = {key: value for key, value in live["metadata"].items() if key not in _NOT_SHOWN}
     made = {**live, "metadata": metadata}
     if ref.kind == api.CLUSTER_BINDING:
-        made = drop(made, "status", "lastHeartbeatTime")  # of the same second, or not
+        made = manifest.drop(made, "status", "lastHeartbeatTime")  # of the same second, or not
     if ref.kind == SECRET:
         made = {**made, "data": sorted(live.get("data", {}))}
-    if get_maps(live, "status", "conditions"):
+    if manifest.get_maps(live, "status", "conditions"):
         conditions: dict[str, JSON] = {
-            get_text(one, "type"): " ".join(get_text(one, key) for key in _TOLD if key in one)
-            for one in get_maps(live, "status", "conditions")
+            manifest.get_text(one, "type"): " ".join(
+                manifest.get_text(one, key) for key in _TOLD if key in one
+            )
+            for one in manifest.get_maps(live, "status", "conditions")
         }
-        made = put(made, conditions, "status", "conditions")
+        made = manifest.put(made, conditions, "status", "conditions")
     return made
 
 
@@ -159,8 +152,10 @@ async def working(installation: Installation) -> AsyncIterator[list[Program]]:
     async with contextlib.AsyncExitStack() as stack:
         running: list[Program] = [await stack.enter_async_context(serving)]
         for one in whole:
-            space = names.app_cluster_binding_space(namespace_of(one), name_of(one))
-            secret = get_text(one, "spec", "kubeconfigSecretRef", "name")
+            space = names.app_cluster_binding_space(
+                manifest.namespace_of(one), manifest.name_of(one)
+            )
+            secret = manifest.get_text(one, "spec", "kubeconfigSecretRef", "name")
             beside = beside_control_plane(plane.connection, space, secret)
             made = await stack.enter_async_context(beside)
             await eventually(lambda made=made: made)  # type: ignore[misc]

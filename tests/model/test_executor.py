@@ -7,6 +7,7 @@ import pytest
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core import conditions
+from reconciler.core import manifest as m
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     Apply,
@@ -22,15 +23,6 @@ from reconciler.core.decision import (
     unchanged,
 )
 from reconciler.core.errors import AlreadyExists, Conflict, Forbidden, Retry, Unreachable
-from reconciler.core.manifest import (
-    finalizers_of,
-    get_map,
-    get_maps,
-    get_text,
-    labels_of,
-    resource_version_of,
-    uid_of,
-)
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import BEFORE
@@ -99,14 +91,14 @@ class Scene:
 
     async def names(self):
         listing = await self.real.list(CONFIG_MAP, namespace=self.namespace)
-        return {get_text(one, "metadata", "name") for one in listing.items} - {"kube-root-ca.crt"}
+        return {m.get_text(one, "metadata", "name") for one in listing.items} - {"kube-root-ca.crt"}
 
     async def now(self):
         return await self.real.get(self.ref)
 
     async def told(self):
         """Return the condition, without its time."""
-        for one in get_maps(await self.now(), "status", "conditions"):
+        for one in m.get_maps(await self.now(), "status", "conditions"):
             if one["type"] == "Stored":
                 return {key: text for key, text in one.items() if key != "lastTransitionTime"}
         return None
@@ -119,7 +111,7 @@ async def scene(control_plane, namespace):
 
 async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
     old = await scene.real.create(config_map(scene.namespace, "old"), CONFIG_MAP, manager=MANAGER)
-    delete = Delete(scene.config_map("old"), uid_of(old), resource_version_of(old))
+    delete = Delete(scene.config_map("old"), m.uid_of(old), m.resource_version_of(old))
     note = Note("Stored", "it is stored")
     again = await scene.execute(
         Task((scene.create("a"), scene.create("b"))),
@@ -133,9 +125,9 @@ async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
     assert scene.recorded == [(scene.ref, scene.live, note)]
     assert await scene.names() == {"a", "b", "c"}
     live = await scene.now()
-    assert get_text(live, "status", "konnectorVersion") == "v1.5.0"
+    assert m.get_text(live, "status", "konnectorVersion") == "v1.5.0"
     assert await scene.told() == TRUE
-    ready = get_maps(live, "status", "conditions")[0]
+    ready = m.get_maps(live, "status", "conditions")[0]
     assert (ready["type"], ready["status"]) == ("Ready", "True")
 
 
@@ -179,11 +171,11 @@ async def test_fields_are_told_only_where_all_was_done(scene, why, failure):
     scene.faults.add(on("create", name="a"), why())
     with pytest.raises((Forbidden, Conflict)):
         await scene.execute(Task((scene.create("a"),), failure), fields=fields)
-    assert get_text(await scene.now(), "status", "konnectorVersion") == ""
+    assert m.get_text(await scene.now(), "status", "konnectorVersion") == ""
     scene.faults.clear()
     scene.live = await scene.now()
     await scene.execute(Task((scene.create("a"),), failure), fields=fields)
-    assert get_text(await scene.now(), "status", "konnectorVersion") == "v1.5.0"
+    assert m.get_text(await scene.now(), "status", "konnectorVersion") == "v1.5.0"
 
 
 async def test_the_first_of_several_errors_is_raised(scene):
@@ -207,7 +199,7 @@ async def test_a_name_that_is_taken_is_a_conflict_of_which_nothing_is_said(scene
     assert caught.value.retry is Retry.NOW
     assert await scene.told() is None
     kept = await scene.real.get(scene.config_map("a"))
-    assert get_map(kept, "data") == {"x": "theirs"}
+    assert m.get_map(kept, "data") == {"x": "theirs"}
 
 
 async def test_a_conflict_spoils_no_other_condition_and_changes_not_its_own(scene):
@@ -219,7 +211,7 @@ async def test_a_conflict_spoils_no_other_condition_and_changes_not_its_own(scen
             Task((scene.create("a"),), FAILED),
             conditions=(conditions.true(conditions.SECRET_VALID),),
         )
-    types = [one["type"] for one in get_maps(await scene.now(), "status", "conditions")]
+    types = [one["type"] for one in m.get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "SecretValid", "Stored"]
     assert await scene.told() == TRUE
 
@@ -234,7 +226,7 @@ async def remade(scene, ref):
     """Let someone else delete the object and make another of its name."""
     live = await scene.real.get(ref)
     await scene.real.delete(
-        ref, preconditions=Preconditions(uid_of(live)), propagation=Propagation.BACKGROUND
+        ref, preconditions=Preconditions(m.uid_of(live)), propagation=Propagation.BACKGROUND
     )
     await scene.real.create(config_map(ref.namespace, ref.name), CONFIG_MAP, manager="someone")
 
@@ -246,7 +238,7 @@ async def test_what_is_not_as_it_was_seen_is_left_alone(scene, meanwhile, what):
     seen = await scene.real.create(config_map(scene.namespace, "a"), CONFIG_MAP, manager=MANAGER)
     await meanwhile(scene, ref)
     before = await scene.real.get(ref)
-    step: Step = Delete(ref, uid_of(seen), resource_version_of(seen))
+    step: Step = Delete(ref, m.uid_of(seen), m.resource_version_of(seen))
     if what == "patch":
         step = Patch(ref, {"metadata": preconditions_of(seen), "data": {"x": "ours"}})
     with pytest.raises(Conflict):
@@ -264,7 +256,7 @@ async def test_a_stale_look_at_the_object_itself_writes_no_status(scene):
 
 async def test_the_status_follows_a_write_to_the_object_itself(scene):
     await scene.execute(Task((scene.finalize(FINALIZER),)))
-    assert finalizers_of(await scene.now()) == [FINALIZER]
+    assert m.finalizers_of(await scene.now()) == [FINALIZER]
     assert await scene.told() == TRUE
 
 
@@ -277,8 +269,8 @@ async def test_steps_on_the_object_itself_follow_each_other(scene):
         Task((Patch(scene.ref, label),), FAILED),
     )
     live = await scene.now()
-    assert (finalizers_of(live), labels_of(live)) == ([FINALIZER], {"a": "b"})
-    assert get_text(live, "spec", "providerPrettyName") == "Shop Inc"
+    assert (m.finalizers_of(live), m.labels_of(live)) == ([FINALIZER], {"a": "b"})
+    assert m.get_text(live, "spec", "providerPrettyName") == "Shop Inc"
 
 
 async def test_what_someone_else_wrote_between_two_steps_is_not_overlooked(scene):
@@ -287,7 +279,7 @@ async def test_what_someone_else_wrote_between_two_steps_is_not_overlooked(scene
     unconditional = Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}})
     with pytest.raises(Conflict):
         await scene.execute(Task((unconditional, scene.finalize(FINALIZER)), FAILED))
-    assert finalizers_of(await scene.now()) == []
+    assert m.finalizers_of(await scene.now()) == []
 
 
 async def test_conditions_that_others_wrote_meanwhile_stay(scene):
@@ -305,7 +297,7 @@ async def test_conditions_that_others_wrote_meanwhile_stay(scene):
     first = on("patch", name="cluster", subresource="").nth(1)
     scene.faults.add(first, Meanwhile(told), at=BEFORE)
     await scene.execute(Task((Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}}),)))
-    types = [one["type"] for one in get_maps(await scene.now(), "status", "conditions")]
+    types = [one["type"] for one in m.get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "Heartbeating", "Stored"]
 
 
@@ -322,7 +314,7 @@ async def test_an_object_whose_last_finalizer_goes_gets_no_status(scene):
 
 
 async def test_an_object_that_is_deleted_by_the_decision_gets_no_status(scene):
-    delete = Delete(scene.ref, uid_of(scene.live), resource_version_of(scene.live))
+    delete = Delete(scene.ref, m.uid_of(scene.live), m.resource_version_of(scene.live))
     await scene.execute(Task((delete,)))
     assert await scene.now() is None
 

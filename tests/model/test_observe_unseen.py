@@ -16,20 +16,11 @@ from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_A
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.observe import Pace
 from reconciler.planning import planner
-from tests.support import fleets
+from tests.support import fleets, observing
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue, Gate
 from tests.support.faults import Effect, Fail, Faults, forbidden, on, unreachable
-from tests.support.observing import (
-    BIND,
-    Hand,
-    b64,
-    context,
-    kubeconfig,
-    seen_by,
-    the_app,
-    the_plane,
-)
+from tests.support.observing import Hand
 from tests.support.wire_objects import WireObjects
 
 CANARY = "canary-in-an-error"
@@ -47,8 +38,10 @@ async def test_a_kind_without_a_crd_is_known_to_be_empty(
 ) -> None:
     """The app cluster has only the CRD of bindings: take it for a control plane."""
     plane = replace(fleet.control_planes["eu"], access=Access(context=app_cluster.context))
-    seen = the_plane(
-        await seen_by(replace(fleet, control_planes={"eu": plane}), app_cluster.kubeconfig)
+    seen = observing.the_plane(
+        await observing.seen_by(
+            replace(fleet, control_planes={"eu": plane}), app_cluster.kubeconfig
+        )
     )
     assert seen.unserved == OF_CONTROL_PLANES
     assert all(seen.objects[kind] == () for kind in seen.unserved)
@@ -59,7 +52,7 @@ async def test_a_kind_of_kubernetes_that_is_not_served_is_never_taken_for_empty(
 ) -> None:
     faults = Faults()
     faults.add(on("list", cluster="shop", kind=SECRET), Fail(NotServed, "not served", 404))
-    live = await seen_by(fleet, control_plane.kubeconfig, faults=faults)
+    live = await observing.seen_by(fleet, control_plane.kubeconfig, faults=faults)
     assert isinstance(live.clusters["shop"], Unavailable)
 
 
@@ -96,15 +89,15 @@ async def test_a_cluster_that_is_not_seen_harms_no_other(
     fleet = replace(fleet, clusters={"a-first": first, **fleet.clusters})
     faults = Faults()
     faults.add(on(cluster="a-first", name="kube-system"), effect)
-    live = await seen_by(
+    live = await observing.seen_by(
         fleet, control_plane.kubeconfig, faults=faults, pace=Pace(parallelism=1, timeout=12)
     )
     verdict = live.clusters["a-first"]
     assert isinstance(verdict, Unavailable)
     assert (verdict.reason[: len(reason)], verdict.remedy) == (reason, remedy)
     assert CANARY not in repr(live)
-    assert the_app(live).uid
-    assert the_plane(live).uid
+    assert observing.the_app(live).uid
+    assert observing.the_plane(live).uid
 
 
 UNREAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -119,31 +112,31 @@ async def test_a_cluster_that_is_not_read_harms_no_other(
 ) -> None:
     unread = replace(fleet.clusters["shop"], name="unread", **changes)
     fleet = replace(fleet, clusters={"unread": unread, **fleet.clusters})
-    live = await seen_by(fleet, control_plane.kubeconfig)
+    live = await observing.seen_by(fleet, control_plane.kubeconfig)
     verdict = live.clusters["unread"]
     assert isinstance(verdict, Unavailable)
     assert reason in verdict.reason
     assert verdict.remedy
-    assert the_app(live).uid
+    assert observing.the_app(live).uid
 
 
 async def test_an_app_cluster_is_reached_by_a_secret_on_its_control_plane(
     fleet: Fleet, control_plane: LiveCluster, app_cluster: LiveCluster, on_plane: Hand
 ) -> None:
-    await on_plane.create(NAMESPACE, BIND)
-    content = base64.b64encode(context(app_cluster, "x")).decode()
-    await on_plane.create(SECRET, "access", namespace=BIND, data={"config": content})
+    await on_plane.create(NAMESPACE, observing.BIND)
+    content = base64.b64encode(observing.context(app_cluster, "x")).decode()
+    await on_plane.create(SECRET, "access", namespace=observing.BIND, data={"config": content})
     by_secret = replace(fleet.clusters["shop"], access=Access(secret=("access", "config")))
     no_key = replace(by_secret, name="no-key", access=Access(secret=("access", "other")))
     absent = replace(by_secret, name="absent", access=Access(secret=("absent", "config")))
     clusters = {one.name: one for one in (by_secret, no_key, absent)}
 
-    live = await seen_by(replace(fleet, clusters=clusters), control_plane.kubeconfig)
+    live = await observing.seen_by(replace(fleet, clusters=clusters), control_plane.kubeconfig)
 
-    assert the_app(live).address.server == app_cluster.connection.server
+    assert observing.the_app(live).address.server == app_cluster.connection.server
     reasons = [v.reason for v in live.clusters.values() if isinstance(v, Unavailable)]
-    assert f"Secret {BIND}/absent does not exist" in reasons[0]
-    assert f'Secret {BIND}/access is missing "other" string key' in reasons[1]
+    assert f"Secret {observing.BIND}/absent does not exist" in reasons[0]
+    assert f'Secret {observing.BIND}/access is missing "other" string key' in reasons[1]
 
 
 async def test_clusters_that_left_are_read_where_something_says_how(
@@ -154,10 +147,10 @@ async def test_clusters_that_left_are_read_where_something_says_how(
         labels = {keys.FLEET: fleet.name, keys.CLUSTER: cluster}
         metadata = {"labels": labels, "annotations": annotations}
         await on_plane.create(NAMESPACE, f"space-{cluster}", metadata=metadata)
-    live = await seen_by(fleet, control_plane.kubeconfig)
+    live = await observing.seen_by(fleet, control_plane.kubeconfig)
     gone, untold = live.leaving["gone"], live.leaving["untold"]
     assert isinstance(gone, ClusterState)
-    assert gone.uid == the_app(live).uid
+    assert gone.uid == observing.the_app(live).uid
     assert CLUSTER_ROLE in gone.objects
     assert "nothing says how to reach it" in getattr(untold, "reason", "")
 
@@ -185,7 +178,9 @@ class Neighbours:
 
     async def look(self, faults: Faults | None = None, *, in_part: bool = True) -> Live:
         way = self.plane.kubeconfig
-        return await seen_by(self.fleet, way, faults=faults, only={"shop"}, in_part=in_part)
+        return await observing.seen_by(
+            self.fleet, way, faults=faults, only={"shop"}, in_part=in_part
+        )
 
 
 @pytest.fixture
@@ -198,7 +193,7 @@ async def neighbours(fleet: Fleet, on_plane: Hand, in_app: Hand, namespace: str)
         reference = {"kubeconfigSecretRef": {"name": EXTRA, "key": "kubeconfig"}}
         for kind, spec in ((api.CLUSTER_BINDING, reference), *((one, {}) for one in OF_SPACES[:2])):
             await wire.create(kind, spec=spec)
-        data = {"kubeconfig": b64(kubeconfig(space))}
+        data = {"kubeconfig": observing.b64(observing.kubeconfig(space))}
         for secret in (EXTRA, names.BINDER, "unrelated"):
             await on_plane.create(SECRET, secret, namespace=space, data=data)
         await on_plane.create(SERVICE_ACCOUNT, names.BINDER, namespace=space)
@@ -208,7 +203,7 @@ async def neighbours(fleet: Fleet, on_plane: Hand, in_app: Hand, namespace: str)
 
 
 def spaces_of(live: Live, kind: Kind) -> set[str]:
-    return {namespace_of(one) for one in the_plane(live).objects[kind]}
+    return {namespace_of(one) for one in observing.the_plane(live).objects[kind]}
 
 
 async def test_only_the_space_is_read_and_the_plan_is_the_same(neighbours: Neighbours) -> None:
@@ -216,9 +211,9 @@ async def test_only_the_space_is_read_and_the_plan_is_the_same(neighbours: Neigh
     for kind in OF_SPACES:
         assert {neighbours.own, neighbours.next} <= spaces_of(whole, kind), kind
         assert spaces_of(part, kind) == {neighbours.own}, kind
-    assert the_plane(part).silent == {neighbours.own}
-    assert the_plane(part).uid == the_plane(whole).uid
-    assert set(map(name_of, the_plane(part).objects[SECRET])) == {EXTRA, names.BINDER}
+    assert observing.the_plane(part).silent == {neighbours.own}
+    assert observing.the_plane(part).uid == observing.the_plane(whole).uid
+    assert set(map(name_of, observing.the_plane(part).objects[SECRET])) == {EXTRA, names.BINDER}
     assert part.clusters == whole.clusters
     found = planner.decide(neighbours.fleet, part, only={"shop"})
     assert found == planner.decide(neighbours.fleet, whole, only={"shop"})
@@ -235,7 +230,7 @@ async def test_what_concerns_others_is_not_asked_for(neighbours: Neighbours) -> 
     faults = Faults()
     for cue in of_others(neighbours):
         faults.add(cue, forbidden())
-    assert the_plane(await neighbours.look(faults)).uid
+    assert observing.the_plane(await neighbours.look(faults)).uid
     whole = await neighbours.look(faults, in_part=False)
     assert isinstance(whole.control_planes["eu"], Unavailable)
 
@@ -262,7 +257,7 @@ async def test_a_cluster_that_was_not_read_costs_its_control_plane_nothing(
     neighbours: Neighbours,
 ) -> None:
     faults = Faults()
-    faults.add(on("list", cluster="shop", kind=SECRET, namespace=BIND), forbidden())
+    faults.add(on("list", cluster="shop", kind=SECRET, namespace=observing.BIND), forbidden())
     live = await neighbours.look(faults)
     assert spaces_of(live, api.API_SERVICE_EXPORT) == {neighbours.own}
     assert isinstance(live.clusters["shop"], Unavailable)

@@ -6,33 +6,26 @@ Which problems this must give is in `expected` beside the tests of the fleet.
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.fleet_texts import (
-    ACB_CONTROL_PLANE,
-    API,
-    BINDING,
-    CONTROL_PLANE,
-    FLEET,
-    document,
-)
+from tests.support import fleet_texts
 
 CANARY = "hunter2canary"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIBcanary\n-----END PRIVATE KEY-----\n"
 
 
 def fleet(spec):
-    return document("Fleet", "acme", spec)
+    return fleet_texts.document("Fleet", "acme", spec)
 
 
 def cluster(spec, name="shop", labels="{env: prod}"):
-    return document("Cluster", name, spec, labels=labels)
+    return fleet_texts.document("Cluster", name, spec, labels=labels)
 
 
 def binding(spec, name="db"):
-    return document("Binding", name, spec)
+    return fleet_texts.document("Binding", name, spec)
 
 
 def template(spec):
-    return document("Template", "pg", spec)
+    return fleet_texts.document("Template", "pg", spec)
 
 
 def db(more):
@@ -58,8 +51,8 @@ FILES = {
     "an empty first file": {"fleet.yaml": ""},
     "a first file of comments": {"fleet.yaml": "# hello\n---\n"},
     "no first file": {"fleet.yaml": None},
-    "two first files": {"klutch-fleet.yaml": FLEET},
-    "no Fleet": {"fleet.yaml": CONTROL_PLANE},
+    "two first files": {"klutch-fleet.yaml": fleet_texts.FLEET},
+    "no Fleet": {"fleet.yaml": fleet_texts.CONTROL_PLANE},
     "a Rancher fleet.yaml": {"fleet.yaml": "defaultNamespace: x\nhelm: {chart: y}\n"},
     "a list": {"fleet.yaml": "- 1\n"},
     "not UTF-8": {"bindings/x.yaml": b"a: \xff"},
@@ -71,32 +64,33 @@ FILES = {
     "a bomb of brackets": {"bindings/x.yaml": "a: " + "[" * 9999},
     "a file that is too large": {"bindings/x.yaml": b"#" * (1 << 20) + b"\n"},
     "no apiVersion": {"bindings/x.yaml": "kind: Binding\n"},
-    "no kind": {"bindings/x.yaml": API},
+    "no kind": {"bindings/x.yaml": fleet_texts.API},
     "another apiVersion": {"bindings/x.yaml": "kind: ConfigMap\napiVersion: v1\n"},
-    "an unknown kind": {"bindings/x.yaml": f"{API}kind: Bindng\n"},
-    "an included Fleet": {"bindings/x.yaml": FLEET},
+    "an unknown kind": {"bindings/x.yaml": f"{fleet_texts.API}kind: Bindng\n"},
+    "an included Fleet": {"bindings/x.yaml": fleet_texts.FLEET},
     "two documents alike": {
-        "bindings/e.yaml": f"{BINDING}---\n{BINDING}",
+        "bindings/e.yaml": f"{fleet_texts.BINDING}---\n{fleet_texts.BINDING}",
         "bindings/db.yaml": None,
     },
 }
 
 FORMS = {
     "an unknown key": db("dependOn: []"),
-    "an unknown key of the document": {"bindings/db.yaml": BINDING + "status: {}\n"},
-    "no spec": {"bindings/db.yaml": f"{API}kind: Binding\nmetadata: {{name: db}}\n"},
+    "an unknown key of the document": {"bindings/db.yaml": fleet_texts.BINDING + "status: {}\n"},
+    "no spec": {"bindings/db.yaml": f"{fleet_texts.API}kind: Binding\nmetadata: {{name: db}}\n"},
     "no name": {
-        "bindings/x.yaml": f"{API}kind: Template\nmetadata: {{}}\nspec: {{resources: []}}\n"
+        "bindings/x.yaml": f"{fleet_texts.API}kind: Template\nmetadata: {{}}\n"
+        "spec: {resources: []}\n"
     },
     "a name that is too long": {
-        "templates/x.yaml": document(
+        "templates/x.yaml": fleet_texts.document(
             "Template", "x" * 41, "{resources: [{group: g, resource: rs}]}"
         )
     },
     "a number for text": {"fleet.yaml": fleet("{include: ['*/*.yaml'], vars: {a: 1}}")},
     "a null for a list": db("claims: "),
     "none of the allowed values": {
-        "planes/eu.yaml": document("ControlPlane", "eu", f"{{{ACCESS}, mode: direct}}")
+        "planes/eu.yaml": fleet_texts.document("ControlPlane", "eu", f"{{{ACCESS}, mode: direct}}")
     },
     "out of range": {
         "fleet.yaml": fleet("{include: ['*/*.yaml'], prune: {maxDeletePercent: 101}}")
@@ -167,7 +161,7 @@ REFERENCES = {
     "two units alike": {"bindings/x.yaml": binding(f"{{template: pg, {SELECT}}}", "x")},
     "two clusters that are one": {"clusters/x.yaml": other("x", "shop")},
     "two clusters with one space": {
-        "planes/eu.yaml": ACB_CONTROL_PLANE,
+        "planes/eu.yaml": fleet_texts.ACB_CONTROL_PLANE,
         "clusters/x.yaml": cluster(
             "{access: {inCluster: true}, controlPlane: eu, appClusterBinding: {name: shop}}",
             "x",
@@ -175,7 +169,7 @@ REFERENCES = {
         ),
     },
     "a space with too long a name": {
-        "planes/eu.yaml": ACB_CONTROL_PLANE,
+        "planes/eu.yaml": fleet_texts.ACB_CONTROL_PLANE,
         "clusters/x.yaml": cluster(
             "{access: {inCluster: true}, controlPlane: eu,"
             f" appClusterBinding: {{namespace: {LONG}}}}}",
@@ -185,7 +179,7 @@ REFERENCES = {
     },
     "a konnector without an image": shop("konnector: {deploy: true}"),
     "parameters that the mode does not carry": {
-        "planes/eu.yaml": ACB_CONTROL_PLANE,
+        "planes/eu.yaml": fleet_texts.ACB_CONTROL_PLANE,
         "bindings/db.yaml": binding(f"{{template: pg, {SELECT}, parameters: {{a: {CANARY}}}}}"),
     },
     "a CA file that is not there": shop("caFile: ca.pem"),

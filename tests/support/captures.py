@@ -12,24 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.blueprints import objects as spaces
+from reconciler.core import manifest as m
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    digest,
-    drop,
-    finalizers_of,
-    get_bool,
-    get_int,
-    get_map,
-    get_maps,
-    get_text,
-    is_deleting,
-    ref_of,
-    uid_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from tests.support import capture_files, removal
@@ -103,7 +90,7 @@ class Installation:
         found = {}
         for ref in self.refs:
             manifest = await self.live(ref).cluster.get(ref)
-            found[ref] = get_text(manifest, "metadata", "resourceVersion")
+            found[ref] = m.get_text(manifest, "metadata", "resourceVersion")
         return found
 
 
@@ -164,7 +151,7 @@ class _Making:
         for way in write.ways:
             self._blanks.values[way.blank] = await self._kubeconfig(way)
         filled = self._blanks.filled(write.manifest)
-        ref = ref_of(live.name, kind, filled)
+        ref = m.ref_of(live.name, kind, filled)
         body = strip_server_fields(filled, keep_status=not write.on_status)
         if write.applied:
             made = await live.cluster.apply(body, kind, manager=write.manager, force=False)
@@ -172,19 +159,19 @@ class _Making:
             made = await live.cluster.merge_patch(ref, body, manager=write.manager)
         else:
             made = await _created(live, ref, body, manager=write.manager)
-        self.made[ref] = drop(filled, "metadata", "uid")
+        self.made[ref] = m.drop(filled, "metadata", "uid")
         writers = self.writers.setdefault(ref, set())
         writers.add((write.manager, "Apply" if write.applied else "Update"))
         self._remember(write, made)
         if by := write.on_status:
-            patch = {"status": get_map(filled, "status")}
+            patch = {"status": m.get_map(filled, "status")}
             await live.cluster.merge_patch(ref, patch, manager=by, subresource="status")
             writers.add((by, "Update"))
-        if is_deleting(filled):
+        if m.is_deleting(filled):
             await removal.remove(live.cluster, ref)
         if kind == CRD:
             await established(live.cluster, _defined_by(made))
-        if get_text(filled, "type") == _TOKEN:
+        if m.get_text(filled, "type") == _TOKEN:
             await self._token(live, ref)
 
     async def undo(self) -> None:
@@ -198,10 +185,13 @@ class _Making:
 
     def _remember(self, write: Write, made: Manifest) -> None:
         values = self._blanks.values
-        if blank := get_text(write.manifest, "metadata", "uid"):
-            values[blank] = uid_of(made)
-        if write.kind == NAMESPACE and get_text(made, "metadata", "name") == names.KLUTCH_NAMESPACE:
-            values["<cluster-id>"] = digest(uid_of(made))[:6]
+        if blank := m.get_text(write.manifest, "metadata", "uid"):
+            values[blank] = m.uid_of(made)
+        if (
+            write.kind == NAMESPACE
+            and m.get_text(made, "metadata", "name") == names.KLUTCH_NAMESPACE
+        ):
+            values["<cluster-id>"] = m.digest(m.uid_of(made))[:6]
 
     async def _kubeconfig(self, way: Way) -> str:
         """Return a kubeconfig as a Secret holds it.
@@ -220,33 +210,33 @@ class _Making:
         """Return the token in a Secret, once a controller has put it there."""
 
         async def token() -> str:
-            return get_text(await live.cluster.get(ref), "data", "token")
+            return m.get_text(await live.cluster.get(ref), "data", "token")
 
         return await eventually(token)
 
 
 def _defined_by(crd: Manifest) -> Kind:
     """Return what a CRD defines, in a version that is served."""
-    spec = get_map(crd, "spec")
-    served = next(one for one in get_maps(spec, "versions") if get_bool(one, "served"))
+    spec = m.get_map(crd, "spec")
+    served = next(one for one in m.get_maps(spec, "versions") if m.get_bool(one, "served"))
     return Kind(
-        get_text(spec, "group"),
-        get_text(served, "name"),
-        get_text(spec, "names", "kind"),
-        get_text(spec, "names", "plural"),
-        namespaced=get_text(spec, "scope") == "Namespaced",
+        m.get_text(spec, "group"),
+        m.get_text(served, "name"),
+        m.get_text(spec, "names", "kind"),
+        m.get_text(spec, "names", "plural"),
+        namespaced=m.get_text(spec, "scope") == "Namespaced",
     )
 
 
 def _state(manifest: Manifest) -> State:
-    content = drop(drop(manifest, "metadata"), "status")
+    content = m.drop(m.drop(manifest, "metadata"), "status")
     return State(
-        uid=uid_of(manifest),
-        generation=get_int(manifest, "metadata", "generation"),
+        uid=m.uid_of(manifest),
+        generation=m.get_int(manifest, "metadata", "generation"),
         content=content,
-        status=get_map(manifest, "status"),
-        owners=get_map(manifest, "metadata").get("ownerReferences"),
-        finalizers=finalizers_of(manifest),
+        status=m.get_map(manifest, "status"),
+        owners=m.get_map(manifest, "metadata").get("ownerReferences"),
+        finalizers=m.finalizers_of(manifest),
     )
 
 
@@ -268,7 +258,7 @@ async def _created(live: LiveCluster, ref: Ref, body: Manifest, *, manager: str)
 
 async def _free_and_delete(live: LiveCluster, ref: Ref) -> None:
     found = await _get(live, ref)
-    if found is not None and finalizers_of(found):
+    if found is not None and m.finalizers_of(found):
         free: Manifest = {"metadata": {"finalizers": None}}
         await live.cluster.merge_patch(ref, free, manager="operator")
     await removal.remove(live.cluster, ref)

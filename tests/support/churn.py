@@ -14,17 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    canonical,
-    drop,
-    identity_of,
-    labels_of,
-    name_of,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core import manifest as m
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Kind, Ref
 from reconciler.kube.cluster import Cluster, Reader
 from reconciler.kube.informer import Informer
@@ -51,10 +42,10 @@ Contents: TypeAlias = dict[tuple[str, str], bytes]
 
 
 def team_of(manifest: Manifest) -> list[str]:
-    return [labels_of(manifest).get("team", "none")]
+    return [m.labels_of(manifest).get("team", "none")]
 
 
-INDEXES: Final[dict[str, Index]] = {"name": lambda one: [name_of(one)], "team": team_of}
+INDEXES: Final[dict[str, Index]] = {"name": lambda one: [m.name_of(one)], "team": team_of}
 
 
 @contextlib.asynccontextmanager
@@ -71,14 +62,15 @@ async def following(informer: Informer) -> AsyncIterator[Informer]:
 
 def seen(store: Store) -> Contents:
     """Return what a store holds, as canonical JSON."""
-    return {identity_of(one): canonical(one) for one in store.all()}
+    return {m.identity_of(one): m.canonical(one) for one in store.all()}
 
 
 async def truth(cluster: Reader, kind: Kind, namespace: str, *, labels: str = "") -> Contents:
     """Return what an API server holds, as canonical JSON without managed fields."""
     listing = await cluster.list(kind, namespace=namespace, labels=labels)
     return {
-        identity_of(one): canonical(drop(one, "metadata", "managedFields")) for one in listing.items
+        m.identity_of(one): m.canonical(m.drop(one, "metadata", "managedFields"))
+        for one in listing.items
     }
 
 
@@ -92,7 +84,7 @@ async def new_namespace(cluster: Cluster) -> AsyncIterator[str]:
     finally:
         await cluster.delete(
             Ref(cluster.name, NAMESPACE, "", name),
-            preconditions=Preconditions(uid=uid_of(made)),
+            preconditions=Preconditions(uid=m.uid_of(made)),
             propagation=Propagation.BACKGROUND,
         )
 
@@ -288,7 +280,7 @@ class Consumer:
         self.pending.add((index, value))
         self.most = max(self.most, len(self.pending))
         for manifest in self.store.by("name", value) if index == "name" else ():
-            version = int(resource_version_of(manifest))
+            version = int(m.resource_version_of(manifest))
             if version <= self.versions.get(value, 0):
                 self.backwards.append(value)
             self.versions[value] = version
@@ -309,4 +301,4 @@ class Consumer:
             self.read_one()
 
     def now(self, index: str, value: str) -> list[bytes]:
-        return [canonical(one) for one in self.store.by(index, value)]
+        return [m.canonical(one) for one in self.store.by(index, value)]

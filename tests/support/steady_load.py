@@ -14,18 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.blueprints.objects import build
+from reconciler.core import manifest
 from reconciler.core.errors import Missing
-from reconciler.core.manifest import (
-    Manifest,
-    get_int,
-    get_text,
-    is_deleting,
-    name_of,
-    namespace_of,
-    put,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support import removal
@@ -58,7 +49,7 @@ async def follow(
         everything = Ref(cluster.name, kind, namespace, "")
         async with cluster.watch(everything, resource_version=version) as events:
             async for event in events:
-                version = resource_version_of(event.object)
+                version = manifest.resource_version_of(event.object)
                 if event.type != "BOOKMARK":
                     see(event.type, event.object)
 
@@ -183,10 +174,10 @@ class Load:
         while True:
             name = await self._orders.get()
             copy = self.copies[name]
-            number = get_int(copy, "spec", "number")
-            if name in self.gone or is_deleting(copy) or _answer(copy) == number:
+            number = manifest.get_int(copy, "spec", "number")
+            if name in self.gone or manifest.is_deleting(copy) or _answer(copy) == number:
                 continue
-            ref = Ref(self.plane.name, self.kind, namespace_of(copy), name)
+            ref = Ref(self.plane.name, self.kind, manifest.namespace_of(copy), name)
             await self._write_credentials(copy, number)
             with contextlib.suppress(Missing):
                 status: Manifest = {"status": {"number": number}}
@@ -197,24 +188,26 @@ class Load:
         owner: Manifest = {
             "apiVersion": self.kind.api_version,
             "kind": self.kind.kind,
-            "name": name_of(copy),
-            "uid": uid_of(copy),
+            "name": manifest.name_of(copy),
+            "uid": manifest.uid_of(copy),
         }
         data: Manifest = {"number": base64.b64encode(str(number).encode()).decode()}
-        made = build(SECRET, name_of(copy), namespace=namespace_of(copy), data=data)
-        owned = put(made, [owner], "metadata", "ownerReferences")
+        made = build(
+            SECRET, manifest.name_of(copy), namespace=manifest.namespace_of(copy), data=data
+        )
+        owned = manifest.put(made, [owner], "metadata", "ownerReferences")
         await self.plane.apply(owned, SECRET, manager="provider", force=True)
 
     def _see_claim(self, event: str, live: Manifest) -> None:
-        name = name_of(live)
+        name = manifest.name_of(live)
         claim = self.claims[name]
         answered = event == "DELETED" if claim.deleted else _answer(live) == claim.number
         if answered and name in self.waiting:
             self.waited.append((time.monotonic() - self.waiting.pop(name), name))
 
     def _see_copy(self, event: str, live: Manifest) -> None:
-        name = name_of(live)
-        self.uids.setdefault(name, set()).add(uid_of(live))
+        name = manifest.name_of(live)
+        self.uids.setdefault(name, set()).add(manifest.uid_of(live))
         if event == "DELETED":
             self.gone.add(name)
         self.copies[name] = live
@@ -222,15 +215,18 @@ class Load:
 
 
 def _answer(live: Manifest) -> int | None:
-    return get_int(live, "status", "number")
+    return manifest.get_int(live, "status", "number")
 
 
 def numbers(live: Iterable[Manifest]) -> dict[str, tuple[int | None, int | None]]:
     """Return the numbers in spec and status of claims or copies, by their names."""
-    return {name_of(one): (get_int(one, "spec", "number"), _answer(one)) for one in live}
+    return {
+        manifest.name_of(one): (manifest.get_int(one, "spec", "number"), _answer(one))
+        for one in live
+    }
 
 
 def credentials(live: Iterable[Manifest]) -> dict[str, int]:
     """Return the numbers in the credentials of claims, by the names of these."""
-    found = {name_of(one): get_text(one, "data", "number") for one in live}
+    found = {manifest.name_of(one): manifest.get_text(one, "data", "number") for one in live}
     return {name: int(base64.b64decode(number)) for name, number in found.items() if number}

@@ -19,20 +19,8 @@ from reconciler import api
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names, refs
+from reconciler.core import manifest as m
 from reconciler.core.decision import Create, Patch
-from reconciler.core.manifest import (
-    annotations_of,
-    drop,
-    get_list,
-    get_map,
-    get_text,
-    identity_of,
-    is_deleting,
-    name_of,
-    namespace_of,
-    put,
-    uid_of,
-)
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import Kind
 from tests.support import capture_files
@@ -57,7 +45,7 @@ def recorded(capture):
             if write.place != "control-plane":
                 continue
             manifest = capture_files.timed(write.manifest, NOW)
-            key = (write.kind, *identity_of(manifest))
+            key = (write.kind, *m.identity_of(manifest))
             found[key] = {**found.get(key, {}), **manifest}
     return found
 
@@ -68,7 +56,7 @@ def every(kind):
         f"{capture} {namespace}/{name}": (capture, manifest)
         for capture in SCOPES
         for (one, namespace, name), manifest in recorded(capture).items()
-        if one == kind and not is_deleting(manifest)
+        if one == kind and not m.is_deleting(manifest)
     }
 
 
@@ -128,10 +116,10 @@ def creations(decision):
 
 def alike(manifest):
     """Return an object without what a server made up, RBAC rules as sets (F21)."""
-    metadata = get_map(manifest, "metadata")
+    metadata = m.get_map(manifest, "metadata")
     kept = ("name", "namespace", "annotations", "labels", "ownerReferences")
     stated = {key: metadata[key] for key in kept if key in metadata}
-    return normalize({**drop(manifest, "status"), "metadata": stated})
+    return normalize({**m.drop(manifest, "status"), "metadata": stated})
 
 
 def said(shown):
@@ -139,7 +127,7 @@ def said(shown):
 
 
 def recorded_conditions(live, *types):
-    held = said(conditions.parse(get_list(live, "status", "conditions")))
+    held = said(conditions.parse(m.get_list(live, "status", "conditions")))
     return {type_: held[type_] for type_ in types}
 
 
@@ -155,7 +143,7 @@ def terms(capture):
 
 @cases(api.CLUSTER_BINDING)
 def test_rights_of_a_space(capture, live):
-    space = namespace_of(live)
+    space = m.namespace_of(live)
     role_name = names.space_cluster_role(space)
     facts = {
         "binding": live,
@@ -199,9 +187,9 @@ def test_the_role_of_every_konnector():
 
 @cases(api.API_SERVICE_EXPORT_REQUEST)
 def test_answers_to_requests(capture, live):
-    space, wanted = namespace_of(live), export_decide.resources(live)
+    space, wanted = m.namespace_of(live), export_decide.resources(live)
     exports = {name: at(capture, api.API_SERVICE_EXPORT, name, space) for name in wanted}
-    fresh = drop(live, "status")
+    fresh = m.drop(live, "status")
     seen = export_decide.RequestView(
         CONTROL_PLANE,
         fresh,
@@ -215,7 +203,7 @@ def test_answers_to_requests(capture, live):
     seen = export_decide.RequestView(CONTROL_PLANE, fresh, crds=seen.crds, exports=exports)
     answer = export_decide.answer(seen, terms=terms(capture), now=NOW)
     assert answer.tasks == ()
-    assert answer.fields == {"phase": get_text(live, "status", "phase")}
+    assert answer.fields == {"phase": m.get_text(live, "status", "phase")}
     assert agree(answer.conditions, live, "ExportsReady")
     summed = conditions.summarize(answer.conditions, now=NOW)
     assert agree(summed, live, "Ready", "ExportsReady")
@@ -225,19 +213,19 @@ def unhashed(manifest):
     """Leave out the text of the hash: only the backend that made it reads it (G.2)."""
     stated = alike(manifest)
     assert stated["metadata"]["annotations"][keys.SOURCE_SPEC_HASH]
-    return drop(stated, "metadata", "annotations", keys.SOURCE_SPEC_HASH)
+    return m.drop(stated, "metadata", "annotations", keys.SOURCE_SPEC_HASH)
 
 
 @cases(api.API_SERVICE_EXPORT)
 def test_exports_are_taken_over_without_another_write(capture, live):
-    name = name_of(live)
-    crd = crd_of(capture, namespace_of(live), name)
+    name = m.name_of(live)
+    crd = crd_of(capture, m.namespace_of(live), name)
     seen = export_decide.Seen(CONTROL_PLANE, live, crd=crd, template=template_for(capture, name))
     decision = export_decide.decide(seen, isolation="Prefixed", grace=GRACE, now=NOW)
     # Of ours alone: which CRD it is.
     (step,) = (step for task in decision.tasks for step in task.steps)
     assert isinstance(step, Patch)
-    assert annotations_of(step.body) == {keys.CRD_UID: uid_of(crd)}
+    assert m.annotations_of(step.body) == {keys.CRD_UID: m.uid_of(crd)}
     assert "spec" not in step.body
     assert set(said(decision.conditions)) == {"ProviderInSync"}
     assert agree(decision.conditions, live, "ProviderInSync")
@@ -245,7 +233,7 @@ def test_exports_are_taken_over_without_another_write(capture, live):
 
 @cases(api.API_SERVICE_NAMESPACE)
 def test_service_namespaces(capture, live):
-    home = Home(namespace_of(live), name_of(live))
+    home = Home(m.namespace_of(live), m.name_of(live))
     scope = SCOPES[capture]
     facts = {"home": home, "mapping": live, "space": space_of(capture, home.space)}
     held = {
@@ -256,19 +244,19 @@ def test_service_namespaces(capture, live):
     made = creations(service_namespace_decide.decide(fresh, scope=scope, now=NOW))
     # Of ours alone, so that what comes from a backup is known.
     ours = {
-        key: annotations_of(made[refs.NAMESPACE]).get(key, "")
+        key: m.annotations_of(made[refs.NAMESPACE]).get(key, "")
         for key in (keys.MADE_AT, keys.SPACE_UID)
     }
     for key in ours:
-        made[refs.NAMESPACE] = drop(made[refs.NAMESPACE], "metadata", "annotations", key)
+        made[refs.NAMESPACE] = m.drop(made[refs.NAMESPACE], "metadata", "annotations", key)
     if held["role_binding"] is None and scope == "Namespaced":
         assert capture == "default-mode"  # of its service namespace the rights were not recorded
         held["role_binding"] = made[refs.ROLE_BINDING]
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values() if one]
 
-    stamped = put(
+    stamped = m.put(
         held["namespace"],
-        annotations_of(held["namespace"]) | ours,
+        m.annotations_of(held["namespace"]) | ours,
         "metadata",
         "annotations",
     )
@@ -277,4 +265,4 @@ def test_service_namespaces(capture, live):
     )
     done = service_namespace_decide.decide(seen, scope=scope, now=NOW)
     assert done.tasks == ()
-    assert done.fields == get_map(live, "status")
+    assert done.fields == m.get_map(live, "status")

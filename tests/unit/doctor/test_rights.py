@@ -14,17 +14,9 @@ from reconciler.api import API_SERVICE_EXPORT, APP_CLUSTER_BINDING
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
 from reconciler.core.manifest import get_maps, get_texts
 from reconciler.core.refs import CRD, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.doctor import rights
 from reconciler.doctor.diagnosis import Question, questions
-from reconciler.doctor.rights import (
-    Right,
-    Scope,
-    Side,
-    Task,
-    manifests,
-    needed,
-    optional,
-    scope_of_fleet,
-)
+from reconciler.doctor.rights import Right, Scope, Side, Task
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
 from reconciler.health.survey import survey
 from reconciler.kube.cluster import Listing
@@ -122,7 +114,7 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
         (clusters.plane, Side.CONTROL_PLANE),
         (clusters.apps, Side.APP_CLUSTER),
     ):
-        table = needed(Task.PLAN, side, scope_of_fleet(fleet))
+        table = rights.needed(Task.PLAN, side, rights.scope_of_fleet(fleet))
         asked = {as_granted(one, table) for one in recorder.asked}
         # Who may plan gets no right on Secrets: an access by one is for the operator to give.
         asked -= {one for one in asked if one.name == "shop-admin"}
@@ -144,7 +136,7 @@ def as_granted(one: Question, table: Sequence[Right]) -> Question:
 
 
 def test_the_konnectors_objects_of_a_cluster_that_left_are_in_the_table():
-    table = {*questions(needed(Task.PLAN, Side.APP_CLUSTER, Scope(fleet="acme")))}
+    table = {*questions(rights.needed(Task.PLAN, Side.APP_CLUSTER, Scope(fleet="acme")))}
     for group, resource, namespace, name in (
         ("", "serviceaccounts", "klutch-bind", "konnector"),
         ("", "serviceaccounts", "klutch-bind", "klutch-konnector"),
@@ -164,7 +156,7 @@ ALL = [
 
 @pytest.mark.parametrize(("task", "side", "fleet"), ALL)
 def test_no_secret_is_read_that_is_not_named_or_in_klutch_bind(task, side, fleet):
-    for row in needed(task, side, scope_of_fleet(fleet)):
+    for row in rights.needed(task, side, rights.scope_of_fleet(fleet)):
         assert "*" not in (row.group, row.resource, *row.verbs)
         if (row.group, row.resource) == ("", "secrets") and READING & {*row.verbs}:
             in_app = side is Side.APP_CLUSTER and row.namespace == "klutch-bind"
@@ -175,7 +167,7 @@ def test_no_secret_is_read_that_is_not_named_or_in_klutch_bind(task, side, fleet
 @pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS.keys())
 def test_no_printed_role_of_a_plan_has_a_rule_on_secrets(side, fleet):
     """trust.md T2."""
-    made = manifests(Task.PLAN, side, scope_of_fleet(fleet))
+    made = rights.manifests(Task.PLAN, side, rights.scope_of_fleet(fleet))
     resources = [get_texts(rule, "resources") for one in made for rule in get_maps(one, "rules")]
     assert resources
     assert not {"secrets", "*"} & {name for names in resources for name in names}
@@ -184,14 +176,14 @@ def test_no_printed_role_of_a_plan_has_a_rule_on_secrets(side, fleet):
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("fleet", FLEETS.values(), ids=FLEETS.keys())
 def test_a_plan_only_reads_and_an_apply_may_all_of_that(side, fleet):
-    plan, apply = (needed(task, side, scope_of_fleet(fleet)) for task in Task)
+    plan, apply = (rights.needed(task, side, rights.scope_of_fleet(fleet)) for task in Task)
     assert {verb for row in plan for verb in row.verbs} <= READING
     assert {*questions(plan)} <= {*questions(apply)}
     assert {verb for row in apply for verb in row.verbs} - READING
 
 
 def granted(task, side, fleet) -> set[Question]:
-    return {*questions(needed(task, side, scope_of_fleet(fleet)))}
+    return {*questions(rights.needed(task, side, rights.scope_of_fleet(fleet)))}
 
 
 def test_only_who_deletes_may_delete_services_and_spaces():
@@ -241,8 +233,8 @@ def rights_in(documents) -> set[Question]:
 
 @pytest.mark.parametrize(("task", "side", "fleet"), ALL)
 def test_the_roles_are_the_table(task, side, fleet):
-    made: Any = manifests(task, side, scope_of_fleet(fleet))
-    assert rights_in(made) == granted(task, side, fleet) | {*questions(optional(side))}
+    made: Any = rights.manifests(task, side, rights.scope_of_fleet(fleet))
+    assert rights_in(made) == granted(task, side, fleet) | {*questions(rights.optional(side))}
     given = {
         (one["metadata"]["name"], one["metadata"].get("namespace", ""))
         for one in made

@@ -11,15 +11,8 @@ import pytest
 import yaml
 
 from reconciler.core import keys
+from reconciler.core import manifest as m
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    KNOWN_AFTER_APPLY,
-    annotations_of,
-    get,
-    get_maps,
-    get_text,
-    labels_of,
-)
 from reconciler.core.names import label_problem
 from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
@@ -78,12 +71,12 @@ def test_a_space_that_another_made_keeps_its_identity_and_names():
         cluster_uid="6f1c",
     )
     space = one(found, "Namespace", "cluster-7fk2q")
-    assert "example-backend.klutch.anynines.com/identity" not in annotations_of(space)
-    assert get(one(found, "ClusterBinding"), "spec") == {
+    assert "example-backend.klutch.anynines.com/identity" not in m.annotations_of(space)
+    assert m.get(one(found, "ClusterBinding"), "spec") == {
         "providerPrettyName": "Shop Inc",
         "kubeconfigSecretRef": {"name": "theirs", "key": "kubeconfig"},
     }
-    assert get(one(found, "APIServiceBinding"), "spec", "kubeconfigSecretRef", "name") == (
+    assert m.get(one(found, "APIServiceBinding"), "spec", "kubeconfigSecretRef", "name") == (
         "kubeconfig-x8t4d"
     )
     assert one(found, "Secret", "cluster-7fk2q/theirs")
@@ -101,7 +94,7 @@ def test_pretty_name(written, live, want):
     found = objects_with(
         fleet(control_planes=[control_plane(pretty_name=written)]), cluster_binding=live
     )
-    assert get(one(found, "ClusterBinding"), "spec", "providerPrettyName") == want
+    assert m.get(one(found, "ClusterBinding"), "spec", "providerPrettyName") == want
 
 
 def test_bindings_of_klutch_1_5_are_cluster_scoped():
@@ -141,8 +134,8 @@ REACHED = {
 
 def reached(secret):
     """Return (server, CA, TLS name), namespace and token of a kubeconfig Secret, if known."""
-    data = get_text(secret, "data", "kubeconfig")
-    if data == KNOWN_AFTER_APPLY:
+    data = m.get_text(secret, "data", "kubeconfig")
+    if data == m.KNOWN_AFTER_APPLY:
         return None
     read = yaml.safe_load(base64.b64decode(data))
     cluster = read["clusters"][0]["cluster"]
@@ -165,12 +158,12 @@ def test_where_kubeconfigs_lead(written, address, want):
 
 def test_without_a_token_a_kubeconfig_is_known_after_apply():
     secret = one(objects_with(fleet(), address=OWN), "Secret", f"{SPACE}/kubeconfig")
-    assert get(secret, "data") == {"kubeconfig": KNOWN_AFTER_APPLY}
+    assert m.get(secret, "data") == {"kubeconfig": m.KNOWN_AFTER_APPLY}
 
 
 def test_no_repr_shows_a_token():
     found = objects_with(fleet(), address=OWN, token=Secret("canary-token"))
-    encoded = get_text(one(found, "Secret", f"{SPACE}/kubeconfig"), "data", "kubeconfig")
+    encoded = m.get_text(one(found, "Secret", f"{SPACE}/kubeconfig"), "data", "kubeconfig")
     assert encoded not in repr(found)
     assert "canary-token" not in repr(found)
     assert "canary" not in repr(
@@ -182,7 +175,7 @@ def test_no_repr_shows_a_token():
 
 
 def annotations(**changes):
-    return annotations_of(one(desired(fleet(units=[unit(**changes)])), "APIServiceBinding"))
+    return m.annotations_of(one(desired(fleet(units=[unit(**changes)])), "APIServiceBinding"))
 
 
 def test_parameters_are_reported_by_a_digest():
@@ -203,7 +196,7 @@ def test_claims_have_one_order_and_say_which_are_required(of):
     for ordered in (claims, claims[::-1]):
         placement = default_placement(of, of.clusters["shop"])
         found = unit_objects(of, unit(), placement, claims=ordered, required=[claims[1]])
-        stated = get_maps(one(found, "APIServiceBinding"), "spec", "permissionClaims")
+        stated = m.get_maps(one(found, "APIServiceBinding"), "spec", "permissionClaims")
         assert [(each["resource"], each["required"]) for each in stated] == [
             ("configmaps", True),
             ("secrets", False),
@@ -215,7 +208,7 @@ def test_claims_have_one_order_and_say_which_are_required(of):
 
 def test_what_the_files_do_not_name_stays_listed():
     found = objects_with(delegated(), unmanaged=frozenset({GroupResource("a.example", "zebras")}))
-    assert get(one(found, "AppClusterBinding"), "spec", "apiExports") == [
+    assert m.get(one(found, "AppClusterBinding"), "spec", "apiExports") == [
         {"group": "a.example", "resource": "zebras"},
         {"group": "shop.example", "resource": "databases"},
     ]
@@ -229,9 +222,9 @@ def test_a_live_app_cluster_binding_keeps_its_place_and_secret():
         kubeconfig_name="theirs",
     )
     manifest = one(found, "AppClusterBinding", "team-a/old")
-    assert get(manifest, "spec", "kubeconfigSecretRef", "namespace") == "team-b"
+    assert m.get(manifest, "spec", "kubeconfigSecretRef", "namespace") == "team-b"
     assert one(found, "Secret", "team-b/theirs")
-    assert labels_of(one(found, "APIServiceBinding")) == keys.app_cluster_binding_labels(
+    assert m.labels_of(one(found, "APIServiceBinding")) == keys.app_cluster_binding_labels(
         "team-a", "old"
     )
 
@@ -250,12 +243,12 @@ def test_deleting_an_app_cluster_binding_takes_consent_of_all(cluster, of_unit, 
     units[1] = replace(units[1], deletion_policy=of_unit)
     of = delegated(units=units, guards=Guards(on_cluster_leave=cluster))
     manifest = one(desired(of), "AppClusterBinding")
-    assert annotations_of(manifest)["klutchctl.dev/deletion-policy"] == want
+    assert m.annotations_of(manifest)["klutchctl.dev/deletion-policy"] == want
 
 
 def test_the_backend_accepts_for_us_only_where_all_is_accepted():
     manifest = one(objects_with(delegated(), accepts_all_offered=True), "AppClusterBinding")
-    assert annotations_of(manifest)["klutchctl.dev/accept-claims"] == "Template"
+    assert m.annotations_of(manifest)["klutchctl.dev/accept-claims"] == "Template"
 
 
 # Rights
@@ -265,7 +258,7 @@ def test_rejected_claims_give_no_right():
     def rules(accepted):
         units = [unit(claims=(claim(accepted=accepted),))]
         of = fleet(clusters=[app_cluster(konnector=DEPLOYED)], units=units)
-        return get(one(desired(of), "ClusterRole"), "rules")
+        return m.get(one(desired(of), "ClusterRole"), "rules")
 
     def makes_any_secret(rules):
         of_any = [rule for rule in rules if "resourceNames" not in rule]
@@ -281,7 +274,7 @@ def test_full_rights_only_where_asked_for(planes):
     for rbac in Rbac:
         spec = replace(DEPLOYED, rbac=rbac)
         of = fleet(control_planes=planes, clusters=[app_cluster(konnector=spec)])
-        rules = get(one(desired(of), "ClusterRole"), "rules")
+        rules = m.get(one(desired(of), "ClusterRole"), "rules")
         assert (rules == everything) == (rbac is Rbac.FULL)
 
 
@@ -291,10 +284,10 @@ def test_only_a_konnector_that_can_do_with_minimal_rights_is_confined():
     for rbac in Rbac:
         of = fleet(clusters=[app_cluster(konnector=replace(DEPLOYED, rbac=rbac))])
         (found,) = (w for w in desired(of) if w.ref.kind.kind == "Deployment")
-        (container,) = get_maps(found.manifest, *pod, "containers")
+        (container,) = m.get_maps(found.manifest, *pod, "containers")
         assert ("securityContext" in container) == (rbac is Rbac.MINIMAL)
         assert found.compared is not None
-        (compared,) = get_maps(found.compared, *pod, "containers")
+        (compared,) = m.get_maps(found.compared, *pod, "containers")
         assert compared == {"name": "konnector", "image": DEPLOYED.image}
 
 

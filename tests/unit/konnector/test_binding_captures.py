@@ -22,18 +22,9 @@ from konnector.space import decide as space_decide
 from reconciler.api import API_SERVICE_BINDING, API_SERVICE_EXPORT, CLUSTER_BINDING
 from reconciler.blueprints import objects as spaces
 from reconciler.core import conditions
+from reconciler.core import manifest as m
 from reconciler.core.decision import status_patch
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    get_list,
-    get_maps,
-    get_text,
-    identity_of,
-    name_of,
-    namespace_of,
-    ref_of,
-    uid_of,
-)
 from reconciler.core.refs import CRD, SECRET, Kind, ObjectKey
 from reconciler.core.secret import Secret
 from tests.support import capture_files
@@ -52,7 +43,7 @@ def recorded(capture):
     found: dict[tuple[str, Kind, str, str], Any] = {}
     for write in capture_files.read(capture):
         manifest = capture_files.timed(write.manifest, NOW)
-        key = (write.place, write.kind, *identity_of(manifest))
+        key = (write.place, write.kind, *m.identity_of(manifest))
         found[key] = {**found.get(key, {}), **manifest}
     return found
 
@@ -69,12 +60,12 @@ def every(kind, captures=CAPTURES):
 
 
 def space_of(capture, live):
-    return SPACES.get(capture) or namespace_of(live)
+    return SPACES.get(capture) or m.namespace_of(live)
 
 
 def exported(capture, live):
     return recorded(capture).get(
-        ("control-plane", API_SERVICE_EXPORT, space_of(capture, live), name_of(live))
+        ("control-plane", API_SERVICE_EXPORT, space_of(capture, live), m.name_of(live))
     )
 
 
@@ -82,19 +73,23 @@ def installed(capture, live):
     """Return the CRD in the app cluster, with what its API server then said of it."""
     offer = exported(capture, live)
     for (_, kind, _, name), held in recorded(capture).items():
-        owners = get_list(held, "metadata", "ownerReferences")
-        if kind == CRD and name == name_of(live) and get_text(owners, 0, "uid") == uid_of(live):
+        owners = m.get_list(held, "metadata", "ownerReferences")
+        if (
+            kind == CRD
+            and name == m.name_of(live)
+            and m.get_text(owners, 0, "uid") == m.uid_of(live)
+        ):
             return {
                 **live_like(held, uid="uid-of-crd", resourceVersion="7"),
                 "status": {**offer["status"], "conditions": of_crd(offer)},
             }
-    raise AssertionError(name_of(live))
+    raise AssertionError(m.name_of(live))
 
 
 def of_crd(offer):
     """Return the conditions that an export has of its CRD."""
-    found = get_list(offer, "status", "conditions")
-    return [one for one in found if get_text(one, "type") in ("Established", "NamesAccepted")]
+    found = m.get_list(offer, "status", "conditions")
+    return [one for one in found if m.get_text(one, "type") in ("Established", "NamesAccepted")]
 
 
 def kubeconfig_secret(capture, live, content=None):
@@ -120,22 +115,22 @@ def look_at(capture, live, **more):
             export=exported(capture, live),
         ),
         "crd": None if "crd" in more else installed(capture, live),
-        "live_uids": frozenset({uid_of(live)}),
+        "live_uids": frozenset({m.uid_of(live)}),
     }
     return binding_decide.Seen(**{**facts, **more})
 
 
 def patched(cluster, kind, live, decision):
     """Return the status that is written, {} for none."""
-    patch = status_patch(live, ref_of(cluster, kind, live), decision, failed=(), now=NOW)
+    patch = status_patch(live, m.ref_of(cluster, kind, live), decision, failed=(), now=NOW)
     return {} if patch is None else patch.body["status"]
 
 
 def shown(status: Any) -> dict[str, Any]:
     """Return each condition without its time."""
     return {
-        get_text(one, "type"): {key: one[key] for key in one if key != "lastTransitionTime"}
-        for one in get_maps(status, "conditions")
+        m.get_text(one, "type"): {key: one[key] for key in one if key != "lastTransitionTime"}
+        for one in m.get_maps(status, "conditions")
     }
 
 
@@ -155,14 +150,14 @@ def test_bindings_get_what_the_original_never_said(capture, live):
     decision = binding_decide.decide(look_at(capture, live))
     assert decision.tasks == ()
     status = patched(APP_CLUSTER, API_SERVICE_BINDING, live, decision)
-    if get_list(live, "status", "conditions"):
+    if m.get_list(live, "status", "conditions"):
         added = true("InformersSynced", "SchemaInSync")
         assert shown(status) == shown(live["status"]) | added
         assert set(status) == {"conditions"}
     else:  # recorded before its konnector ran
         names = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SchemaInSync")
         assert shown(status) == true(*names, "SecretValid")
-    types = [get_text(one, "type") for one in status["conditions"]]
+    types = [m.get_text(one, "type") for one in status["conditions"]]
     assert types == ["Ready", *sorted(set(types) - {"Ready"})]
 
 
@@ -171,7 +166,7 @@ def test_their_crds_are_those_of_the_original(capture, live):
     """Steps 02/10 and 03/20; C.3."""
     held = installed(capture, live)
     offer = exported(capture, live)
-    owner = Owner(live, frozenset({uid_of(live)}))
+    owner = Owner(live, frozenset({m.uid_of(live)}))
     made: Any = crd.wanted(offer, owner)
     assert made["metadata"] == {key: held["metadata"][key] for key in ("name", "ownerReferences")}
     assert made["spec"] == held["spec"]
@@ -187,7 +182,7 @@ def test_cluster_bindings_are_taken_over_without_a_write(capture, live):
         source=kubeconfig_secret(capture, live),
     )
     decision = space_decide.beat(look, now=NOW, version=VERSION)
-    if not get_text(live, "status", "lastHeartbeatTime"):  # recorded before its konnector ran
+    if not m.get_text(live, "status", "lastHeartbeatTime"):  # recorded before its konnector ran
         assert "lastHeartbeatTime" in decision.fields
         return
     assert patched(CONTROL_PLANE, CLUSTER_BINDING, live, decision) == {}
@@ -204,8 +199,8 @@ def test_exports_become_ready(capture, live):
         held
         for (_, kind, _, name), held in recorded(capture).items()
         if kind == API_SERVICE_BINDING
-        and name == name_of(live)
-        and space_of(capture, held) == namespace_of(live)
+        and name == m.name_of(live)
+        and space_of(capture, held) == m.namespace_of(live)
     )
     look = space_decide.ExportView(
         export=live,
@@ -284,7 +279,7 @@ def test_a_deleted_secret_is_reported_as_the_original_reported_it():
         in_use=judge.fingerprint(content),
     )
     step = only_step(space_decide.mirror(look))
-    assert identity_of(step.manifest) == ("klutch-bind", "kubeconfig-9hk4v")
+    assert m.identity_of(step.manifest) == ("klutch-bind", "kubeconfig-9hk4v")
     assert step.manifest["data"] == held["data"]
 
 

@@ -11,19 +11,8 @@ from reconciler.core import refs
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.planning import planfile, planner
 from reconciler.planning.changes import Action
-from tests.support.scenes import (
-    PLANE,
-    SEARCH,
-    applied,
-    binding,
-    change,
-    cluster,
-    fleet,
-    fleet_head,
-    guards,
-    plane,
-    shop,
-)
+from tests.support import scenes
+from tests.support.scenes import change, plane
 from tests.support.worlds import POSTGRES, World, fleet_of, offering
 
 DB = "postgresqlinstances"
@@ -36,7 +25,7 @@ def claiming(names, namespaces='["*"]'):
         f"resource: secrets, version: v1, owner: Provider, names: [{names}],"
         f" namespaces: {namespaces}, state: Accepted"
     )
-    return binding(more=f', claims: [{{group: "", {claim}}}]')
+    return scenes.binding(more=f', claims: [{{group: "", {claim}}}]')
 
 
 def lines(plan, *, noops=False):
@@ -52,7 +41,7 @@ def without(*kinds):
 
     def edit(here):
         for kind in kinds:
-            here.remove(PLANE, kind, POSTGRES)
+            here.remove(scenes.PLANE, kind, POSTGRES)
 
     return edit
 
@@ -61,8 +50,8 @@ def without_export(status, key):
     """Return what leaves a request without its export, with a status."""
 
     def edit(here):
-        here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
-        change(here, PLANE, REQUEST, POSTGRES, status, "status", key)
+        here.remove(scenes.PLANE, api.API_SERVICE_EXPORT, POSTGRES)
+        change(here, scenes.PLANE, REQUEST, POSTGRES, status, "status", key)
 
     return edit
 
@@ -70,7 +59,7 @@ def without_export(status, key):
 def test_an_account_is_made_once_its_name_is_known_to_be_free():
     """S1: an earlier space of that name may have left rights and data."""
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    live, files = here.live(shop()), shop()
+    live, files = here.live(scenes.shop()), scenes.shop()
     asked = planner.decide(files, live).questions.bodies
     (account,) = (one for one in asked if one.kind == refs.SERVICE_ACCOUNT)
     assert account.name == "klutch-binder"
@@ -92,7 +81,7 @@ def test_an_account_is_made_once_its_name_is_known_to_be_free():
 
 def test_a_first_plan_creates_everything_in_the_order_of_application():
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    plan = here.plan(shop())
+    plan = here.plan(scenes.shop())
     assert lines(plan, noops=True) == [
         ("create", "cluster", "Namespace"),
         ("create", "space", "Namespace"),
@@ -136,15 +125,15 @@ LIVE = {
 
 @pytest.mark.parametrize(("edit", "expected"), LIVE.values(), ids=LIVE.keys())
 def test_what_is_live_is_compared(edit, expected):
-    here = applied()
+    here = scenes.applied()
     edit(here)
-    plan = here.plan(shop())
+    plan = here.plan(scenes.shop())
     assert lines(plan) == expected
     assert {one.name for one in plan.unseen} >= here.unseen - {"eu"}
 
 
 def test_a_pending_request_is_waited_for_with_what_the_backend_says():
-    here = applied()
+    here = scenes.applied()
     condition = {
         "type": "ExportsReady",
         "status": "False",
@@ -153,7 +142,7 @@ def test_a_pending_request_is_waited_for_with_what_the_backend_says():
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     without_export([condition], "conditions")(here)
-    plan = here.plan(shop())
+    plan = here.plan(scenes.shop())
     assert lines(plan) == []
     (waiting,) = [one for one in plan.changes if one.ref.kind == REQUEST]
     assert "CRDNotFound: no such CRD" in waiting.reason
@@ -163,12 +152,12 @@ OFFERED = SECRETS | {"selector": {"names": ["creds"]}}
 BLOCKED = {
     "a resource that is not offered, and what is": (
         offering("searches.anynines.com"),
-        binding(),
+        scenes.binding(),
         "it offers searches.anynines.com",
     ),
     "a template without a CRD": (
         offering(POSTGRES)[1:],
-        binding(),
+        scenes.binding(),
         f"the control plane has a template for {POSTGRES} and no CRD of that name",
     ),
     "a claim that nothing offers": (
@@ -191,14 +180,14 @@ BLOCKED = {
 
 @pytest.mark.parametrize(("offers", "wanted", "why"), BLOCKED.values(), ids=BLOCKED.keys())
 def test_what_blocks_a_unit(offers, wanted, why):
-    plan = World(control_plane=offers, clusters={"shop": []}).plan(shop(wanted))
+    plan = World(control_plane=offers, clusters={"shop": []}).plan(scenes.shop(wanted))
     (blocked,) = [one for one in plan.changes if one.action is Action.BLOCKED]
     assert blocked.subject == DB
     assert why in blocked.reason
 
 
 def test_parameters_that_change_replace_the_request_only():
-    plan = applied().plan(shop(binding(more=", parameters: {size: big}")))
+    plan = scenes.applied().plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
     assert lines(plan) == [
         ("replace", DB, "APIServiceExportRequest"),
         ("update", DB, "APIServiceBinding"),
@@ -208,30 +197,34 @@ def test_parameters_that_change_replace_the_request_only():
 
 
 def test_a_renamed_binding_is_a_change_of_labels_only():
-    plan = applied().plan(shop(binding(name="orders")))
+    plan = scenes.applied().plan(scenes.shop(scenes.binding(name="orders")))
     assert lines(plan) == [("update", "orders", "APIServiceBinding")]
     assert plan.changes[-1].reason == "labels only"
 
 
 def test_what_depends_on_another_waits_for_it():
-    search = binding("searches", name="search", more=f", dependsOn: [{DB}]")
-    here = World(control_plane=offering(POSTGRES, SEARCH), clusters={"shop": []})
-    plan = here.plan(shop(binding(), search))
+    search = scenes.binding("searches", name="search", more=f", dependsOn: [{DB}]")
+    here = World(control_plane=offering(POSTGRES, scenes.SEARCH), clusters={"shop": []})
+    plan = here.plan(scenes.shop(scenes.binding(), search))
     waits = {change.subject: change.waits_for for change in plan.changes}
     assert waits == {DB: (), "search": (DB,), "space": (), "cluster": ()}
-    assert planfile.parse(planfile.dump(plan), "p") == here.plan(shop(binding(), search))
+    assert planfile.parse(planfile.dump(plan), "p") == here.plan(
+        scenes.shop(scenes.binding(), search)
+    )
     (row,) = {
         plan_rows.row(one).what for one in plan.changes if one.ref.kind == REQUEST and one.waits_for
     }
-    assert row == f"APIServiceExportRequest {SEARCH}  (waits for {DB})"
+    assert row == f"APIServiceExportRequest {scenes.SEARCH}  (waits for {DB})"
     here.apply(plan)
-    assert not any(one.waits_for for one in here.plan(shop(binding(), search)).changes)
+    assert not any(
+        one.waits_for for one in here.plan(scenes.shop(scenes.binding(), search)).changes
+    )
 
 
 def test_a_moved_file_changes_nothing():
-    include = fleet_head().replace("spec: {", "spec: {include: [elsewhere/*.yaml], ", 1)
-    moved = fleet_of(fleet=include + plane() + cluster(), elsewhere__b=binding())
-    assert lines(applied().plan(moved)) == []
+    include = scenes.fleet_head().replace("spec: {", "spec: {include: [elsewhere/*.yaml], ", 1)
+    moved = fleet_of(fleet=include + plane() + scenes.cluster(), elsewhere__b=scenes.binding())
+    assert lines(scenes.applied().plan(moved)) == []
 
 
 NAMESPACES = {
@@ -248,18 +241,18 @@ NAMESPACES = {
     ("held", "wanted", "before", "after"), NAMESPACES.values(), ids=NAMESPACES.keys()
 )
 def test_a_claim_on_more_namespaces_is_shown_as_wider(held, wanted, before, after):
-    here = applied(claiming('"*"'), claims=[SECRETS])
+    here = scenes.applied(claiming('"*"'), claims=[SECRETS])
     selector: dict[str, JSON] = {"owner": "Provider", "namespaces": held}
     claim: Manifest = {**SECRETS, "selector": selector, "state": "Accepted"}
     change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [claim], "spec", "permissionClaims")
-    plan = here.plan(shop(claiming('"*"', namespaces=wanted)))
+    plan = here.plan(scenes.shop(claiming('"*"', namespaces=wanted)))
     shown = [(one.before, one.after) for one in plan.widened]
     assert shown == ([] if before is None else [(before, after)])
 
 
 def test_a_claim_that_opens_namespaces_of_the_cluster_itself_has_a_warning_until_it_is_there():
-    here = applied(claims=[SECRETS])
-    wanted = shop(claiming('"*"', namespaces="[kube-system, shop]"))
+    here = scenes.applied(claims=[SECRETS])
+    wanted = scenes.shop(claiming('"*"', namespaces="[kube-system, shop]"))
     plan = here.plan(wanted)
     (warning,) = [one for one in plan.warnings if "kube-system" in one]
     assert "secrets in kube-system" in warning
@@ -269,14 +262,14 @@ def test_a_claim_that_opens_namespaces_of_the_cluster_itself_has_a_warning_until
 
 def test_claims_are_repaired_and_shown_where_they_widen():
     narrow = claiming("creds")
-    here = applied(narrow, claims=[SECRETS])
-    plan = here.plan(shop(claiming('"*"')))
+    here = scenes.applied(narrow, claims=[SECRETS])
+    plan = here.plan(scenes.shop(claiming('"*"')))
     (widened,) = plan.widened
     assert (widened.binding, widened.claim) == (DB, "secrets")
     assert (widened.before, widened.after) == ("names [creds]", "all")
-    assert here.plan(shop(narrow)).widened == ()
+    assert here.plan(scenes.shop(narrow)).widened == ()
     change(here, "shop", api.API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
-    assert lines(here.plan(shop(narrow))) == [("update", DB, "APIServiceBinding")]
+    assert lines(here.plan(scenes.shop(narrow))) == [("update", DB, "APIServiceBinding")]
 
 
 COUNTS = {0: "0 instances stay", 1: "1 instance stays", 2: "2 instances stay"}
@@ -284,9 +277,9 @@ COUNTS = {0: "0 instances stay", 1: "1 instance stays", 2: "2 instances stay"}
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_the_instances_that_stay_are_counted(count):
-    here = applied()
+    here = scenes.applied()
     here.in_use["shop"] = {POSTGRES: count}
-    plan = here.plan(fleet(plane(), cluster()))
+    plan = here.plan(scenes.fleet(plane(), scenes.cluster()))
     (released,) = [one for one in plan.changes if one.action is not Action.NOOP]
     assert (released.action, released.subject) == (Action.RELEASE, DB)
     assert f"{COUNTS[count]}, sync stops" in released.reason
@@ -305,44 +298,46 @@ def test_the_instances_that_stay_are_counted(count):
 
 
 def test_an_empty_desired_state_never_releases_anything():
-    plan = applied().plan(fleet(plane(), cluster(), prune="allowEmpty: false"))
-    assert guards(plan) == ["allow-empty"]
+    plan = scenes.applied().plan(scenes.fleet(plane(), scenes.cluster(), prune="allowEmpty: false"))
+    assert scenes.guards(plan) == ["allow-empty"]
 
 
 def test_a_suspended_cluster_is_left_alone():
-    here = applied()
+    here = scenes.applied()
     here.remove("shop", api.API_SERVICE_BINDING, POSTGRES)
-    plan = here.plan(shop(more=", suspend: {reason: moving}"))
+    plan = here.plan(scenes.shop(more=", suspend: {reason: moving}"))
     assert lines(plan) == []
     assert [one.reason for one in plan.changes] == ["suspended: moving"]
 
 
 def test_a_swapped_kubeconfig_is_refused():
-    here = applied()
+    here = scenes.applied()
     here.uids["shop"] = "another"
-    plan = here.plan(shop())
+    plan = here.plan(scenes.shop())
     assert {one.action for one in plan.changes} == {Action.BLOCKED}
-    assert guards(plan) == ["identity"]
+    assert scenes.guards(plan) == ["identity"]
 
 
 def test_the_same_state_gives_the_same_plan():
-    here = applied()
+    here = scenes.applied()
     again = World(control_plane=here.control_plane[::-1], clusters=here.clusters)
-    assert again.plan(shop()) == here.plan(shop())
+    assert again.plan(scenes.shop()) == here.plan(scenes.shop())
 
 
 def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    (warning,) = here.plan(shop()).warnings
+    (warning,) = here.plan(scenes.shop()).warnings
     assert "https://127.0.0.1:6443" in warning
     assert "spec.endpoint" in warning
     elsewhere = plane(mode="Direct, endpoint: 'https://cp.example:6443'")
-    assert here.plan(fleet(elsewhere, cluster(), binding())).warnings == ()
-    assert applied().plan(shop()).warnings == (), "what is made already is no news"
+    assert here.plan(scenes.fleet(elsewhere, scenes.cluster(), scenes.binding())).warnings == ()
+    assert scenes.applied().plan(scenes.shop()).warnings == (), "what is made already is no news"
 
 
 def test_a_blocked_unit_is_held_when_its_binding_has_left_the_files():
-    plan = applied(binding(more=", deletionPolicy: Block")).plan(fleet(plane(), cluster()))
+    plan = scenes.applied(scenes.binding(more=", deletionPolicy: Block")).plan(
+        scenes.fleet(plane(), scenes.cluster())
+    )
     (held,) = [one for one in plan.changes if one.action is not Action.NOOP]
     assert held.action is Action.BLOCKED
     assert "deletionPolicy is Block" in held.reason

@@ -16,20 +16,7 @@ from reconciler.fleet.values import Guards, UnitKey
 from reconciler.planning import planner, prune_units
 from reconciler.planning.changes import Action, Change
 from tests.support import scenes
-from tests.support.scenes import (
-    ACB,
-    MODES,
-    PLANE,
-    SEARCH,
-    applied,
-    binding,
-    cluster,
-    fleet,
-    guards,
-    of_unit,
-    plane,
-    shop,
-)
+from tests.support.scenes import binding, fleet
 from tests.support.worlds import POSTGRES, World, crd, offering, template
 
 # Guards (product.md, prune; mapping.md 9).
@@ -151,14 +138,14 @@ def verbs(change):
     return [step.verb.value for step in change.steps]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize(
     ("policy", "action"),
     [("Release", Action.RELEASE), ("Delete", Action.DELETE), ("Block", Action.BLOCKED)],
 )
 def test_each_unit_leaves_as_its_own_binding_said(mode, policy, action):
-    here = applied(binding(more=says(policy)), binding(SEARCHES), mode=mode)
-    plan = here.plan(shop(binding(SEARCHES), mode=mode))
+    here = scenes.applied(binding(more=says(policy)), binding(SEARCHES), mode=mode)
+    plan = here.plan(scenes.shop(binding(SEARCHES), mode=mode))
     (left,) = [o for o in plan.changes if o.unit is not None and o.unit.name == POSTGRES]
     assert left.action is action
 
@@ -169,29 +156,33 @@ def whole(here):
 
 
 def test_a_release_that_is_held_stays_one_though_all_others_say_delete():
-    here = applied(binding(more=says("Delete")), binding(SEARCHES), mode=ACB)
+    here = scenes.applied(binding(more=says("Delete")), binding(SEARCHES), mode=scenes.ACB)
     rule = "onClusterLeave: Delete, keepIfInUse: false"
-    rest = (plane(mode=ACB), cluster(), binding(more=says("Delete")))
+    rest = (scenes.plane(mode=scenes.ACB), scenes.cluster(), binding(more=says("Delete")))
     held = here.plan(fleet(*rest, prune=f"{rule}, mode: report"))
-    assert guards(held) == ["report"]
+    assert scenes.guards(held) == ["report"]
     here.apply(held)
     assert annotations_of(whole(here))[keys.DELETION_POLICY] == "Release", "it lists both"
-    assert line_of(here.plan(fleet(*rest, prune=rule)), SEARCH).action is Action.RELEASE
+    assert line_of(here.plan(fleet(*rest, prune=rule)), scenes.SEARCH).action is Action.RELEASE
 
 
 def test_only_what_is_no_release_is_noted():
-    assert keys.UNIT_POLICIES not in annotations_of(whole(applied(mode=ACB)))
-    blocked = applied(binding(more=says("Block")), binding(SEARCHES), mode=ACB)
+    assert keys.UNIT_POLICIES not in annotations_of(whole(scenes.applied(mode=scenes.ACB)))
+    blocked = scenes.applied(binding(more=says("Block")), binding(SEARCHES), mode=scenes.ACB)
     assert annotations_of(whole(blocked))[keys.UNIT_POLICIES] == f"{POSTGRES}=Block"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
     deployed = ", konnector: {deploy: true, image: example.com/konnector:1, rbac: Minimal}"
-    here = applied(binding(more=says("Block")), binding(SEARCHES), mode=mode)
-    wanted = fleet(plane(mode=mode), cluster(more=deployed), binding(more=says("Block")))
+    here = scenes.applied(binding(more=says("Block")), binding(SEARCHES), mode=mode)
+    wanted = fleet(
+        scenes.plane(mode=mode), scenes.cluster(more=deployed), binding(more=says("Block"))
+    )
     here.apply(here.plan(wanted))
-    plan = here.plan(fleet(plane(mode=mode), cluster(more=deployed), prune="allowEmpty: true"))
+    plan = here.plan(
+        fleet(scenes.plane(mode=mode), scenes.cluster(more=deployed), prune="allowEmpty: true")
+    )
     here.apply(plan)
     roles = [one for one in here.clusters["shop"] if one["kind"] == CLUSTER_ROLE.kind]
     assert any(
@@ -201,7 +192,7 @@ def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize(
     ("prune", "count", "goes"),
     [
@@ -211,26 +202,28 @@ def test_a_blocked_unit_keeps_the_rights_of_its_konnector(mode):
     ],
 )
 def test_only_instances_that_were_known_go_with_their_unit(mode, prune, count, goes):
-    here = applied(binding(more=says("Delete")), mode=mode)
+    here = scenes.applied(binding(more=says("Delete")), mode=mode)
     here.clusters["shop"].append(crd(POSTGRES))
     here.in_use["shop"] = {POSTGRES: count}
-    plan = here.plan(fleet(plane(mode=mode), cluster(), prune=f"{prune}, allowEmpty: true"))
+    plan = here.plan(
+        fleet(scenes.plane(mode=mode), scenes.cluster(), prune=f"{prune}, allowEmpty: true")
+    )
     found = verbs(line_of(plan, POSTGRES))
     assert ("delete-instances" in found) is goes
     assert (found[0] == "check-no-instances") is not goes
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_the_rule_for_clusters_deletes_no_instances_of_a_unit_that_did_not_say_so(mode):
-    here = applied(mode=mode)
+    here = scenes.applied(mode=mode)
     here.clusters["shop"].append(crd(POSTGRES))
     here.in_use["shop"] = {POSTGRES: 0}
     prune = "keepIfInUse: false, allowEmpty: true, onClusterLeave: Delete"
-    found = verbs(line_of(here.plan(fleet(plane(mode=mode), prune=prune)), POSTGRES))
+    found = verbs(line_of(here.plan(fleet(scenes.plane(mode=mode), prune=prune)), POSTGRES))
     assert "delete-instances" not in found
 
 
-LEASE = of_backend(PLANE)
+LEASE = of_backend(scenes.PLANE)
 STOPPED = LeaseLook("x", "2026-11-21T12:00:00.000000Z", "klutch-bind").manifest()
 KNOWN = {
     "it runs, or is not known": ({}, ""),
@@ -254,11 +247,11 @@ def knowing(live, bodies):
     return parse_live(dump_live(known), "a snapshot")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize(("bodies", "said"), KNOWN.values(), ids=KNOWN.keys())
 def test_what_is_to_be_bound_needs_a_backend(mode, bodies, said):
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    fleet = shop(mode=mode)
+    fleet = scenes.shop(mode=mode)
     live = here.live(fleet)
     assert LEASE in planner.decide(fleet, live).questions.bodies
     plan = planner.plan(fleet, knowing(live, bodies))
@@ -266,18 +259,18 @@ def test_what_is_to_be_bound_needs_a_backend(mode, bodies, said):
 
 
 def test_what_an_apply_has_asked_for_needs_one_still():
-    here, fleet = applied(), shop()
-    here.remove(PLANE, api.API_SERVICE_EXPORT, POSTGRES)
+    here, fleet = scenes.applied(), scenes.shop()
+    here.remove(scenes.PLANE, api.API_SERVICE_EXPORT, POSTGRES)
     (warning,) = planner.plan(fleet, knowing(here.live(fleet), {LEASE: STOPPED})).warnings
     assert "klutch-bind has stopped" in warning
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_what_is_bound_needs_none(mode):
-    here, fleet = applied(mode=mode), shop(mode=mode)
+    here, fleet = scenes.applied(mode=mode), scenes.shop(mode=mode)
     space = names.app_cluster_binding_space("klutch-fleet", "shop")
     export = build(api.API_SERVICE_EXPORT, POSTGRES, namespace=space)
-    here.objects(PLANE).extend([export] if mode == ACB else [])
+    here.objects(scenes.PLANE).extend([export] if mode == scenes.ACB else [])
     live = here.live(fleet)
     assert LEASE not in planner.decide(fleet, live).questions.bodies
     assert planner.plan(fleet, knowing(live, {LEASE: None})).warnings == ()
@@ -291,7 +284,7 @@ CLAIMS = ", claims: [{resource: secrets, version: v1, owner: Provider}]"
 
 def at(*namespaces):
     """Return the document of a control plane whose templates count in these namespaces."""
-    return plane().replace("mode:", f"templateNamespaces: [{', '.join(namespaces)}], mode:")
+    return scenes.plane().replace("mode:", f"templateNamespaces: [{', '.join(namespaces)}], mode:")
 
 
 def world(*templates):
@@ -304,11 +297,11 @@ def world(*templates):
 
 
 def planned(here, document):
-    return here.plan(fleet(document, cluster(), binding(more=CLAIMS)))
+    return here.plan(fleet(document, scenes.cluster(), binding(more=CLAIMS)))
 
 
 ROWS = {
-    "all, where none is named": (plane(), False),
+    "all, where none is named": (scenes.plane(), False),
     "one that is named": (at("a-tenant", "platform"), False),
     "another one": (at("platform"), True),
 }
@@ -317,12 +310,12 @@ ROWS = {
 @pytest.mark.parametrize(("document", "blocked"), ROWS.values(), ids=ROWS.keys())
 def test_a_template_of_a_tenant(document, blocked):
     made = planned(world(("a-tenant", WIDER)), document)
-    assert (of_unit(made) == {Action.BLOCKED}) is blocked
+    assert (scenes.of_unit(made) == {Action.BLOCKED}) is blocked
 
 
 def test_the_claims_are_those_of_the_namespace_that_counts():
     here = world(("a-tenant", WIDER), ("platform", CLAIM))
-    said = {document: planned(here, document).id for document in (plane(), at("platform"))}
+    said = {document: planned(here, document).id for document in (scenes.plane(), at("platform"))}
     assert len({*said.values()}) == 2
     only = world(("platform", CLAIM))
     assert [one.after for one in planned(here, at("platform")).changes] == [

@@ -7,17 +7,8 @@ from typing import Final, TypeAlias
 from klutchctl.render import plan_rows, why
 from klutchctl.render.why import Fact
 from klutchctl.web.board.index import LEFT, Index, Line
-from klutchctl.web.board.pages.parts import (
-    Page,
-    Query,
-    frame,
-    line_row,
-    moment,
-    note,
-    paged,
-    path_of,
-    unit_row,
-)
+from klutchctl.web.board.pages import parts
+from klutchctl.web.board.pages.parts import Page, Query
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import GroupResource
 from reconciler.fleet.values import Fleet, Unit, UnitKey
@@ -40,14 +31,14 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
         return None
     health, state = row.health, index.state
     units = [one for one in health.units if _is_asked_for(one, query)]
-    pager = paged(query, path_of("clusters", name), len(units))
+    pager = parts.paged(query, parts.path_of("clusters", name), len(units))
     lines = index.lines.get(name, ())
     found = state.fleet.clusters.get(name) if state.fleet is not None else None
     way = (name, control_plane_ref_name(health.control_plane))
     unread = state.board.unread if state.board is not None else ()
     return Page(
         "cluster.html",
-        frame(index, "", now),
+        parts.frame(index, "", now),
         name=name,
         control_plane=health.control_plane,
         labels=tuple(f"{key}={value}" for key, value in sorted(found.labels.items()))
@@ -55,13 +46,15 @@ def cluster(index: Index, name: str, query: Query, now: datetime) -> Page | None
         else (),
         origin=str(found.origin) if found else "",
         state=row.state,
-        since=moment(health.since, now),
+        since=parts.moment(health.since, now),
         message=health.message,
         unread=tuple((one.reason, one.remedy) for one in unread if one.name in way),
         counts=tuple((one, row.counts[one]) for one in State if one in row.counts),
-        units=tuple(unit_row(one, now) for one in units[max(pager.first - 1, 0) : pager.last]),
+        units=tuple(
+            parts.unit_row(one, now) for one in units[max(pager.first - 1, 0) : pager.last]
+        ),
         pager=pager,
-        lines=tuple(map(line_row, lines[:_LINES])),
+        lines=tuple(map(parts.line_row, lines[:_LINES])),
         waiting=len(lines),
         all_lines=Query(cluster=name).link("/plan"),
         held=tuple((one.guard, one.message) for one in state.waiting.held if name in one.clusters),
@@ -89,17 +82,17 @@ def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Expla
     lines = [one for one in index.lines.get(cluster, ()) if _concerns(one, health.unit)]
     return Page(
         "unit.html",
-        frame(index, "", now),
+        parts.frame(index, "", now),
         cluster=cluster,
-        cluster_href=path_of("clusters", cluster),
+        cluster_href=parts.path_of("clusters", cluster),
         name=name,
         binding=found.binding or LEFT,
         state=health.state,
-        note=note(health),
+        note=parts.note(health),
         was=health.last_known or "",
         reason=health.reason,
         message=health.message,
-        since=moment(health.since, now),
+        since=parts.moment(health.since, now),
         exact=health.exact,
         leaving=found.leaving,
         facts=tuple(
@@ -107,7 +100,7 @@ def unit(index: Index, cluster: str, name: str, now: datetime, *, explain: Expla
             for what, which, origin in _facts(index.state.fleet, found, explain)
         ),
         nothing=_nothing(index.state.waiting, row.health),
-        lines=tuple(map(line_row, lines)),
+        lines=tuple(map(parts.line_row, lines)),
         held=tuple(_held(index, cluster, lines)),
     )
 

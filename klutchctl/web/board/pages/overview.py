@@ -11,17 +11,8 @@ from typing import Final
 
 from klutchctl.render.terminal import plural
 from klutchctl.web.board.index import LEFT, Cell, Index, Line, Row, Trouble, joined, worst
-from klutchctl.web.board.pages.parts import (
-    Moment,
-    Page,
-    Query,
-    UnitRow,
-    frame,
-    moment,
-    paged,
-    path_of,
-    unit_row,
-)
+from klutchctl.web.board.pages import parts
+from klutchctl.web.board.pages.parts import Moment, Page, Query, UnitRow
 from reconciler.core.times import format_time
 from reconciler.fleet import reference_index
 from reconciler.health.verdict import State
@@ -84,16 +75,16 @@ def overview(index: Index, query: Query, now: datetime) -> Page:
     found = _found(index, query)
     waiting = index.state.waiting
     bindings = _bindings(index, query, found)
-    columns = paged(query, "/", len(bindings), by="columns", size=COLUMNS)
+    columns = parts.paged(query, "/", len(bindings), by="columns", size=COLUMNS)
     shown = bindings[max(columns.first - 1, 0) : columns.last]
     groups = (
         _groups(found, query.group) if query.group else [(one.health.name, [one]) for one in found]
     )
-    pager = paged(query, "/", len(groups))
+    pager = parts.paged(query, "/", len(groups))
     rows = groups[max(pager.first - 1, 0) : pager.last]
     return Page(
         "overview.html",
-        frame(index, "overview", now),
+        parts.frame(index, "overview", now),
         query=query,
         clear=Query(group=query.group).link("/"),
         worst=index.worst,
@@ -179,10 +170,10 @@ def _trouble(trouble: Trouble, now: datetime) -> Troubled:
     cluster, unit = trouble.cluster, trouble.unit
     if unit is None:
         units = plural(len(cluster.units), "unit")
-        path = path_of("clusters", cluster.name)
-        since = moment(cluster.since, now)
+        path = parts.path_of("clusters", cluster.name)
+        since = parts.moment(cluster.since, now)
         return Troubled(cluster.name, units, path, trouble.state, since, cluster.message)
-    row = unit_row(unit, now)
+    row = parts.unit_row(unit, now)
     return Troubled(cluster.name, row.name, row.href, row.state, row.since, row.why)
 
 
@@ -196,7 +187,7 @@ def _matrix_row(
         [cell for row in members if (cell := row.cells.get(binding)) is not None]
         for binding in shown
     )
-    href = within.link("/") if query.group else path_of("clusters", name)
+    href = within.link("/") if query.group else parts.path_of("clusters", name)
     return MatrixRow(
         name,
         href,
@@ -215,7 +206,7 @@ def _within(value: str, query: Query) -> Query:
 
 def _cell(cell: Cell, within: Query, now: datetime) -> MatrixCell:
     """Return a cell: what is Ready leads nowhere, so that links are what needs people."""
-    age = moment(cell.unit.health.since, now, exact=cell.unit.health.exact).ago
+    age = parts.moment(cell.unit.health.since, now, exact=cell.unit.health.exact).ago
     more = "" if cell.state is not State.UNKNOWN or cell.total > 1 else age
     if cell.total > 1:
         more = f"{cell.total:,}" if cell.ill == cell.total else f"{cell.ill:,}/{cell.total:,}"
@@ -227,7 +218,7 @@ def _cell(cell: Cell, within: Query, now: datetime) -> MatrixCell:
 def _cell_link(cell: Cell, within: Query) -> str:
     unit = cell.unit
     if cell.total == 1:
-        return path_of("units", cell.cluster, unit.health.unit.name)
+        return parts.path_of("units", cell.cluster, unit.health.unit.name)
     return within.link("/", binding=unit.binding or LEFT, state=cell.state)
 
 
@@ -260,7 +251,7 @@ def file(index: Index) -> Page:
     cut = first.units > MOST
     return Page(
         "file.html",
-        frame(index, "overview", board.time),
+        parts.frame(index, "overview", board.time),
         time=format_time(board.time),
         worst=first.worst,
         counts=first.counts,
@@ -288,9 +279,9 @@ def _section(place: str, row: Row, now: datetime, *, cut: bool) -> Section:
         name=health.name,
         control_plane=health.control_plane,
         state=row.state,
-        since=moment(health.since, now),
+        since=parts.moment(health.since, now),
         message=health.message,
         ready=f"{ready:,}/{len(health.units):,}" if health.units else "",
-        units=tuple(unit_row(one, now) for one in units),
+        units=tuple(parts.unit_row(one, now) for one in units),
         left_out=len(health.units) - len(units),
     )
