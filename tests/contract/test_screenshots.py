@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 from bind.door.pages import views
 from klutchctl.web.board import rendering
 from klutchctl.web.board.index import index_of
+from klutchctl.web.board.pages.cluster import unit
 from klutchctl.web.board.pages.overview import overview
 from klutchctl.web.board.pages.parts import Query
-from klutchctl.web.board.pages.unit import unit
 from tests.support import boards, books, door_pages
 from tests.support.chromium import chromium, site
 
