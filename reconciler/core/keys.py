@@ -178,6 +178,7 @@ INSTANCE_TYPE: Final = "klutch.io/instance-type"
 OSB_SENT: Final = f"{OWN_PREFIX}osb-sent"
 OSB_BINDINGS: Final = f"{OWN_PREFIX}osb-bindings"
 OSB_OPERATION: Final = f"{OWN_PREFIX}osb-operation"
+OSB_ORIGIN: Final = f"{OWN_PREFIX}osb-origin"  # the broker that has it
 OSB_API_VERSION: Final = f"{OWN_PREFIX}osb-api-version"  # on a ProviderConfig
 
 

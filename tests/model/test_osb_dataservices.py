@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from bind.osb.dataservices import managed as kinds
-from bind.osb.dataservices.binding.results import OVERLAP
+from bind.osb.decisions.rotation import OVERLAP
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, get, uid_of
 from tests.kit.osb import BrokerWires
-from tests.support import osb_compositions, osb_faults
+from tests.support import osb_catalogues, osb_compositions, osb_faults
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.osb_backup_manager import BackupManager
@@ -304,3 +304,71 @@ async def test_a_provider_config_says_how_it_is_and_stays_while_it_is_used(
         await front.delete(INSTANCE)
         await front.gone(INSTANCE)
         await front.gone(kinds.PROVIDER_CONFIG, name)
+
+
+async def test_what_one_broker_has_is_asked_of_no_other(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    other, there = ScriptedBroker(now=broker.now), "https://other.example"
+    with BrokerWires({URL: broker, there: other}).plugged():
+        async with front.program() as term:
+            await front.instance()
+            await front.binding()
+            await front.ready(BINDING)
+            await front.configure(osb_compositions.BROKER, there, other.user, other.password)
+            await front.saying(INSTANCE, "Synced", "ReconcileError")
+            for kind in (BINDING, INSTANCE):
+                await front.delete(kind)
+                await front.saying(kind, "Synced", "ReconcileError")
+            await settled(term)
+            assert {line.verb for line in other.journal} <= {"catalogue", None}
+            assert broker.log_in(await front.credentials())
+            await front.configure(osb_compositions.BROKER, URL, broker.user, broker.password)
+            await front.gone(BINDING)
+            await front.gone(INSTANCE)
+    assert broker.inventory.is_empty
+
+
+async def test_the_binding_of_a_lost_instance_is_not_ready_until_both_are_made_anew(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    async with front.program():
+        made = await front.instance()
+        await front.binding()
+        await front.ready(BINDING)
+        old = await front.credentials()
+        broker.inventory.lose((uid_of(made), ""))
+        await front.ready(INSTANCE, "Missing")
+        await front.ready(BINDING, "Missing")
+        assert await front.credentials() == old
+        await front.annotate(INSTANCE, keys.OSB_RETRY, "anew")
+        await front.ready(INSTANCE)
+        await front.ready(BINDING)
+        assert broker.log_in(await front.credentials())
+        await front.delete(BINDING)
+        await front.delete(INSTANCE)
+        await front.gone(INSTANCE)
+    assert broker.inventory.is_empty
+
+
+async def test_equal_credentials_end_a_rotation_in_sight_of_its_user(
+    front: Compositions, broker: ScriptedBroker
+) -> None:
+    small = osb_catalogues.plan("small", rotatable=True)
+    broker.catalogue = osb_catalogues.catalogue(osb_catalogues.offering(plans=[small]))
+    broker.modes.same_credentials = True
+    async with front.program():
+        await front.instance()
+        await front.binding()
+        await front.ready(BINDING)
+        await front.annotate(BINDING, keys.OSB_ROTATE, "1")
+        await front.saying(BINDING, "Synced", "ReconcileError")
+        await asyncio.sleep(timedelta(days=1).total_seconds())
+        assert broker.log_in(await front.credentials())
+        assert len(broker.inventory.bindings) == 2
+    async with front.program() as term:
+        await settled(term)
+        assert len(broker.inventory.bindings) == 2
+        await front.delete(BINDING)
+        await front.gone(BINDING)
+    assert not broker.inventory.bindings

@@ -1,12 +1,16 @@
 """Objects of dataservices.anynines.com, and what came of decisions about them."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
 
 from bind.osb.dataservices import managed as kinds
+from bind.osb.dataservices.store import Kept, Store, Turn
 from reconciler.blueprints.offering.catalogue import Catalogue, Offering, Plan
+from reconciler.blueprints.offering.messages import Call
+from reconciler.blueprints.offering.outcomes import Outcome
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Patch
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text
@@ -14,11 +18,12 @@ from reconciler.core.manifest import Manifest, get_map, get_maps, get_text
 UID = "0b5b2a53-1e8f-4c3b-9a53-6b8f0f2f7a01"
 NOW = datetime(2026, 11, 25, 12, 0, 0, tzinfo=UTC)
 CLAIM = {keys.CLAIM_NAME: "orders", keys.CLAIM_NAMESPACE: "shop"}
+URL = "https://broker.example"
 CONFIG: Manifest = {
     "apiVersion": kinds.PROVIDER_CONFIG.api_version,
     "kind": "ProviderConfig",
     "metadata": {"name": "default", "uid": "config-uid", "resourceVersion": "1"},
-    "spec": {"url": "https://broker.example", "providerCredentials": {"source": "None"}},
+    "spec": {"url": URL, "providerCredentials": {"source": "None"}},
 }
 USAGE: Manifest = {"metadata": {"name": UID}, "providerConfigRef": {"name": "default"}}
 SMALL = Plan("plan-small", "small", plan_updateable=True, bindable=True, binding_rotatable=True)
@@ -100,3 +105,44 @@ def at_provider(live: Manifest) -> Any:
 def annotation(live: Manifest, key: str) -> str:
     """Return an annotation, "" without."""
     return get_text(live, "metadata", "annotations", key)
+
+
+class Process:
+    """A process that remembers what it did about one object. `seen` returns what it looks at."""
+
+    def __init__(self, store: Store[Any], seen: Callable[..., Any], live: Any, **more: Any) -> None:
+        self.store, self.seen, self.live, self.more = store, seen, live, more
+        self.now, self.kept, self.decision = NOW, Kept(), Decision()
+
+    def look(self, **more: Any) -> Any:
+        return self.seen(self.live, **(self.more | {"now": self.now} | more))
+
+    def call(self, **more: Any) -> Any:
+        """Return the call that is next, None where nothing is asked; writes come before."""
+        for _ in range(10):
+            self.turn = self.store.turn(self.look(**more), self.kept)
+            if self.turn.call is not None:
+                return self.turn.call
+            self._done(self.turn)
+            if self.decision.again:
+                break
+        return None
+
+    def answer(self, outcome: Outcome, call: Call | None = None, **more: Any) -> Any:
+        """Have the next call answered; return the call that follows at once, None without."""
+        asked = self.call(**more)
+        assert call is None or asked == call, asked
+        self.turn = self.store.answered(self.look(**more), self.turn, outcome)
+        self.kept = self.turn.kept
+        if self.turn.call is None:
+            self._done(self.turn)
+        return self.turn.call
+
+    def waits(self) -> None:
+        """Let the time go by until the next look."""
+        assert self.decision.again is not None
+        self.now += self.decision.again
+
+    def _done(self, turn: Turn) -> None:
+        self.kept, self.decision = turn.kept, turn.decision
+        self.live = after(self.live, turn.decision)

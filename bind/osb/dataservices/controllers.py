@@ -6,16 +6,21 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from bind.osb.controllers.places import Places
-from bind.osb.dataservices import connection, jobs, provider_config, rules
+from bind.osb.dataservices import (
+    bindings,
+    connection,
+    instances,
+    jobs,
+    ledger,
+    provider_config,
+    rules,
+)
 from bind.osb.dataservices import informers as views
-from bind.osb.dataservices.binding import decide as bindings
-from bind.osb.dataservices.binding import results as binding_results
 from bind.osb.dataservices.brokers import Brokers, Server
 from bind.osb.dataservices.informers import Informers
-from bind.osb.dataservices.instance import decide as instances
-from bind.osb.dataservices.instance import results as instance_results
-from bind.osb.dataservices.jobs import Ask, Reply
-from bind.osb.dataservices.reconciling import Common, ManagedReconciler, Reached
+from bind.osb.dataservices.jobs import Reply
+from bind.osb.dataservices.reconciling import MOST_CALLS, Common, ManagedReconciler
+from bind.osb.dataservices.store import Kept, Store
 from bind.osb.metrics import BrokerMetrics
 from bind.osb.settings import Settings
 from reconciler.blueprints.offering.messages import Call
@@ -36,6 +41,25 @@ _MOST_CALLS: Final = 2  # to learn how a server is
 class _AtBroker(ManagedReconciler[S]):
     """The reconciler of what a broker has."""
 
+    store: Store[S]
+
+    def kept(self, live: Manifest) -> Kept:
+        """Return what is remembered of an object."""
+        kept = self.remembered.get(ObjectKey(*manifest.identity_of(live)))
+        return kept if isinstance(kept, Kept) else Kept()
+
+    async def followed(self, view: S, server: Server | None) -> Decision:
+        """Return what follows, from the answers too. Raises Stopped."""
+        turn = self.store.turn(view, self.kept(view.live))
+        for _ in range(MOST_CALLS):
+            if turn.call is None or server is None or view.rest:
+                break
+            outcome = await self.ask(server, view, turn.call)
+            view = replace(view, now=self.executor.now(), confirmed=server.confirmed)
+            turn = self.store.answered(view, turn, outcome)
+        self.remembered[ObjectKey(*manifest.identity_of(view.live))] = turn.kept
+        return turn.decision
+
     async def ask(self, server: Server, view: S, step: Call) -> Outcome:
         """Return what the call came to; a 404 is looked into. Raises Stopped."""
         place = None if view.place is None else view.place.identity
@@ -45,26 +69,19 @@ class _AtBroker(ManagedReconciler[S]):
             await server.catalogue(within=0.0)
         return outcome
 
-    def later(self, view: S, server: Server) -> S:
-        """Return what is known after a call."""
-        return replace(super().later(view, server), confirmed=server.confirmed)
-
-    async def facts(self, reached: Reached) -> dict[str, Any]:
+    async def facts(self, known: dict[str, Any], server: Server | None) -> dict[str, Any]:
         """Return what a decision takes of the broker; a catalogue is not read at rest."""
-        server, catalogue = reached.server, None
-        if server is not None:
-            at_rest = reached.facts.get("rest")
-            catalogue = server.latest if at_rest else await server.catalogue()
-        return {
-            "catalogue": catalogue,
-            "confirmed": server is not None and server.confirmed,
-            "unread": "" if server is None else server.problem,
-            **reached.facts,
-        }
+        if server is None:
+            return known
+        catalogue = server.latest if known.get("rest") else await server.catalogue()
+        unread = {"unread": server.problem} if server.problem else {}
+        return {"catalogue": catalogue, "confirmed": server.confirmed, **unread, **known}
 
 
 class ServiceInstances(_AtBroker[instances.Seen]):
     """Has a broker make, change and delete instances."""
+
+    store = instances.INSTANCES
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
@@ -76,45 +93,61 @@ class ServiceInstances(_AtBroker[instances.Seen]):
         """Return the id of the instance."""
         return views.instance_id(self._live.get(*key) or {})
 
-    async def seen(self, live: Manifest, reached: Reached) -> instances.Seen:
+    async def seen(
+        self, live: Manifest, facts: dict[str, Any], server: Server | None
+    ) -> instances.Seen:
         """Return what a decision about an instance is made on."""
         bound = [
             manifest.name_of(one)
             for one in self._common.informers.bindings.by(views.INSTANCE, views.instance_id(live))
             if keys.MANAGED_RESOURCE in manifest.finalizers_of(one)
         ]
-        return instances.Seen(live=live, bound=bound, **await self.facts(reached))
+        return instances.Seen(live=live, bound=bound, **await self.facts(facts, server))
 
 
-class ServiceBindings(_AtBroker[bindings.Seen]):
+class ServiceBindings(_AtBroker[ledger.Seen]):
     """Has a broker give credentials, and hands them out in Secrets."""
 
-    async def seen(self, live: Manifest, reached: Reached) -> bindings.Seen:
+    store = bindings.BINDINGS
+
+    async def seen(
+        self, live: Manifest, facts: dict[str, Any], server: Server | None
+    ) -> ledger.Seen:
         """Return what a decision about a binding is made on. Raises ClusterErrors."""
         cluster, where = self._common.informers.cluster, connection.place(live)
         instance, lookup = self.source(live)
-        reads = reached.server is not None and not reached.facts.get("rest")
-        secret = None
-        if reads and where is not None:
-            secret = await cluster.get(Ref(cluster.name, SECRET, *where))
-        return bindings.Seen(
-            live=live,
-            instance=instance,
-            lookup=lookup,
-            secret=secret,
-            has_read=reads and where is not None,
-            **await self.facts(reached),
-        )
+        known = await self.facts(facts, server)
+        seen = ledger.Seen(live=live, instance=instance, lookup=lookup, **known)
+        if where is None:
+            return replace(seen, has_read=True)
+        if server is None or not bindings.needs_secret(seen, self.kept(live)):
+            return seen
+        secret = await cluster.get(Ref(cluster.name, SECRET, *where))
+        return replace(seen, secret=secret, has_read=True)
 
 
 class Jobs(ManagedReconciler[jobs.Seen]):
     """Has a backup manager make backups, or bring them back."""
 
-    async def seen(self, live: Manifest, reached: Reached) -> jobs.Seen:
+    async def seen(self, live: Manifest, facts: dict[str, Any], server: Server | None) -> jobs.Seen:
         """Return what a decision about a job is made on."""
         found, lookup = self.source(live)
-        facts = {"live": live, "source": found, "lookup": lookup, **reached.facts}
-        return jobs.Seen(named=self._named(live), **facts)
+        named = self._named(live)
+        return jobs.Seen(live=live, source=found, lookup=lookup, named=named, **facts)
+
+    async def followed(self, view: jobs.Seen, server: Server | None) -> Decision:
+        """Return what follows, from the answers too. Raises Stopped."""
+        step, asked = jobs.next_step(view), False
+        for _ in range(MOST_CALLS):
+            if isinstance(step, Decision) or server is None:
+                break
+            answer = await server.ask(step.request, space=view.space)
+            view, asked = replace(view, now=self.executor.now()), True
+            step = jobs.answered(view, step, answer)
+        decision = step if isinstance(step, Decision) else Decision(sums_up=False)
+        if asked:
+            self.rests(view.live, decision.again)
+        return decision
 
     def _named(self, live: Manifest) -> frozenset[int]:
         """Return the numbers of others, also of those that were written just now."""
@@ -129,10 +162,6 @@ class Jobs(ManagedReconciler[jobs.Seen]):
             and views.instance_at(one) == views.instance_at(live)
         )
         return frozenset(number for number in numbers if number is not None)
-
-    async def ask(self, server: Server, view: jobs.Seen, step: Ask) -> jobs.Answer:
-        """Return the answer to a request. Raises Stopped."""
-        return await server.ask(step.request, space=view.space)
 
 
 class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
@@ -200,17 +229,12 @@ def reconcilers(
     common = Common(informers, executor, brokers, places, terms)
     made, bound = informers.instances, informers.bindings
     backups, restores = informers.backups, informers.restores
-    decide, answered = jobs.next_step, jobs.answered
     return {
         "dataservices-providerconfig": ProviderConfigs(informers, executor, brokers),
-        "dataservices-serviceinstance": ServiceInstances(
-            common, made, instances.next_step, instance_results.answered
-        ),
-        "dataservices-servicebinding": ServiceBindings(
-            common, bound, bindings.next_step, binding_results.answered, made
-        ),
-        "dataservices-backup": Jobs(common, backups, decide, answered, made),
-        "dataservices-restore": Jobs(common, restores, decide, answered, backups),
+        "dataservices-serviceinstance": ServiceInstances(common, made),
+        "dataservices-servicebinding": ServiceBindings(common, bound, made),
+        "dataservices-backup": Jobs(common, backups, made),
+        "dataservices-restore": Jobs(common, restores, backups),
     }
 
 

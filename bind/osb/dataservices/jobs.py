@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
-from bind.osb.dataservices import managed, rules
-from bind.osb.dataservices.instance import decide as instances
+from bind.osb.dataservices import instances, managed, rules
 from bind.osb.dataservices.managed import AVAILABLE, CREATING, DELETING, MISSING, UNAVAILABLE
 from reconciler.blueprints.offering.messages import HttpRequest
 from reconciler.blueprints.offering.outcomes import Unknown, Unsent
@@ -241,7 +240,7 @@ def _absent(seen: Seen) -> Step:
 
 def _hindrance(seen: Seen) -> str:
     allowed = managed.may(seen.live, "Create")
-    return seen.hindrance if allowed else "Its policies do not allow that it is made"
+    return seen.hindrance if allowed else managed.NO_CREATE
 
 
 def _leaving(seen: Seen) -> Step:

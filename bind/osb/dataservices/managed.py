@@ -77,6 +77,7 @@ def error(message: str) -> Condition:
     return Condition(SYNCED, "False", "ReconcileError", message)
 
 
+NO_CREATE: Final = "Its policies do not allow that it is made"
 A = TypeVar("A")
 
 
@@ -148,7 +149,7 @@ class Seen:
         again: timedelta | None = None,
         note: decision.Note | None = None,
         step: decision.Step | None = None,
-        **others: JSON,
+        others: Mapping[str, JSON] | None = None,
     ) -> decision.Decision:
         """Return the decision that its status says this; null takes away, all else stays.
 
@@ -156,7 +157,9 @@ class Seen:
         is how long that lasts.
         """
         status = manifest.get_map(self.live, "status")
-        after = {**status, **others, "conditions": self._conditions(conditions)}
+        after = {**status, **(others or {})}
+        if conditions:
+            after["conditions"] = self._conditions(conditions)
         if at_provider:
             after["atProvider"] = {**self.at_provider, **at_provider}
         return decision.Decision(

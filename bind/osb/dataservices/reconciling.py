@@ -5,7 +5,7 @@ What an answer is rested on is remembered here alone: a process that starts asks
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
@@ -31,15 +31,9 @@ from reconciler.kube.store import Store
 from reconciler.kube.turns import act_for
 
 V = TypeVar("V", bound=Seen)
-_MOST_CALLS: Final = 4  # in one turn
+MOST_CALLS: Final = 4  # in one turn
 _TAKEN: Final = timedelta(seconds=1)  # after which a turn is tried again
 _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    wishes: Hashable
-    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +47,16 @@ class Common:
     terms: Callable[[], Sequence[str]] = tuple
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """What `Seen` needs beside the object, and the server that is asked, None without."""
+class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Generic[V]):
+    """The reconciler of one kind. `view` has its objects, `sources` those that they are of."""
 
-    facts: dict[str, Any]
-    server: Server | None
-
-
-class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
-    """The reconciler of one kind. `view` has its objects, `sources` those that they are of.
-
-    `next_step` and `answered` return the Decision, or what is to be asked next.
-    """
-
-    def __init__(
-        self,
-        common: Common,
-        view: Store,
-        next_step: Callable[[V], Any],
-        answered: Callable[[V, Any, Any], Any],
-        sources: Store | None = None,
-    ) -> None:
+    def __init__(self, common: Common, view: Store, sources: Store | None = None) -> None:
         informers = common.informers
         self._live = informers.recent(view)
         self._usages = informers.recent(informers.usages)
         super().__init__(common.executor, self._live, self._usages)
         self._common, self._view, self._sources = common, view, sources
-        self._next_step, self._answered = next_step, answered
-        self._rests: dict[ObjectKey, _Rest] = {}
-        self._servers: dict[str, Server] = {}  # of those that are looked at, by uid
+        self.remembered: dict[ObjectKey, Any] = {}
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
@@ -117,59 +91,39 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             return None, ""
         return self._common.informers.of_claim(self._sources, live, source_name(live))
 
-    async def look(self, key: ObjectKey) -> tuple[Observed, V] | None:
-        """Return one object and all that concerns it. Raises ClusterErrors."""
+    async def look(self, key: ObjectKey) -> tuple[Observed, tuple[V, Server | None]] | None:
+        """Return one object, all that concerns it, and its server. Raises ClusterErrors."""
         live = self._live.get(*key)
         if live is None:
-            self._rests.pop(key, None)
+            self.remembered.pop(key, None)
             return None
-        reached = await self._reach(key, live)
-        uid = manifest.uid_of(live)
-        self._servers.pop(uid, None)
-        if reached.server is not None:
-            self._servers[uid] = reached.server
-        return observed(self._live, live), await self.seen(live, reached)
+        facts, server = await self._reach(key, live)
+        view = await self.seen(live, facts, server)
+        return observed(self._live, live), (view, server)
 
     @abstractmethod
-    async def seen(self, live: Manifest, reached: Reached) -> V:
-        """Return what a decision about an object is made on."""
+    async def seen(self, live: Manifest, facts: dict[str, Any], server: Server | None) -> V:
+        """Return what a decision about an object is made on: these `facts`, and more."""
 
     @abstractmethod
-    async def ask(self, server: Server, view: V, step: Any) -> Any:
-        """Return the answer."""
+    async def followed(self, view: V, server: Server | None) -> Decision:
+        """Return what follows, from the answers of the server too. Raises Stopped."""
 
-    def decide(self, view: V, now: datetime) -> Decision:
-        """Return what follows without asking anybody."""
-        step = self._next_step(replace(view, now=now))
-        return step if isinstance(step, Decision) else NOTHING
+    def decide(self, view: tuple[V, Server | None], now: datetime) -> Decision:
+        """Return nothing: what follows hangs on answers."""
+        return NOTHING
 
-    async def decided(self, view: V) -> Decision:
+    async def decided(self, view: tuple[V, Server | None]) -> Decision:
         """Return what follows, from the answers too. Raises Stopped."""
-        step, asked = self._next_step(view), False
-        server = self._servers.pop(view.uid, None)
-        for _ in range(_MOST_CALLS):
-            if isinstance(step, Decision) or server is None:
-                break
-            answer = await self.ask(server, view, step)
-            view, asked = self.later(view, server), True
-            step = self._answered(view, step, answer)
-        decision = step if isinstance(step, Decision) else Decision(sums_up=False)
-        if asked:
-            self._rest(view.live, decision.again)
-        return decision
+        return await self.followed(*view)
 
-    def later(self, view: V, server: Server) -> V:
-        """Return what is known after a call."""
-        return replace(view, now=self.executor.now())
+    def rests(self, live: Manifest, again: timedelta | None) -> None:
+        """Ask nothing more about an object for so long, unless its user has another wish."""
+        until = None if again is None else self.executor.now() + again
+        self.remembered[ObjectKey(*manifest.identity_of(live))] = (_wishes(live), until)
 
-    def _rest(self, live: Manifest, again: timedelta | None) -> None:
-        key = ObjectKey(*manifest.identity_of(live))
-        if again is None:
-            self._rests.pop(key, None)
-        else:
-            self._rests[key] = _Rest(_wishes(live), self.executor.now() + again)
-
-    async def _reach(self, key: ObjectKey, live: Manifest) -> Reached:
+    async def _reach(self, key: ObjectKey, live: Manifest) -> tuple[dict[str, Any], Server | None]:
+        """Return what is known beside an object, and the server that is asked, None without."""
         informers, now = self._common.informers, self.executor.now()
         config = informers.configs.get("", config_name(live))
         facts: dict[str, Any] = {
@@ -180,20 +134,20 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, V], Generic[V]):
             "usage": self._usages.get(key.namespace, manifest.uid_of(live)),
             "terms": self._common.terms(),
         }
-        rest = self._rests.get(key)
-        if rest is not None and rest.wishes == _wishes(live):
-            facts["rest"] = max(rest.until - now, timedelta())
+        match self.remembered.get(key):
+            case (wishes, datetime() as until) if wishes == _wishes(live):
+                facts["rest"] = max(until - now, timedelta())
         if config is None or is_paused(live):
-            return Reached(facts, None)
+            return facts, None
         space = composed_for(live).namespace
         act_for(self._common.places.party(space))
         facts["place"] = await self._common.places.of(space)
         server = await self._common.brokers.reach(config)
         if isinstance(server, str):
-            return Reached(facts | {"trouble": server}, None)
+            return facts | {"trouble": server}, None
         if server.is_full:
             facts["rest"] = max(facts.get("rest", _TAKEN), _TAKEN)
-        return Reached(facts, server)
+        return facts, server
 
 
 def _wishes(live: Manifest) -> Hashable:

@@ -165,8 +165,13 @@ def stamped(one: Record, broker: Broker | None, terms: Sequence[str]) -> Record:
     return replace(one, term=term, broker_uid=broker.spec.uid, origin=broker.origin)
 
 
-def asked(broker: Broker | None, records: Iterable[Record]) -> Broker | None:
-    """Return a broker as far as it may be asked about these records: not about another's."""
+def asked(
+    broker: Broker | None, records: Iterable[Record], configured: str = "ServiceBroker"
+) -> Broker | None:
+    """Return a broker as far as it may be asked about these records: not about another's.
+
+    `configured` is the kind of object that says where it is.
+    """
     if broker is None or not broker.origin:
         return broker
     former = next((one for one in records if one.origin not in ("", broker.origin)), None)
@@ -174,8 +179,8 @@ def asked(broker: Broker | None, records: Iterable[Record]) -> Broker | None:
         return broker
     name = broker.spec.name
     moved = (
-        f"BrokerRecord {former.id} is of {former.origin}, and ServiceBroker {name} is at "
-        f"{broker.origin} now; if that has the same instances, annotate the ServiceBroker with "
+        f"{former.id} is of {former.origin}, and {configured} {name} is at "
+        f"{broker.origin} now; if that has the same instances, annotate the {configured} with "
         f"{keys.OSB_MOVED}: {broker.origin}"
     )
     return replace(broker, closed=moved, moved=moved)

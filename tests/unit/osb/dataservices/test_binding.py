@@ -1,4 +1,7 @@
-"""What a ServiceBinding has the broker do, call by call, and what follows from each answer."""
+"""A ServiceBinding: what it holds of its records, and what goes to the broker, call by call.
+
+The decisions are those of claims, and proved there.
+"""
 
 import base64
 import json
@@ -10,15 +13,16 @@ import pytest
 
 from bind.osb.dataservices import connection
 from bind.osb.dataservices import managed as kinds
-from bind.osb.dataservices.binding.decide import Seen, next_step
-from bind.osb.dataservices.binding.results import OVERLAP, answered
+from bind.osb.dataservices.bindings import BINDINGS
+from bind.osb.dataservices.ledger import Seen
+from bind.osb.dataservices.store import Kept
 from bind.osb.decisions.record import identifier
+from bind.osb.decisions.rotation import OVERLAP
 from bind.osb.decisions.view import Place
 from reconciler.blueprints.offering import messages, outcomes
-from reconciler.blueprints.offering.catalogue import Schemas
 from reconciler.core import keys
-from reconciler.core.decision import Create, Decision, Delete, Patch
-from reconciler.core.manifest import finalizers_of, get_map, get_text
+from reconciler.core.decision import Create, Delete, Patch
+from reconciler.core.manifest import finalizers_of, get_map, get_text, put
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
 from tests.support import dataservices as objects
@@ -39,9 +43,11 @@ INSTANCE = objects.managed(
     "status: {atProvider: {instanceId: i-1, serviceId: service-1, planId: plan-small, "
     "state: provisioned}}",
 )
+BUSY = {**INSTANCE, "status": {**INSTANCE["status"], "pendingOperation": ""}}
+OTHER = {"ownerReferences": [{"uid": "another", "controller": True}]}
 DELETED = {"deletionTimestamp": objects.ago(5)}
 CREDENTIALS = {"host": "db.example", "port": 5432, "username": "u", "password": "p-1"}
-SECRET_OBJECT = {
+SECRET_OBJECT: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Secret",
     "type": connection.SECRET_TYPE,
@@ -61,12 +67,14 @@ def live(text=BOUND, /, annotations=None, *, created=None, **metadata):
     marks = {keys.EXTERNAL_NAME: "orders-x7k2p", keys.INSTANCE_TYPE: "x", **(annotations or {})}
     if text is BOUND if created is None else created:
         marks[keys.BINDING_CREATED] = "true"
+    if text is not SPEC:
+        marks[keys.OSB_ORIGIN] = objects.URL
     labels = {**objects.CLAIM, keys.INSTANCE_TYPE: "postgresql"}
     more = {"annotations": marks, "labels": labels}
     return objects.managed(kinds.SERVICE_BINDING, text, **more, **metadata)
 
 
-def seen(of, **more):
+def seen(of, now=NOW, **more):
     known: dict[str, Any] = {
         "config": objects.CONFIG,
         "usage": objects.USAGE,
@@ -77,18 +85,17 @@ def seen(of, **more):
         "confirmed": True,
         "place": Place("app-shop", "cluster-uid", "space-uid"),
     }
-    return Seen("cp", kinds.SERVICE_BINDING, of, NOW, **(known | more))
+    return Seen("cp", kinds.SERVICE_BINDING, of, now, **(known | more))
+
+
+def process(of, **more):
+    return objects.Process(BINDINGS, seen, of, **more)
 
 
 def step(of, **more) -> Any:
-    return next_step(seen(of, **more))
-
-
-def follow(of, call, outcome, **more):
-    """Return the object after an answer, and the decision."""
-    decision = answered(seen(of, **more), call, outcome)
-    assert isinstance(decision, Decision)
-    return after(of, decision), decision
+    """Return the call of a process that remembers nothing, or what it writes."""
+    turn = BINDINGS.turn(seen(of, **more), Kept())
+    return turn.decision if turn.call is None or "rest" in more else turn.call
 
 
 def quiet(**more):
@@ -101,25 +108,9 @@ def given(**changed):
     return outcomes.Done(credentials=Secret(json.dumps(CREDENTIALS | changed)))
 
 
-def ledger(of):
-    return json.loads(annotation(of, keys.OSB_BINDINGS) or "{}")
-
-
 BIND = messages.Bind("i-1", FIRST, "service-1", "plan-small")
 FETCH = messages.FetchBinding("i-1", FIRST, "service-1", "plan-small")
 UNBIND = messages.Unbind("i-1", FIRST, "service-1", "plan-small")
-
-
-def test_parameters_that_a_plan_refuses_are_never_sent():
-    small = replace(objects.SMALL, schemas=Schemas(bind={"required": ["role"]}))
-    offering = replace(objects.CATALOGUE.offerings[0], plans=(small,))
-    refusing = replace(objects.CATALOGUE, offerings=(offering,))
-    fresh = live(SPEC, created=False)
-    decision = step(fresh, catalogue=refusing)
-    assert isinstance(decision, Decision)
-    assert "plan small refuses it: parameters.role is missing" in message(after(fresh, decision))
-    begun = live(INTENT, created=False)
-    assert isinstance(step(begun, catalogue=refusing), messages.Bind)
 
 
 # The first binding
@@ -138,287 +129,258 @@ def test_ids_and_finalizer_stand_there_before_the_first_call():
 
 
 WAITING = [
-    ({"instance": None, "lookup": "No ServiceInstance has the labels"}, "No ServiceInstance has"),
-    ({"instance": {**INSTANCE, "status": {}}}, "The service instance is not ready"),
-    (
-        {"instance": {**INSTANCE, "status": {**INSTANCE["status"], "pendingOperation": ""}}},
-        "The service instance is not ready",
-    ),
-    ({"secret": {**SECRET_OBJECT, "type": "Opaque"}}, "Secret shop/orders-creds belongs to"),
-    (
-        {"secret": {**SECRET_OBJECT, "metadata": {"ownerReferences": [{"controller": True}]}}},
-        "belongs to something else",
-    ),
+    ("no instance", {"instance": None}),
+    ("none yet", {"instance": {**INSTANCE, "status": {}}}),
+    ("busy", {"instance": BUSY}),
+    ("another type", {"secret": {**SECRET_OBJECT, "type": "Opaque"}}),
+    ("owned", {"secret": {**SECRET_OBJECT, "metadata": OTHER}}),
 ]
 
 
-@pytest.mark.parametrize(("more", "problem"), WAITING)
-def test_nothing_is_asked_before(more, problem):
-    known = after(live(INTENT), step(live(INTENT), **more))
-    assert problem in message(known)
-    assert conditions(known)["Ready"] == "Creating"
+@pytest.mark.parametrize(("_", "more"), WAITING, ids=[row[0] for row in WAITING])
+def test_no_rotation_is_begun_before(_, more):
+    its = process(live(annotations={keys.OSB_ROTATE: "1"}))
+    assert isinstance(its.call(), messages.Bind)
+    assert process(live(annotations={keys.OSB_ROTATE: "1"}), **more).call() is None
+
+
+@pytest.mark.parametrize("more", [WAITING[0][1], WAITING[1][1]])
+def test_nothing_is_written_down_before_an_instance_is_there(more):
+    its = process(live(SPEC), lookup="No ServiceInstance has the labels", **more)
+    assert its.call() is None
+    assert conditions(its.live)["Ready"] == "Creating"
+    assert not at_provider(its.live)
+
+
+# What goes on
+
+
+def ledger_of(**more):
+    empty = {"number": 0, "coming": 0, "old": {}, "rotate": "", "refused": ""}
+    return {keys.OSB_BINDINGS: json.dumps(empty | more, separators=(",", ":"), sort_keys=True)}
+
+
+def begun(binding, **more):
+    text = json.dumps({"binding": binding, "since": objects.ago(9), **more}, sort_keys=True)
+    return {keys.OSB_OPERATION: text.replace(" ", "")}
+
+
+POLL = messages.LastOperation("i-1", "service-1", "plan-small", Secret("t"), binding=FIRST)
+IN_AN_HOUR = objects.ago(-3600)
+ROTATING = ledger_of(coming=1) | begun(SECOND, key="t")
+UNBINDING = ledger_of(number=1, old={FIRST: objects.ago(1)}) | begun(FIRST, unbind=True)
+STATES = [  # as the tree before wrote them, and the call that each of them has made
+    ("ids alone", INTENT, {}, BIND),
+    ("tried", INTENT, ledger_of(tries=1), BIND),
+    ("refused", INTENT, ledger_of(refused="1  "), None),
+    ("being made", INTENT, begun(FIRST, key="t"), POLL),
+    ("failed once", INTENT, ledger_of(number=1, old={FIRST: objects.ago(0)}), UNBIND),
+    ("bound", BOUND, {}, None),
+    ("rotated", BOUND, ledger_of(number=1, rotate="1", old={FIRST: IN_AN_HOUR}), None),
+    ("long since", BOUND, ledger_of(number=1, rotate="1", old={FIRST: objects.ago(1)}), UNBIND),
+    ("rotating", BOUND, ledger_of(coming=1), replace(BIND, binding=SECOND)),
+    ("rotation refused", BOUND, ledger_of(coming=1, refused="1  "), None),
+    ("being rotated", BOUND, ROTATING, replace(POLL, binding=SECOND)),
+    ("being unbound", BOUND, UNBINDING, replace(POLL, operation=None)),
+]  # fmt: skip
+
+
+def sorts(call):
+    """Return what of a call goes by the state alone."""
+    return type(call), getattr(call, "operation", None), getattr(call, "binding", None)
+
+
+@pytest.mark.parametrize(("_", "text", "marks", "call"), STATES, ids=[row[0] for row in STATES])
+def test_what_the_tree_before_wrote_goes_on(_, text, marks, call):
+    of = live(text, marks, created=text is BOUND)
+    known = seen(of)
+    assert BINDINGS.stated(known, BINDINGS.records(known)) == BINDINGS.held(known)
+    assert sorts(process(of).call()) == sorts(call)
+
+
+@pytest.mark.parametrize(("_", "text", "marks", "call"), STATES, ids=[row[0] for row in STATES])
+def test_all_that_may_be_there_is_deleted(_, text, marks, call):
+    its = process(live(text, marks, created=text is BOUND, **DELETED))
+    gone = set()
+    while finalizers_of(its.live):
+        call = its.call()
+        if isinstance(call, messages.Unbind):
+            gone.add(call.binding)
+        if call is not None:
+            its.answer(outcomes.Gone())
+    ledger = json.loads(marks.get(keys.OSB_BINDINGS, "{}"))
+    numbers = {ledger.get("number", 0), ledger.get("coming", 0)}
+    there = {*ledger.get("old", {}), *(identifier(UID, one) for one in numbers)}
+    if "unbind" in marks.get(keys.OSB_OPERATION, ""):
+        there -= {FIRST}  # its own operation ended
+    if ledger.get("refused"):
+        there -= {identifier(UID, max(numbers))}
+    assert gone == there
+    assert any(isinstance(one, Delete) for one in its.decision.steps) == (text is BOUND)
 
 
 def test_credentials_come_into_a_secret_before_they_count_as_handed_out():
-    known, decision = follow(live(INTENT), BIND, given(), secret=None)
-    made, noted = decision.tasks[0].steps
+    its = process(live(INTENT))
+    its.answer(given())
+    made, noted = its.decision.tasks[0].steps
     assert isinstance(made, Create)
     assert isinstance(noted, Patch)
     assert made.manifest["type"] == "connection.crossplane.io/v1alpha1"
     assert get_text(made.manifest, "metadata", "annotations", keys.OSB_BINDING) == UID
     assert get_map(made.manifest, "data")["port"] == base64.b64encode(b"5432").decode()
-    assert annotation(known, keys.BINDING_CREATED) == "true"
-    assert not annotation(known, keys.OSB_BINDINGS)
-    assert conditions(known) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
-    assert at_provider(known)["connectionDetails"] == [
+    assert annotation(its.live, keys.BINDING_CREATED) == "true"
+    assert not annotation(its.live, keys.OSB_BINDINGS)
+    assert conditions(its.live) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
+    assert at_provider(its.live)["connectionDetails"] == [
         {"hostURL": "db.example", "port": "5432", "label": "SQL"}
     ]
-    assert "p-1" not in repr(decision)
+    assert "p-1" not in repr(its.decision)
 
 
 def test_a_binding_without_secret_is_handed_out_as_well():
-    bare = live(INTENT.replace("writeConnectionSecretToRef", "unknown"))
-    known, decision = follow(bare, BIND, given(), secret=None)
-    assert annotation(known, keys.BINDING_CREATED) == "true"
-    assert not [one for one in decision.steps if isinstance(one, Create)]
+    its = process(live(INTENT.replace("writeConnectionSecretToRef", "unknown")), secret=None)
+    its.answer(given())
+    assert annotation(its.live, keys.BINDING_CREATED) == "true"
+    assert not [one for one in its.decision.steps if isinstance(one, Create)]
+    assert its.call() is None
+    assert conditions(its.live)["Ready"] == "Available"
 
 
 def test_an_asynchronous_binding_is_polled_and_read():
-    known, decision = follow(live(INTENT), BIND, outcomes.Accepted(Secret("task-1")))
-    assert decision.again == timedelta(seconds=10)
-    poll = step(known)
-    assert isinstance(poll, messages.LastOperation)
+    its = process(live(INTENT))
+    its.answer(outcomes.Accepted(Secret("task-1")))
+    poll = step(its.live)
     assert (poll.binding, poll.operation) == (UID, Secret("task-1"))
-    assert step(known, rest=timedelta(seconds=4)) == Decision(
-        again=timedelta(seconds=4), sums_up=False
-    )
-    waiting, _ = follow(known, poll, outcomes.Progress("in progress"))
-    assert step(waiting) == poll
-    assert answered(seen(known), poll, outcomes.Progress("succeeded")) == FETCH
-    bound, _ = follow(known, FETCH, given(), secret=None)
-    assert annotation(bound, keys.BINDING_CREATED) == "true"
-    assert not annotation(bound, keys.OSB_OPERATION)
-
-
-def test_an_asynchronous_binding_that_cannot_be_read_is_asked_for_once_more():
-    known, _ = follow(live(INTENT), BIND, outcomes.Accepted(None), **quiet())
-    poll = step(known, **quiet())
-    again = answered(seen(known, **quiet()), poll, outcomes.Progress("succeeded"))
-    assert isinstance(again, messages.Bind)
-    assert again.binding == FIRST
-
-
-def test_a_binding_whose_credentials_cannot_be_had_is_deleted_and_not_made_again():
-    known, _ = follow(live(INTENT), BIND, outcomes.Done(), **quiet(), secret=None)
-    assert "NoCredentials" in message(known)
-    assert step(known, **quiet()) == UNBIND
-    gone, _ = follow(known, UNBIND, outcomes.Gone(), **quiet())
-    assert step(gone, **quiet()) == Decision()
-    gone["metadata"]["annotations"][keys.OSB_RETRY] = "please"
-    assert step(gone, **quiet()).binding == SECOND
-
-
-CONFLICTS = [(outcomes.Conflict("it is there"), True), (outcomes.Done(), True)]
-
-
-@pytest.mark.parametrize(("outcome", "reads"), CONFLICTS)
-def test_what_exists_is_read(outcome, reads):
-    assert (answered(seen(live(INTENT)), BIND, outcome) == FETCH) == reads
-
-
-def test_what_exists_and_cannot_be_read_makes_place_for_another():
-    known, _ = follow(live(INTENT), BIND, outcomes.Conflict("it is there"), **quiet())
-    assert step(known) == UNBIND
-    gone, _ = follow(known, UNBIND, outcomes.Gone())
-    assert step(gone).binding == SECOND
-
-
-def test_what_failed_makes_place_for_another():
-    known, _ = follow(live(INTENT), BIND, outcomes.Accepted(Secret("t")))
-    failed, decision = follow(known, step(known), outcomes.Progress("failed", "no"))
-    assert message(failed) == "no"
-    assert decision.again
-    assert step(failed) == UNBIND
+    its.waits()
+    assert its.answer(outcomes.Progress("succeeded"), poll) == FETCH
+    assert step(its.live) == poll  # after a restart
+    its.answer(given(), FETCH)
+    assert annotation(its.live, keys.BINDING_CREATED) == "true"
+    assert not annotation(its.live, keys.OSB_OPERATION)
 
 
 def test_a_refusal_stands():
-    known, _ = follow(live(INTENT), BIND, outcomes.Refused(400, "", "no"))
-    assert conditions(known)["Ready"] == "Unavailable"
-    assert step(known) == Decision()
-    known["metadata"]["generation"] = 2
-    assert isinstance(step(known), messages.Bind)
-
-
-@pytest.mark.parametrize("outcome", [outcomes.Unknown("HTTP 500"), outcomes.Unsent("no way")])
-def test_a_lost_answer_is_asked_for_again_with_the_same_id(outcome):
-    call = step(live(INTENT))
-    known, _ = follow(live(INTENT), call, outcome)
-    assert step(known) == call
-
-
-# What is bound
-
-
-def test_all_is_well():
-    assert step(live()) == FETCH
-    known, decision = follow(live(), FETCH, given())
-    assert conditions(known) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
-    assert not decision.steps
-    assert step(known, rest=timedelta(1)) == Decision(again=timedelta(1), sums_up=False)
-
-
-FETCHES = [
-    ("500", outcomes.Unknown("HTTP 500", 500), None),
-    ("400", outcomes.Refused(400, "", "what?"), None),
-    ("404 of a gateway", outcomes.Absent(is_json=False), None),
-    ("404", outcomes.Absent(is_json=True), "Missing"),
-    ("410", outcomes.Gone(), "Missing"),
-]
-
-
-@pytest.mark.parametrize(("_", "outcome", "reason"), FETCHES, ids=[row[0] for row in FETCHES])
-def test_a_fetch_that_says(_, outcome, reason):
-    known, decision = follow(live(), FETCH, outcome)
-    assert conditions(known).get("Ready") == reason
-    assert not decision.steps
-
-
-def test_a_binding_of_the_original_needs_no_call_where_it_cannot_be_read():
-    known = after(live(), step(live(), **quiet()))
-    assert conditions(known) == {"Ready": "Available", "Synced": "ReconcileSuccess"}
+    its = process(live(INTENT))
+    its.answer(outcomes.Refused(400, "", "no"))
+    assert conditions(its.live)["Ready"] == "Unavailable"
+    assert process(its.live).call() is None
+    its.live["metadata"]["annotations"][keys.OSB_RETRY] = "please"
+    assert isinstance(its.call(), messages.Bind)
 
 
 def test_what_the_original_does_not_say_comes_from_the_secret():
     bare = live(BOUND.replace(", connectionDetails: [{port: '1'}]", ""), created=True)
     texts = {"host": "db.example", "port": "5432"}
     data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
-    known = after(bare, step(bare, **quiet(secret={**SECRET_OBJECT, "data": data})))
-    assert at_provider(known)["connectionDetails"][0]["hostURL"] == "db.example"
-
-
-def test_a_lost_secret_is_written_anew():
-    assert step(live(), secret=None) == FETCH
-    _, decision = follow(live(), FETCH, given(), secret=None)
-    assert [type(one) for one in decision.steps] == [Create]
+    its = process(bare, **quiet(secret={**SECRET_OBJECT, "data": data}))
+    assert its.call() is None
+    assert at_provider(its.live)["connectionDetails"][0]["hostURL"] == "db.example"
 
 
 def test_a_lost_secret_that_cannot_be_read_is_replaced_at_once():
-    known = after(live(), step(live(), **quiet(secret=None)))
-    call = step(known, **quiet(secret=None))
-    assert (call.binding, call.predecessor) == (SECOND, FIRST)
-    bound, _ = follow(known, call, given(password="p-2"), **quiet(secret=None))
-    assert step(bound) == UNBIND
+    its = process(live(), **quiet(secret=None))
+    call = its.call()
+    assert (call.binding, call.predecessor, call.parameters) == (SECOND, FIRST, None)
+    its.answer(given(password="p-2"))
+    assert step(its.live) == UNBIND
 
 
 # Rotation
 
 
+def with_secret(credentials, binding):
+    texts = connection.flattened(Secret(json.dumps(credentials)))
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    named = put(SECRET_OBJECT, {keys.OSB_BINDING: binding}, "metadata", "annotations")
+    return {"secret": put(named, data, "data")}
+
+
 def test_a_rotation():
-    asked = live(annotations={keys.OSB_ROTATE: "1"})
-    known = after(asked, step(asked))
-    assert ledger(known)["coming"] == 1
-    call = step(known)
+    its = process(live(annotations={keys.OSB_ROTATE: "1"}), **with_secret(CREDENTIALS, FIRST))
+    call = its.call()
     assert isinstance(call, messages.Bind)
     assert (call.binding, call.predecessor) == (SECOND, FIRST)
-    bound, decision = follow(known, call, given(password="p-2"))
-    write = decision.steps[0]
+    assert json.loads(annotation(its.live, keys.OSB_BINDINGS))["coming"] == 1
+    its.answer(given(password="p-2"))
+    write = its.decision.steps[0]
     assert isinstance(write, Patch)
     assert write.ref.kind == SECRET
     assert get_map(write.body, "data")["password"] == base64.b64encode(b"p-2").decode()
-    assert ledger(bound)["old"] == {FIRST: objects.ago(-OVERLAP.total_seconds())}
-    assert step(bound) == replace(FETCH, binding=SECOND)
-    later = replace(seen(bound), now=NOW + OVERLAP)
-    assert next_step(later) == UNBIND
-    gone, _ = follow(bound, UNBIND, outcomes.Gone())
-    assert ledger(gone)["old"] == {}
-    assert step(gone) == replace(FETCH, binding=SECOND)
+    held = json.loads(annotation(its.live, keys.OSB_BINDINGS))
+    assert (held["number"], held["rotate"]) == (1, "1")
+    assert held["old"] == {FIRST: objects.ago(-OVERLAP.total_seconds())}
+    its.more |= with_secret(CREDENTIALS | {"password": "p-2"}, SECOND)
+    assert its.call() is None
+    its.now += OVERLAP
+    its.answer(outcomes.Gone(), UNBIND)
+    assert json.loads(annotation(its.live, keys.OSB_BINDINGS))["old"] == {}
+    assert process(its.live, **its.more).call() is None
 
 
-def test_a_crash_before_the_secret_asks_for_the_same_again():
-    asked = live(annotations={keys.OSB_ROTATE: "1"})
-    known = after(asked, step(asked))
-    assert step(known) == step(json.loads(json.dumps(known)))
-
-
-def test_each_text_rotates_once():
-    marks = {keys.OSB_ROTATE: "1", keys.OSB_BINDINGS: '{"number":1,"rotate":"1"}'}
-    assert step(live(annotations=marks)) == replace(FETCH, binding=SECOND)
-    marks[keys.OSB_ROTATE] = "2"
-    again = after(live(annotations=marks), step(live(annotations=marks)))
-    assert step(again).binding == THIRD
+def test_equal_credentials_end_the_rotation_and_both_bindings_stay():
+    its = process(live(annotations={keys.OSB_ROTATE: "1"}), **with_secret(CREDENTIALS, FIRST))
+    its.answer(given())
+    assert [note.reason for note in its.decision.notes] == ["SameCredentials"]
+    assert "gives the same credentials" in message(its.live)
+    its.more |= with_secret(CREDENTIALS, SECOND)
+    for one in (its, process(its.live, **its.more)):
+        one.now = NOW + timedelta(days=9)
+        assert one.call() is None
+    its.live["metadata"]["annotations"][keys.OSB_ROTATE] = "2"
+    assert its.call().binding == THIRD
+    its.live["metadata"] |= DELETED
+    gone = set()
+    while finalizers_of(its.live):
+        gone.add(its.call().binding)
+        its.answer(outcomes.Gone())
+    assert gone == {FIRST, SECOND, THIRD}
 
 
 def test_a_rotation_that_is_refused_leaves_the_old():
-    asked = live(annotations={keys.OSB_ROTATE: "1"})
-    known = after(asked, step(asked))
-    refused, _ = follow(known, step(known), outcomes.Refused(400, "", "no"))
-    assert message(refused) == "no"
-    assert "Ready" not in conditions(refused)
-    assert isinstance(step(refused), Decision)
-    assert ledger(refused)["number"] == 0
+    its = process(live(annotations={keys.OSB_ROTATE: "1"}))
+    its.answer(outcomes.Refused(400, "", "no"))
+    assert message(its.live) == "no"
+    assert "Ready" not in conditions(its.live)
+    for one in (its, process(its.live)):
+        assert one.call() is None
+    assert message(its.live) == "no"
 
 
-def test_the_same_credentials_are_said_to_be():
-    asked = live(annotations={keys.OSB_ROTATE: "1"})
-    known = after(asked, step(asked))
-    texts = connection.flattened(Secret(json.dumps(CREDENTIALS)))
-    data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
-    _, decision = follow(known, step(known), given(), secret={**SECRET_OBJECT, "data": data})
-    assert [note.reason for note in decision.notes] == ["SameCredentials"]
+def test_the_binding_of_a_lost_instance_is_not_ready_and_made_anew_with_it():
+    there = {"type": "Ready", "status": "True", "reason": "Available"}
+    ready = live()
+    ready["status"]["conditions"] = [there | {"lastTransitionTime": objects.ago(60)}]
+    at = INSTANCE["status"]["atProvider"]
+    lost = {**INSTANCE, "status": {"atProvider": {**at, "state": "deleted"}}}
+    its = process(ready, instance=lost)
+    assert its.call() is None
+    assert conditions(its.live) == {"Ready": "Missing", "Synced": "ReconcileError"}
+    anew = {**at, "provisionedAt": objects.ago(5)}
+    for one in (its, process(ready)):
+        one.more["instance"] = {**INSTANCE, "status": {"atProvider": anew}}
+        assert one.call().binding == SECOND
+        one.answer(given(password="p-2"))
+        one.more |= with_secret(CREDENTIALS | {"password": "p-2"}, SECOND)
+        assert conditions(one.live)["Ready"] == "Available"
+        assert one.call() is None
+        assert process(one.live, **one.more).call() is None
 
 
 # Leaving
 
 
 def test_what_was_never_asked_for_is_not_deleted():
-    fresh = live(SPEC, **DELETED)
-    assert finalizers_of(after(fresh, step(fresh))) == []
+    its = process(live(SPEC, **DELETED))
+    assert its.call() is None
+    assert finalizers_of(its.live) == []
 
 
-@pytest.mark.parametrize("text", [INTENT, BOUND])
-def test_what_may_be_there_is_deleted(text):
-    leaving = live(text, **DELETED)
-    assert step(leaving, instance=None) == UNBIND
-    gone, decision = follow(leaving, UNBIND, outcomes.Gone())
-    assert finalizers_of(gone) == []
-    assert (text is BOUND) == any(isinstance(one, Delete) for one in decision.steps)
-
-
-def test_all_bindings_are_deleted_the_one_that_counts_last():
-    marks = {keys.OSB_BINDINGS: json.dumps({"number": 1, "coming": 2, "old": {FIRST: "x"}})}
-    leaving = live(annotations=marks, **DELETED)
-    for binding in (FIRST, THIRD, SECOND):
-        assert step(leaving).binding == binding
-        leaving, _ = follow(leaving, replace(UNBIND, binding=binding), outcomes.Gone())
-    assert finalizers_of(leaving) == []
-
-
-def test_an_asynchronous_deletion_is_waited_for():
-    leaving = live(**DELETED)
-    known, _ = follow(leaving, UNBIND, outcomes.Accepted(Secret("task-9")))
-    poll = step(known)
-    assert poll.binding == FIRST
-    assert finalizers_of(follow(known, poll, outcomes.Gone())[0]) == []
-    for outcome in (outcomes.Progress("failed", "no"), outcomes.Absent(is_json=True)):
-        assert step(follow(known, poll, outcome)[0]) == UNBIND
-
-
-def test_what_is_being_made_is_polled_to_its_end_before_it_is_deleted():
-    known, _ = follow(live(INTENT), BIND, outcomes.Accepted(Secret("t")))
-    known["metadata"]["deletionTimestamp"] = objects.ago(1)
-    poll = step(known)
-    assert isinstance(poll, messages.LastOperation)
-    assert next_step(replace(seen(known), now=NOW + timedelta(minutes=10))) == UNBIND
-    over, _ = follow(known, poll, outcomes.Progress("succeeded"))
-    assert step(over) == UNBIND
-
-
-@pytest.mark.parametrize("outcome", [outcomes.Conflict("x"), given()])
-def test_what_a_lost_answer_made_is_no_whole_binding(outcome):
-    known, _ = follow(live(INTENT), BIND, outcomes.Unknown("HTTP 500", 500))
-    tried, _ = follow(known, BIND, outcome)
-    assert step(tried) == UNBIND
-    assert step(follow(tried, UNBIND, outcomes.Gone())[0]).binding == SECOND
+def test_the_broker_of_another_origin_is_asked_nothing():
+    config = put(objects.CONFIG, "https://b.example", "spec", "url")
+    for instance in (INSTANCE, None):
+        its = process(live(**DELETED), config=config, instance=instance)
+        assert its.call() is None
+        assert "annotate the ProviderConfig" in message(its.live)
 
 
 # The Secret

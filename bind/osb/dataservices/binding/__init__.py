@@ -1,1 +1,0 @@
-"""A ServiceBinding, and the bindings of a broker behind it."""

@@ -1,0 +1,366 @@
+"""A ServiceBinding: what it holds of its records, as provider-anynines keeps that.
+
+The first binding has the uid of the object as its id; which others there are, and an operation,
+stands in annotations. Its Secret is a connection Secret of Crossplane.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Final
+
+from bind.osb.dataservices import connection, dressing, instances, managed, rules
+from bind.osb.dataservices.instances import INSTANCES
+from bind.osb.dataservices.ledger import CREATED, Ledger, Seen
+from bind.osb.dataservices.store import Kept, Stated, Store
+from bind.osb.decisions import binding, causes, credentials, record
+from bind.osb.decisions.bindings import seen as look_of
+from bind.osb.decisions.record import Intent, Record, identifier
+from bind.osb.decisions.view import Ask, BindingView, HeldSecret, InstanceView, Next
+from reconciler.api.osb import GeneratedKind
+from reconciler.blueprints.offering import messages, outcomes
+from reconciler.blueprints.offering.messages import Call
+from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.decision import Create, Decision, Delete, Patch, Step, deletion
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import SECRET, Ref
+from reconciler.core.secret import Secret
+from reconciler.core.times import format_time, moment
+
+_WAS_READY: Final = (managed.AVAILABLE.reason, managed.MISSING.reason)
+_MARKS: Final = (keys.OSB_BINDINGS, keys.OSB_OPERATION, keys.BINDING_CREATED, keys.OSB_ORIGIN)
+_IDS: Final = ("instanceId", "serviceID")
+_UNREAD: Final = "unread"  # in place of a digest, until the Secret is read
+
+
+class Bindings(Store[Seen]):
+    """How ServiceBindings hold records."""
+
+    failed, stopped = causes.BIND_FAILED, causes.of_rotation(causes.BIND_REFUSED)
+
+    def held(self, seen: Seen) -> Stated:
+        at = {name: seen.at_provider[name] for name in _IDS if seen.at_provider.get(name)}
+        return Stated(at, seen.held_marks(*_MARKS))
+
+    def recalled(self, seen: Seen, kept: Kept) -> Kept:
+        """Return what is remembered, unless it was of a Secret that nobody had read."""
+        unread = any(one.sent and one.sent.secret == _UNREAD for one in kept.records)
+        return Store.recalled(self, seen, replace(kept, stated=None) if unread else kept)
+
+    def records(self, seen: Seen) -> tuple[Record, ...]:
+        found = [dressing.with_object(one, seen.cluster) for one in _records(seen)]
+        return tuple(_closed(seen, found))
+
+    def stated(self, seen: Seen, records: tuple[Record, ...]) -> Stated:
+        held = self.held(seen)
+        if not records:
+            return held
+        numbers = look_of.numbers_of(records, look_of.Numbers)
+        first = numbers.current or records[0]
+        at: dict[str, JSON] = dict(zip(_IDS, (first.instance, first.service), strict=True))
+        marks = {
+            keys.OSB_BINDINGS: _stated(seen, records, numbers).text(),
+            keys.OSB_OPERATION: _begun(seen, records, numbers),
+            keys.BINDING_CREATED: CREATED if seen.is_created or numbers.current else "",
+            keys.OSB_ORIGIN: first.origin,
+        }
+        return Stated(at, {name: mark for name, mark in marks.items() if mark})
+
+    def hindrance(self, seen: Seen) -> Decision | None:
+        if seen.is_deleting or (seen.catalogue is not None and seen.service_id):
+            return None
+        if seen.catalogue is None:
+            return seen.failed(seen.unread, again=seen.pause())
+        refused = "" if managed.may(seen.live, "Create") else managed.NO_CREATE
+        problem = seen.lookup if seen.instance is None else refused
+        return seen.failed(problem, managed.CREATING, again=None) if problem else None
+
+    def view(self, seen: Seen, kept: Kept) -> InstanceView:
+        """Return what is decided on."""
+        made = () if seen.instance is None else INSTANCES.records(of_instance(seen, seen.instance))
+        name = managed.config_name(seen.live)
+        service = seen.service_id or next((one.service for one in made), "")
+        kind = GeneratedKind(managed.SERVICE_INSTANCE, name, service, {})
+        live = None
+        if seen.instance is not None:
+            live = dressing.dressed(seen.instance, INSTANCES.conditions(seen.instance), {})
+        bound = BindingView(
+            seen.cluster,
+            replace(kind, kind=seen.kind, instances=managed.SERVICE_INSTANCE.plural),
+            _claim(seen, kept),
+            kept.records,
+            _secret(seen, kept.records),
+            kept.pauses,
+        )
+        return dressing.view_of(seen, kind, live, made, (bound,), kept.pauses)
+
+    def look(self, seen: Seen, kept: Kept) -> Next:
+        view = self.view(seen, kept)
+        free = not any(one.holds_turn(seen.now) for one in view.records)
+        return binding.look(view, view.bindings[0], free=free, now=seen.now)
+
+    def answer(self, seen: Seen, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
+        if isinstance(outcome, outcomes.Done) and (given := _given(outcome)) is not None:
+            texts = json.dumps(_texts(seen, ask.record, given))
+            outcome = replace(outcome, credentials=Secret(texts))
+        view = self.view(seen, kept)
+        return binding.answered(view, view.bindings[0], ask, outcome, now=seen.now)
+
+    def call(self, seen: Seen, call: Call) -> Call:
+        if not isinstance(call, messages.Bind):
+            return call
+        app = manifest.get_text(seen.wanted, "bindResource", "appGuid")
+        parameters = manifest.get_text_map(seen.wanted, "parameters") or None
+        return replace(
+            call,
+            app=app or seen.space or seen.uid,
+            context=rules.context(seen),
+            parameters=None if call.predecessor else parameters,
+        )
+
+    def step(self, seen: Seen, step: Step, outcome: Outcome | None) -> Step | None:
+        match step:
+            case Delete(ref) if ref.kind == SECRET:
+                return None if seen.secret is None else deletion(seen.cluster, SECRET, seen.secret)
+            case Create(kind=kind, manifest=body) | Patch(Ref(kind=kind), body) if kind == SECRET:
+                pass
+            case _:
+                return step
+        given = _given(outcome)
+        texts = connection.texts_of(seen.secret) if given is None else given
+        named = manifest.annotations_of(body).get(keys.OSB_BINDING, "")
+        return connection.written(seen, seen.secret, texts, named)
+
+    def facts(self, seen: Seen, kept: Kept, outcome: Outcome | None) -> dict[str, JSON]:
+        if seen.is_deleting:
+            return {"state": "Deleting"}
+        if look_of.numbers_of(kept.records, look_of.Numbers).current is None:
+            if not kept.records or seen.service_id:
+                return {}
+            return {"state": "Pending", "planID": kept.records[0].plan}
+        known = manifest.get_list(seen.at_provider, "connectionDetails")
+        texts = _given(outcome) or ({} if known else connection.texts_of(seen.secret))
+        details = connection.details(
+            texts, manifest.labels_of(seen.live).get(keys.INSTANCE_TYPE, "")
+        )
+        is_news = bool(details) and details != known
+        news: dict[str, JSON] = {"connectionDetails": details} if is_news else {}
+        return {"state": "Created", "planID": seen.plan_id, **news}
+
+
+BINDINGS: Final = Bindings()
+
+
+def _given(outcome: Outcome | None) -> dict[str, str] | None:
+    """Return the texts of the credentials that an answer gives, None without any."""
+    given = outcome.credentials if isinstance(outcome, outcomes.Done) else None
+    return None if given is None else connection.flattened(given)
+
+
+def of_instance(seen: Seen, live: Manifest) -> instances.Seen:
+    """Return the instance of a binding as it is looked at."""
+    facts = {one.name: getattr(seen, one.name) for one in fields(rules.OfBroker)}
+    return instances.Seen(**{**facts, "kind": managed.SERVICE_INSTANCE, "live": live})
+
+
+def needs_secret(seen: Seen, kept: Kept) -> bool:
+    """Tell whether a look has to read the Secret."""
+    kept = BINDINGS.recalled(seen, kept)
+    return binding.needs_secret(BINDINGS.view(seen, kept).bindings[0], now=seen.now)
+
+
+def _claim(seen: Seen, kept: Kept) -> Manifest:
+    """Return a ServiceBinding as the claim of a generated kind would be."""
+    place = connection.place(seen.live)
+    parameters: dict[str, JSON] = dict(manifest.get_text_map(seen.wanted, "parameters"))
+    spec: dict[str, JSON] = {"parameters": parameters, "rotation": {"request": seen.rotation}}
+    spec["secretName"] = "" if place is None else place.name
+    claim = dressing.dressed(seen.live, kept.conditions, spec)
+    current = look_of.numbers_of(kept.records, look_of.Numbers).current
+    if current is None:
+        return claim
+    named: dict[str, JSON] = {"bindingID": current.id, "binding": {"name": "known"}}
+    return {**claim, "status": {**manifest.get_map(claim, "status"), **named}}
+
+
+def _secret(seen: Seen, records: tuple[Record, ...]) -> HeldSecret | None:
+    """Return the Secret as that of a claim; where none is wanted, what was given counts as kept."""
+    wants = connection.place(seen.live) is not None
+    if wants and not seen.has_read:
+        return None
+    current = look_of.numbers_of(records, look_of.Numbers).current
+    if (wants and seen.secret is None) or (not wants and current is None):
+        return HeldSecret(None)
+    if connection.taken(seen, seen.secret):
+        return HeldSecret(seen.secret)
+    named = manifest.annotations_of(seen.secret or {}).get(keys.OSB_BINDING, "")
+    return HeldSecret(_as_claimed(seen, named or ("" if current is None else current.id)))
+
+
+def _as_claimed(seen: Seen, named: str) -> Manifest | None:
+    """Return the Secret with its texts as a claim would have it."""
+    kind = GeneratedKind(seen.kind, managed.config_name(seen.live), "", {}, "instances")
+    view = BindingView(seen.cluster, kind, _claim(seen, Kept()))
+    one = dressing.record_of(seen, record.BINDING, named, seen.instance_id)
+    texts = json.dumps(_texts(seen, named, connection.texts_of(seen.secret)))
+    return credentials.secret_of(view, one, Secret(texts))
+
+
+def _texts(seen: Seen, one: str, texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a Secret has of a binding; where none is wanted, no two are equal."""
+    return {"binding": one} if connection.place(seen.live) is None else texts
+
+
+def _records(seen: Seen) -> Iterator[Record]:
+    """Yield what the annotations say of each binding."""
+    if not seen.service_id:
+        return
+    ledger, operation = seen.ledger, seen.operation
+    top = max(ledger.number, ledger.coming)
+    numbers = {identifier(seen.uid, one): one for one in range(top + 1)}
+    named = [*ledger.old, identifier(seen.uid, ledger.number)]
+    named += [identifier(seen.uid, ledger.coming)] if ledger.coming else []
+    for one in dict.fromkeys(named):
+        number = numbers.get(one, -1)
+        base = dressing.record_of(seen, record.BINDING, one, seen.instance_id)
+        base = replace(base, number=number, asked=seen.rotation)
+        if one in ledger.old:
+            found = _old(seen, base, ledger.old[one])
+        elif number == ledger.number and seen.is_created:
+            found = _made(seen, base)
+        else:
+            found = replace(base, intent=Intent("Bind", seen.now, _sent(seen), ledger.tries))
+        if manifest.get_text(operation, "binding") == one:
+            key, since = (manifest.get_text(operation, name) for name in ("key", "since"))
+            begun = dressing.operation_of(seen, key, base.plan, moment(since))
+            is_unbind = manifest.get_bool(operation, "unbind")
+            found = replace(found, operation=begun)
+            if is_unbind or found.state == record.LEAVING:
+                intent = None if is_unbind else Intent("Bind", seen.now, _sent(seen))
+                found = replace(found, state=record.LEAVING, intent=intent)
+        yield found
+
+
+def _sent(seen: Seen, secret: str = "") -> record.Sent:
+    parameters: dict[str, JSON] = dict(manifest.get_text_map(seen.wanted, "parameters"))
+    return record.Sent(seen.plan_id, record.digest_of(seen.uid, parameters), secret=secret)
+
+
+def _made(seen: Seen, one: Record) -> Record:
+    """Return the binding whose credentials were handed out, when it became ready at the latest."""
+    ready, ledger = conditions.said(seen.live, managed.READY), seen.ledger
+    since = ready.last_transition_time if ready and ready.reason in _WAS_READY else ""
+    made_at = moment(ledger.made or since)
+    sent = _sent(seen, _digest_of_secret(seen, one.id))
+    return replace(one, state=record.PRESENT, sent=sent, asked=ledger.rotate, made_at=made_at)
+
+
+def _digest_of_secret(seen: Seen, counts: str) -> str:
+    """Return the digest of what the Secret has of a binding, and else a word for what it has."""
+    wants = connection.place(seen.live) is not None
+    if wants and not seen.has_read:
+        return _UNREAD
+    if (wants and seen.secret is None) or connection.taken(seen, seen.secret):
+        return "lost"
+    named = manifest.annotations_of(seen.secret or {}).get(keys.OSB_BINDING, "")
+    made = _as_claimed(seen, counts) if named in ("", counts) else None
+    return "another" if made is None else credentials.digest(seen.live, made)
+
+
+def _old(seen: Seen, one: Record, text: str) -> Record:
+    """Return a binding that leaves, or whose credentials still count beside those that replaced it.
+
+    Without a time they are equal to those.
+    """
+    ledger, at = seen.ledger, moment(text)
+    is_older = seen.is_created and 0 <= one.number < ledger.number
+    if is_older and not text:
+        counts = identifier(seen.uid, ledger.number)
+        sent = _sent(seen, _digest_of_secret(seen, counts))
+        return replace(one, state=record.PRESENT, sent=sent)
+    is_later = at is not None and at > seen.now
+    if is_older and is_later:
+        return replace(one, state=record.PRESENT, sent=_sent(seen, one.id), leave_at=at)
+    since = at if is_later or seen.operation else None  # one operation at a time
+    paused = Intent("Unbind", since, _sent(seen), closed=record.PAUSED) if since else None
+    return replace(one, state=record.LEAVING, intent=paused)
+
+
+def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
+    """Yield these records; what the broker refused is not asked for before the wish is another."""
+    is_refused = bool(seen.ledger.refused) and seen.ledger.refused == seen.asked
+    for one in records:
+        is_open = one.state == record.INTENDED and one.operation is None
+        if not (is_refused and is_open) or one.intent is None:
+            yield one
+            continue
+        view = BINDINGS.view(seen, Kept(tuple(records)))
+        looked = look_of.seen(view, view.bindings[0], now=seen.now)
+        catalog = look_of.circumstances(looked, record.FAILED)
+        yield replace(one, intent=replace(one.intent, closed=record.FAILED, catalog=catalog))
+
+
+def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> Ledger:
+    """Return which bindings there are."""
+    held, current, candidate = seen.ledger, numbers.current, numbers.candidate
+    if seen.is_deleting:
+        return _left(seen, records)
+    counts = current or candidate
+    intent = None if candidate is None else candidate.intent
+    is_refused = intent is not None and intent.closed in (record.REFUSED, record.FAILED)
+    made, number = held.made, held.number if counts is None else counts.number
+    if current is not None and (number != held.number or not seen.is_created):
+        made = _time(current.made_at) if number else ""
+    rest = (one for one in records if one is not current and one is not candidate)
+    return Ledger(
+        number,
+        candidate.number if current is not None and candidate is not None else 0,
+        {one.id: _leaves(seen, one) for one in rest},
+        held.rotate if current is None else current.asked,
+        seen.asked if is_refused else "",
+        0 if intent is None else intent.tries,
+        made,
+    )
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else format_time(at)
+
+
+def _leaves(seen: Seen, one: Record) -> str:
+    """Return when a binding leaves, "" for one that has the credentials that count."""
+    if look_of.is_held(one):
+        return _time(one.leave_at)
+    if one.state == record.LEAVING and one.intent is not None and one.intent.verb == "Unbind":
+        return format_time(one.intent.since)
+    return seen.ledger.old.get(one.id) or format_time(seen.now)
+
+
+def _left(seen: Seen, records: tuple[Record, ...]) -> Ledger:
+    """Return which bindings are left of an object that goes."""
+    held, there = seen.ledger, {one.number: one.id for one in records}
+    number = held.number if held.number in there else max(there, default=held.number)
+    coming = held.coming if held.coming in there and held.coming != number else 0
+    old = {one: text for one, text in held.old.items() if one in there.values()}
+    return replace(held, number=max(number, 0), coming=coming, old=old)
+
+
+def _begun(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> str:
+    """Return which operation goes on; of what is not read yet, the one that made it."""
+    for one in sorted(records, key=lambda each: each.state != record.LEAVING):
+        if one.operation is not None:
+            wire: dict[str, JSON] = {"binding": one.id, "since": format_time(one.operation.since)}
+            is_unbind = one.state == record.LEAVING and not look_of.is_still_bound(one)
+            key = one.operation.key
+            more: dict[str, JSON] = {
+                "unbind": is_unbind,
+                "key": "" if key is None else key.reveal(),
+            }
+            wire |= {name: value for name, value in more.items() if value}
+            return manifest.canonical(wire).decode()
+    candidate, made_by = numbers.candidate, manifest.get_text(seen.operation, "binding")
+    if candidate is None or (candidate.state, candidate.id) != (record.PRESENT, made_by):
+        return ""
+    return seen.annotations[keys.OSB_OPERATION]

@@ -1,1 +1,0 @@
-"""A ServiceInstance, and the instance of a broker behind it."""

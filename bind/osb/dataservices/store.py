@@ -1,0 +1,322 @@
+"""One life cycle for compositions: what an object holds, read as records and written back.
+
+A managed resource has no BrokerRecord: ids and states stand in `status.atProvider` and annotations,
+as provider-anynines keeps them. They are read as the records that claims have, and what follows
+for those is written back as the fields that differ. What the fields have no word for, such as
+when the next try is due, this process alone remembers, until the object holds something else.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, Generic, TypeVar
+
+from bind.osb.dataservices import managed, rules
+from bind.osb.decisions import causes, record
+from bind.osb.decisions.record import Record
+from bind.osb.decisions.view import (
+    SOON,
+    Ask,
+    Next,
+    Pause,
+)
+from reconciler.api.osb import BROKER_RECORD
+from reconciler.blueprints.offering import outcomes
+from reconciler.blueprints.offering.messages import Call
+from reconciler.blueprints.offering.outcomes import Outcome
+from reconciler.core import conditions, keys, manifest
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import (
+    NOTHING,
+    Create,
+    Decision,
+    Delete,
+    Patch,
+    Step,
+    Task,
+    modification,
+    unheld,
+)
+from reconciler.core.manifest import JSON, Manifest
+
+S = TypeVar("S", bound=rules.OfBroker)
+_DOWN: Final = (managed.UNAVAILABLE.reason, managed.MISSING.reason)
+_ERROR: Final = managed.error("").reason
+_STANDS: Final = (conditions.FALSE, True)
+_MOST_STEPS: Final = 8  # without a write or a call
+_UNAVAILABLE: Final = (
+    *(causes.REFUSED.reason, causes.FAILED.reason, causes.RETRYING.reason),
+    *(causes.NOT_USABLE.reason, causes.NO_CREDENTIALS.reason),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What an object holds of its records: fields of `status.atProvider`, and annotations.
+
+    `pending` is the key of an operation, None without.
+    """
+
+    at: Mapping[str, JSON] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What this process remembers of an object. Its records count while that holds `stated`."""
+
+    records: tuple[Record, ...] = ()
+    stated: Stated | None = None
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What follows, and what to remember. `call` comes first, where there is one."""
+
+    kept: Kept
+    decision: Decision
+    said: Decision = NOTHING
+    ask: Ask | None = None
+    call: Call | None = None
+
+
+class Store(ABC, Generic[S]):
+    """How objects of one kind hold their records, and what is decided about those."""
+
+    failed: ClassVar[Cause]  # for which Ready is False
+    stopped: ClassVar[Cause]  # for which Synced alone is
+
+    @abstractmethod
+    def held(self, seen: S) -> Stated:
+        """Return what an object holds of its records."""
+
+    @abstractmethod
+    def records(self, seen: S) -> tuple[Record, ...]:
+        """Return what that says."""
+
+    @abstractmethod
+    def stated(self, seen: S, records: tuple[Record, ...]) -> Stated:
+        """Return what an object is to hold of these records."""
+
+    @abstractmethod
+    def hindrance(self, seen: S) -> Decision | None:
+        """Return what follows where nothing is decided now; None where it is."""
+
+    @abstractmethod
+    def look(self, seen: S, kept: Kept) -> Next:
+        """Return what follows from the present state."""
+
+    @abstractmethod
+    def answer(self, seen: S, kept: Kept, ask: Ask, outcome: Outcome) -> Next:
+        """Return what follows from the answer to a call."""
+
+    @abstractmethod
+    def call(self, seen: S, call: Call) -> Call:
+        """Return a call as objects of this kind have it made."""
+
+    def step(self, seen: S, step: Step, outcome: Outcome | None) -> Step | None:
+        """Return a write of something else than records, as it is with this kind."""
+        return step
+
+    def facts(self, seen: S, kept: Kept, outcome: Outcome | None) -> dict[str, JSON]:
+        """Return what `status.atProvider` says beside records."""
+        return {}
+
+    def turn(self, seen: S, kept: Kept) -> Turn:
+        """Return what follows from the present state."""
+        framed = managed.framed(seen)
+        if framed is None and seen.rest and seen.catalogue is None:
+            framed = Decision(again=seen.rest, sums_up=False)
+        if framed is None:
+            framed = self.hindrance(seen)
+        if framed is not None:
+            return Turn(kept, framed)
+        return self._turn(seen, self.recalled(seen, kept), NOTHING)
+
+    def recalled(self, seen: S, kept: Kept) -> Kept:
+        """Return what is remembered, with the records that the object says."""
+        if any(one.claim.uid != seen.uid for one in kept.records):
+            kept = Kept()  # of another object with this name
+        if kept.stated == self.held(seen):
+            return kept
+        said = kept.conditions or self.conditions(seen.live)
+        return Kept(self.records(seen), None, kept.pauses, said)
+
+    def conditions(self, live: Manifest) -> tuple[Condition, ...]:
+        """Return those of a claim that those of an object stand for, where they are False."""
+        ready, synced = (conditions.said(live, one) for one in (managed.READY, managed.SYNCED))
+        stands = ((ready, self.failed, _DOWN), (synced, self.stopped, (_ERROR,)))
+        return tuple(
+            conditions.false(cause, one.message)
+            for one, cause, reasons in stands
+            if one is not None and one.reason in reasons
+        )
+
+    def answered(self, seen: S, turn: Turn, outcome: Outcome) -> Turn:
+        """Return what follows from the answer to a call: it may be another one."""
+        assert turn.ask is not None
+        next_ = self.answer(seen, turn.kept, turn.ask, outcome)
+        kept, said = self._after(seen, turn.kept, next_, turn.said, outcome)
+        if not self._writes(seen, kept, said) and said.again == SOON:
+            return self._turn(seen, kept, said)
+        return self._ends(seen, kept, said, outcome)
+
+    def _turn(self, seen: S, kept: Kept, said: Decision) -> Turn:
+        for _ in range(_MOST_STEPS):
+            next_ = self.look(seen, kept)
+            kept, said = self._after(seen, kept, next_, said, None)
+            writes = self._writes(seen, kept, said)
+            if next_.ask is not None and not writes:
+                rests = self._ends(seen, kept, replace(said, again=seen.rest or None), None)
+                call = self.call(seen, next_.ask.call)
+                return replace(rests, said=said, ask=next_.ask, call=call)
+            if writes or said.again != SOON:
+                break
+        return self._ends(seen, kept, said, None)
+
+    def _writes(self, seen: S, kept: Kept, said: Decision) -> bool:
+        return bool(said.tasks) or self.stated(seen, kept.records) != self.held(seen)
+
+    def _after(
+        self, seen: S, kept: Kept, next_: Next, said: Decision, outcome: Outcome | None
+    ) -> tuple[Kept, Decision]:
+        """Return what is remembered, and decided so far, after records were changed."""
+        records = {one.id: one for one in kept.records}
+        rest = list[Step]()
+        for step in next_.decision.steps:
+            if not _is_written(records, step, seen):
+                rest += [one for one in (self.step(seen, step, outcome),) if one is not None]
+        stated = kept.conditions
+        for one in next_.decision.conditions:
+            stated = conditions.set_condition(stated, one, now=seen.now)
+        pauses = {**kept.pauses, **next_.pauses}
+        kept = Kept(tuple(records.values()), kept.stated, pauses, stated)
+        more = next_.decision if next_.ask is None else replace(next_.decision, again=SOON)
+        return kept, _joined(said, more, rest)
+
+    def _ends(self, seen: S, kept: Kept, said: Decision, outcome: Outcome | None) -> Turn:
+        """Write what differs."""
+        if any(_is_lift(seen, one) for one in said.steps):
+            return Turn(Kept(), _released(seen, said))
+        before, after = self.held(seen), self.stated(seen, kept.records)
+        at = _differing(before.at, after.at) | self.facts(seen, kept, outcome)
+        others: dict[str, JSON] = {"pendingOperation": after.pending}
+        stated = conditions_of(seen, said, kept.conditions, outcome)
+        if not (stated or seen.is_held):
+            stated = [managed.CREATING]
+        decision = seen.said(at, *stated, again=said.again, others=others)
+        step = _metadata(seen, kept, _differing(before.annotations, after.annotations))
+        steps = said.steps if step is None else (*said.steps, step)
+        tasks = (Task(steps, managed.WRITE_FAILED),) if steps else ()
+        return Turn(replace(kept, stated=after), replace(decision, tasks=tasks, notes=said.notes))
+
+
+def _differing(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return what makes the one the other; None takes away."""
+    names = {**before, **after}
+    return {one: after.get(one) for one in names if before.get(one) != after.get(one)}
+
+
+def _metadata(seen: rules.OfBroker, kept: Kept, marks: dict[str, JSON]) -> Patch | None:
+    """Return the write of finalizer and annotations, where they are others."""
+    metadata: dict[str, JSON] = {}
+    if kept.records and not (seen.is_held or seen.is_deleting):
+        metadata["finalizers"] = [*manifest.finalizers_of(seen.live), keys.MANAGED_RESOURCE]
+        if keys.EXTERNAL_NAME not in seen.annotations:
+            marks[keys.EXTERNAL_NAME] = manifest.name_of(seen.live)
+    if marks:
+        metadata["annotations"] = marks
+    patch = modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
+    return patch if metadata else None
+
+
+def _is_written(records: dict[str, Record], step: Step, seen: rules.OfBroker) -> bool:
+    """Write a record among these; tell whether a step is about one."""
+    match step:
+        case Create(kind, body) if kind == BROKER_RECORD:
+            one = record.read(body, seen.cluster)
+        case Patch(ref, body) if ref.kind == BROKER_RECORD:
+            live = records[ref.name].live or {}
+            spec = _merged(manifest.get_map(live, "spec"), manifest.get_map(body, "spec"))
+            one = record.read({**live, "spec": spec}, seen.cluster)
+        case Delete(ref) if ref.kind == BROKER_RECORD:
+            records.pop(ref.name, None)
+            return True
+        case _:
+            return False
+    records[one.id] = one
+    return True
+
+
+def _merged(held: Manifest, patch: Manifest) -> dict[str, JSON]:
+    """Return what RFC 7386 makes of an object."""
+    after = dict(held)
+    for key, value in patch.items():
+        after[key] = value
+        if isinstance(value, Mapping):
+            after[key] = _merged(manifest.get_map(held, key), value)
+    return {key: value for key, value in after.items() if value is not None}
+
+
+def _joined(said: Decision, more: Decision, rest: list[Step]) -> Decision:
+    """Return two decisions as one, of which the later counts; `rest` are its writes."""
+    named = {one.type for one in more.conditions}
+    kept = (one for one in said.conditions if one.type not in named)
+    return Decision(
+        tasks=(*said.tasks, *((Task(tuple(rest)),) if rest else ())),
+        conditions=(*kept, *more.conditions),
+        fields={**said.fields, **more.fields},
+        notes=(*said.notes, *more.notes),
+        again=more.again,
+    )
+
+
+def _is_lift(seen: rules.OfBroker, step: Step) -> bool:
+    return isinstance(step, Patch) and step.ref.kind == seen.kind
+
+
+def _released(seen: rules.OfBroker, said: Decision) -> Decision:
+    """Let an object go, with what is to go before it."""
+    lift = unheld(seen.cluster, seen.kind, seen.live, keys.MANAGED_RESOURCE)
+    steps = [one for one in said.steps if not _is_lift(seen, one)]
+    task = Task((*steps, *((lift,) if lift is not None else ())), managed.WRITE_FAILED)
+    return Decision(tasks=(task,), notes=said.notes, sums_up=False)
+
+
+def conditions_of(
+    seen: rules.OfBroker, said: Decision, every: Iterable[Condition], outcome: Outcome | None
+) -> list[managed.Condition]:
+    """Return Ready and Synced, as far as they follow.
+
+    `said` are the conditions that a claim would get now, `every` are all that it would have.
+    """
+    unusual = outcomes.Unsent | outcomes.Unknown | outcomes.Denied | outcomes.Unsupported
+    problem = outcome.problem if isinstance(outcome, unusual) else ""
+    ready = None
+    for one in sorted(said.conditions, key=lambda each: each.type == causes.VALID):
+        if one.type in (causes.PROVISIONED, causes.BOUND):
+            words = manifest.get_text(said.fields, "operation", "description")
+            ready = managed.AVAILABLE if one.status == conditions.TRUE else _unready(one, words)
+        if one.type == causes.VALID and one.status == conditions.FALSE:
+            ready = replace(managed.MISSING, message=one.message)
+    if seen.is_deleting:
+        ready = managed.DELETING
+    found = [] if ready is None else [ready]
+    lasting = (one for one in every if (one.status, one.severity != conditions.INFO) == _STANDS)
+    problem = problem or next((one.message for one in lasting), "")
+    if problem:
+        return [*found, managed.error(problem)]
+    is_well = any(one.status == conditions.TRUE for one in said.conditions)
+    # What only waits says nothing about how the last call went.
+    return [*found, managed.SUCCESS] if is_well or outcome is not None else found
+
+
+def _unready(one: Condition, words: str) -> managed.Condition:
+    if one.reason == causes.MISSING.reason:
+        return replace(managed.MISSING, message=one.message)
+    if one.reason in _UNAVAILABLE:
+        return replace(managed.UNAVAILABLE, message=one.message)
+    return replace(managed.CREATING, message=words)
