@@ -88,7 +88,6 @@ _OF_SPACES: Final = (keys.APP_CLUSTER_UID,)
 
 
 def is_space(namespace: Manifest, binding: Manifest) -> bool:
-    """Tell whether a Namespace is the space of the ClusterBinding in it."""
     if keys.IDENTITY in manifest.annotations_of(namespace):
         return True
     labels = manifest.labels_of(binding)
@@ -226,13 +225,11 @@ def trimmed_request(live: Manifest) -> Manifest:
 
 
 def trimmed_service_namespace(live: Manifest) -> Manifest:
-    """Return what is read of an APIServiceNamespace."""
     named = manifest.get_text(live, "status", "namespace")
     return _kept(live, notes=_OF_MAPPINGS, status={"namespace": named} if named else {})
 
 
 def trimmed_cluster_binding(live: Manifest) -> Manifest:
-    """Return what is read of a ClusterBinding."""
     spec = manifest.get_map(live, "spec")
     read = {
         part: spec[part] for part in ("kubeconfigSecretRef", "providerPrettyName") if part in spec

@@ -161,7 +161,6 @@ class Informers:
         return parties.party_of(space, self.namespaces.get("", space), binding)
 
     def template(self, resource: str) -> Manifest | None:
-        """Return the template that counts for a resource."""
         return next(iter(api.by_resource(self.templates.by(RESOURCE, resource)).values()), None)
 
     def listed(self, space: str) -> frozenset[str] | None:

@@ -21,7 +21,6 @@ from reconciler.core.refs import CLUSTER_ROLE, Kind
 
 
 def role(cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest) -> tuple[Step, ...]:
-    """Return what gives a (Cluster)Role the wanted rules."""
     return _list(cluster, kind, live, wanted, field="rules")
 
 

@@ -248,7 +248,6 @@ def version(
         bool, typer.Option("--verbose", "-v", help="Also the environment, and name clashes.")
     ] = False,
 ) -> int:
-    """Print the version."""
     from importlib import metadata
 
     typer.echo(f"klutchctl {metadata.version('klutchctl')}")

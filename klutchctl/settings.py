@@ -186,7 +186,6 @@ class Place:
 
     @property
     def is_here(self) -> bool:
-        """Tell whether the files are on this machine."""
         return self.git is None and self.oci is None and self.artifact is None
 
     def __post_init__(self) -> None:

@@ -49,7 +49,6 @@ class AgentContext:
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
         return self.runtime.clock
 
     @property
@@ -170,5 +169,4 @@ class Troubles:
             self._on_change(resource)
 
     def forget(self, resource: str) -> None:
-        """Forget all that was said about a resource."""
         self._said.pop(resource, None)

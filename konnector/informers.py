@@ -133,7 +133,6 @@ class Homes:
         return self._service.get(app_namespace, "")
 
     def mapping(self, app_namespace: str) -> Manifest | None:
-        """Return the APIServiceNamespace of an app namespace."""
         return self._mappings.get(self._space, app_namespace)
 
     def is_held(self, app_namespace: str) -> bool:

@@ -39,7 +39,6 @@ class SyncMetrics(Collector):
         registry.register(self)
 
     def claims(self, resource: str) -> StateCounts:
-        """Return what counts the claims of one kind."""
         return StateCounts(self._claims, resource, states=STATES)
 
     def direction(self, resource: str, direction: str) -> Histogram:

@@ -245,7 +245,6 @@ class PairedSync(TaskSupervisor):
         return [*self._here.troubles, *self._there.troubles]
 
     def enqueue_all(self, app_namespace: str) -> None:
-        """Enqueue all that belongs to an app namespace."""
         recent = self._there.of(app_namespace)
         there = set(() if recent is None else recent.view.store.values(NAME))
         here = set(self.view.store.names(app_namespace))

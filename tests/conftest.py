@@ -250,7 +250,6 @@ def keycloak(
 
 @pytest.fixture(scope="session")
 def control_plane(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
-    """The cluster with all CRDs."""
     return live_clusters[Role.CONTROL_PLANE]
 
 

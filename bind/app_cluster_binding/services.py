@@ -98,7 +98,6 @@ def _slow(seen: Seen, names_: list[str]) -> str:
 
 
 def templates(seen: Seen) -> Mapping[GroupResource, Manifest]:
-    """Return the template of each listed resource that has one."""
     counting = api.by_resource(seen.templates)
     return {resource: counting[resource] for resource in seen.resources if resource in counting}
 

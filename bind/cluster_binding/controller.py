@@ -57,7 +57,6 @@ class ClusterBindings(ObjectReconciler[str, decide.Seen]):
         informers.namespaces.subscribe(NAME, queue.enqueue)
 
     async def look(self, key: str) -> tuple[Observed, decide.Seen] | None:
-        """Return the ClusterBinding of a space, and the space."""
         space, informers = key, self._informers
         binding = self._cluster_bindings.get(space, names.CLUSTER_BINDING)
         now = self.executor.now()

@@ -96,7 +96,6 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
 
 def state_of(binding: Manifest, now: datetime) -> str:
-    """Return the state of a space, one of STATES."""
     if is_deleting(binding):
         return _LEAVING
     beat = heartbeat_of(binding)

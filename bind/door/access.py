@@ -79,7 +79,6 @@ class Rule:
     templates: tuple[str, ...] = ()
 
     def allows(self, identity: Identity, offer: Offer) -> bool:
-        """Tell whether an identity may bind an offer by this rule."""
         held = dict(identity.claims)
         return (
             (not self.issuers or identity.issuer in self.issuers)

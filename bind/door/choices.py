@@ -86,7 +86,6 @@ def _is_sayable(claim: Manifest) -> bool:
 
 
 def _said(claim: Manifest) -> Mapping[str, JSON]:
-    """Return a claim as files say it."""
     said: dict[str, JSON] = {
         key: manifest.get_text(claim, key) for key in ("group", "resource", "version")
     }

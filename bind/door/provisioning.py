@@ -177,7 +177,6 @@ def _notes(seen: Seen, wanted: Wanted, namespace: Manifest) -> dict[str, JSON]:
 
 
 def own_of(namespaces: Sequence[Manifest], wanted: Wanted) -> list[Manifest]:
-    """Return those that say that they are the identity's."""
     said = ((one, manifest.annotations_of(one).get(keys.IDENTITY)) for one in namespaces)
     return [one for one, annotation in said if annotation == wanted.annotation]
 

@@ -73,7 +73,6 @@ class Keys:
         return _form_token(self.present, subject)
 
     def is_form_token(self, given: str, subject: str) -> bool:
-        """Tell whether a form came from a page of this session."""
         return any(
             hmac.compare_digest(given.encode(), _form_token(key, subject).encode())
             for key in (self.present, *self.former)

@@ -34,7 +34,6 @@ _SELECTOR: Final = ("names", "namespaces", "labelSelectors", "fieldSelectors", "
 
 
 def text(document: JSON) -> bytes:
-    """Return a document as compact JSON."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -115,7 +114,6 @@ def consent_of(offer: Offer, agreed: Sequence[int] | None) -> list[JSON] | None:
 
 
 def offer(one: Offer) -> dict[str, JSON]:
-    """Return an offer as the catalogue has it."""
     return {
         "namespace": one.namespace,
         "name": one.name,

@@ -177,7 +177,6 @@ class Standing:
 
 
 def move(row: str, outcome: outcomes.Outcome, at: Standing) -> Move:
-    """Return what follows from an answer."""
     if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
         return Move.LATER
     moves = TABLE[row]
@@ -188,7 +187,6 @@ def move(row: str, outcome: outcomes.Outcome, at: Standing) -> Move:
 
 
 def said(outcome: outcomes.Outcome, at: Standing) -> str:  # noqa: C901, PLR0911 - a word each
-    """Return an answer in one word."""
     match outcome:
         case outcomes.Done():
             return "done before" if at.tries and not outcome.created else "done"

@@ -48,7 +48,6 @@ class Views:
 
     @property
     def informers(self) -> Sequence[Informer]:
-        """What keeps the views that are there from the start."""
         return [recent.view for recent in self._recents.values()]
 
     def recent(self, view: Store) -> ReadYourWrites:
@@ -109,12 +108,10 @@ class Informers(Views):
         return self._recents[self.crds].view.trouble
 
     def kind(self, group: str, kind: str) -> GeneratedKind | None:
-        """Return the generated kind of this name."""
         found = map(self._generated, self.crds.keys_by(KIND, (group, kind)))
         return next((one for one in found if one is not None), None)
 
     def kinds(self, broker: str) -> list[GeneratedKind]:
-        """Return all kinds of a broker."""
         found = map(self._generated, self.crds.keys_by(BROKER, broker))
         return [one for one in found if one is not None]
 
@@ -124,7 +121,6 @@ class Informers(Views):
         return [each.view.trouble for each in found if each is not None and each.view.trouble]
 
     def binding_kinds(self, instances: GeneratedKind) -> list[GeneratedKind]:
-        """Return the kinds that bind these instances."""
         return [
             one
             for one in self.kinds(instances.broker)
@@ -141,7 +137,6 @@ class Informers(Views):
         self._kinds.pop(key.name, None)
 
     def follow(self, kind: GeneratedKind, on_synced: Callable[[], None]) -> ReadYourWrites:
-        """Follow the claims of a kind from now on."""
         index: Mapping[str, Index] = {INSTANCE: _instance} if kind.is_binding else {}
         informer = Informer(self.cluster, kind.kind, indexes=index, budget=OF_CLAIMS)
         return self.claims.add(kind.kind, informer, on_synced=on_synced)
@@ -170,7 +165,6 @@ def _kind(crd: Manifest) -> Iterable[tuple[str, str]]:
 
 
 def place_of(live: Manifest) -> Iterable[InstanceKey]:
-    """Return the place of the claim that the record of an instance is for."""
     if manifest.get_text(live, "spec", "kind") != record.INSTANCE:
         return []
     claim = manifest.get_map(live, "spec", "claim")

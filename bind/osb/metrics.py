@@ -80,7 +80,6 @@ class BrokerMetrics:
             self._held.labels(name).set(len(waiting))
 
     def gone(self, name: str) -> None:
-        """Drop what was noted of a broker that is gone."""
         self._up.remove(name)
         self._operations.remove(name)
         self._expiry.remove(name)

@@ -213,7 +213,6 @@ def is_released(live: Manifest) -> bool:
 
 
 def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:
-    """Return which of these resources a quota may count."""
     found = {one: informers.crds.get("", one) for one in resources}
     crds = {name: crd for name, crd in found.items() if crd is not None}
     return countable(found, crds, now)

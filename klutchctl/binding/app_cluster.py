@@ -49,7 +49,6 @@ class Seen:
     policies: bool = True
 
     def binding(self, resource: GroupResource) -> Manifest | None:
-        """Return the live binding of a resource."""
         return self.bindings.get(resource.name)
 
 

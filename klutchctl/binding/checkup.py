@@ -43,7 +43,6 @@ class Examined:
 
     @property
     def level(self) -> Level:
-        """The worst of the findings."""
         return worst(self.findings)
 
 
@@ -84,7 +83,6 @@ def _machines(provider: Provider) -> Finding:
 
 
 def of_keys(keys: KeySet) -> Finding:
-    """Say whether any of its keys can be used."""
     count = len(keys.keys)
     if count:
         return ok("keys", f"{count} of its keys can be used")
@@ -108,7 +106,6 @@ def of_clock(headers: Mapping[str, str], now: datetime) -> Finding | None:
 
 
 def of_door(door: FrontDoor) -> Iterator[Finding]:
-    """Yield what a front door says that it offers."""
     yield ok("front-door", f"tokens for it name the audience {door.audience}")
     if door.device is None:
         remedy = "Give klutch-bind --cli-client-id, a public client with the device grant"

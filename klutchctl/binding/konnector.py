@@ -115,7 +115,6 @@ def role(rules: Sequence[Manifest]) -> Manifest:
 
 
 def role_binding() -> Manifest:
-    """Return what gives the konnector its ClusterRole."""
     return rbac.cluster_role_binding(names.KONNECTOR_CLUSTER_ROLE, names.KONNECTOR, marks=UNMARKED)
 
 

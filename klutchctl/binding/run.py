@@ -303,7 +303,6 @@ def _together(each: Sequence[SignedIn]) -> SignedIn:
 
 
 def resource_of(text: str) -> GroupResource:
-    """Return what PLURAL.GROUP names."""
     plural, _, group = text.partition(".")
     return GroupResource(group, plural)
 

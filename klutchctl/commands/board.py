@@ -105,7 +105,6 @@ def _read(given: Path, plan: Path | None) -> "FleetState":
 
 
 def _waiting(plan: "Plan") -> "Waiting":
-    """Return what waits by a plan that nobody applies here."""
     from reconciler.planning.changes import Action
     from reconciler.watch.fleet_state import Waiting
 

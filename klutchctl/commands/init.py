@@ -136,7 +136,6 @@ def _named(option: str, where: str) -> tuple[str, str]:
 
 
 def _is_context(text: str) -> bool:
-    """Tell whether a document can name this context as it is."""
     from reconciler.fleet.base_model import REFERENCE_MARK
 
     return bool(text) and text.isprintable() and REFERENCE_MARK not in text
@@ -210,7 +209,6 @@ def schema(
 
 
 def schema_text(document: Document = Document.FLEET) -> str:
-    """Return the JSON Schema of such documents as the text of a file."""
     import json
 
     return json.dumps(_schema(document), indent=2) + "\n"

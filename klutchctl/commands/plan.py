@@ -180,7 +180,6 @@ class _Subject:
     review: "Review | None"
 
     def clusters(self, registry: "Registry") -> "Clusters":
-        """Return the clusters that may be contacted."""
         if self.review is None:
             return registry
         from reconciler.fleet.load import new_ways

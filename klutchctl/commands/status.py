@@ -359,7 +359,6 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
 async def _asked(
     loaded: "Loaded", target: "Target", settings: Settings
 ) -> "tuple[Explanation, tuple[UnitHealth, ...]]":
-    """Return the explanation by what is live, and how the units are."""
     from reconciler import run
     from reconciler.kube import registry
     from reconciler.reports import why

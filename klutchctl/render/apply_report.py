@@ -146,7 +146,6 @@ def _columns(row: plan_rows.Row, wide: int) -> str:
 
 
 def as_json(report: Report) -> str:
-    """Return the report as one JSON object and a newline."""
     plan = report.plan
     document = {
         "format": FORMAT,

@@ -40,7 +40,6 @@ def text(examinations: Sequence[Examination], *, path: str, task: Task, color: b
 
 
 def address_text(found: Sequence[Examined], *, color: bool = False) -> str:
-    """Return what is at an address as text that ends in a newline."""
     blocks = [
         terminal.block(
             f"{one.kind.capitalize()} {visible(one.url)}",
@@ -54,7 +53,6 @@ def address_text(found: Sequence[Examined], *, color: bool = False) -> str:
 
 
 def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> str:
-    """Return one JSON object and a newline."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -65,7 +63,6 @@ def as_json(examinations: Sequence[Examination], *, path: str, task: Task) -> st
 
 
 def address_json(found: Sequence[Examined]) -> str:
-    """Return one JSON object and a newline."""
     addresses = [
         {
             "url": one.url,

@@ -42,7 +42,6 @@ def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
 
 
 def as_json(fleet: Fleet, objects: Sequence[Wanted]) -> str:
-    """Return one JSON object with all of them, indented."""
     document: dict[str, JSON] = {
         "format": FORMAT,
         "version": VERSION,

@@ -48,7 +48,6 @@ class Findings:
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def path(self, problem: Problem) -> str:
-        """Return the path of a problem as it is shown."""
         return self._path(problem.origin.path)
 
     def _path(self, path: str) -> str:
@@ -92,7 +91,6 @@ def _excerpt(findings: Findings, problem: Problem) -> list[str]:
 
 
 def as_json(findings: Findings) -> str:
-    """Return one JSON object and a newline."""
     problems = [
         {**document(problem), "path": findings.path(problem)} for problem in findings.problems
     ]

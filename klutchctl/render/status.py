@@ -37,7 +37,6 @@ _Row: TypeAlias = tuple[tuple[str, ...], State | None]
 
 
 def text(board: Board, *, color: bool = False) -> str:
-    """Return the board as text that ends in a newline."""
     at = f" @ {visible(board.revision)}" if board.revision else ""
     blocks = [terminal.block(f"Fleet {visible(board.fleet)}{at}", color=color)]
     rows = list(_rows(board))

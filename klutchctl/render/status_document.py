@@ -61,7 +61,6 @@ class UnitDocument:
 
     @classmethod
     def of(cls, unit: BoundUnit) -> "UnitDocument":
-        """Return what is written of a unit."""
         health = unit.health
         return cls(
             binding=unit.binding,
@@ -78,7 +77,6 @@ class UnitDocument:
         )
 
     def unit(self, cluster: str) -> BoundUnit:
-        """Return the unit of which this was written."""
         health = UnitHealth(
             UnitKey(cluster, self.group, self.resource),
             self.state,
@@ -104,7 +102,6 @@ class ClusterDocument:
 
     @classmethod
     def of(cls, cluster: ClusterHealth) -> "ClusterDocument":
-        """Return what is written of a cluster."""
         return cls(
             name=cluster.name,
             control_plane=cluster.control_plane,
@@ -115,7 +112,6 @@ class ClusterDocument:
         )
 
     def cluster(self) -> ClusterHealth:
-        """Return the cluster of which this was written."""
         units = tuple(unit.unit(self.name) for unit in self.units)
         return ClusterHealth(
             self.name, self.control_plane, units, self.state, self.message, self.since
@@ -132,7 +128,6 @@ class LineDocument:
 
     @classmethod
     def of(cls, change: Change, outcome: Outcome | None) -> "LineDocument":
-        """Return what is written of a line."""
         if outcome is None:
             return cls(change=change, status=None, message="")
         return cls(change=change, status=outcome.status, message=outcome.message)
@@ -155,7 +150,6 @@ class WaitingDocument:
 
     @classmethod
     def of(cls, waiting: Waiting) -> "WaitingDocument":
-        """Return what is written of what waits."""
         lines = tuple(LineDocument.of(change, end) for change, end in waiting.lines)
         return cls(plan_id=waiting.plan_id, lines=lines, held=waiting.held, unseen=waiting.unseen)
 
@@ -180,12 +174,10 @@ class OperationDocument:
 
     @classmethod
     def of(cls, state: FleetState) -> "OperationDocument":
-        """Return what is written of an operated fleet."""
         same = {one.name: getattr(state, one.name) for one in fields(cls) if one.name != "waiting"}
         return cls(waiting=WaitingDocument.of(state.waiting), **same)
 
     def state(self, board: Board) -> FleetState:
-        """Return what is known of the fleet of this board."""
         same = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "waiting"}
         return FleetState(name=board.fleet, board=board, waiting=self.waiting.waiting(), **same)
 
@@ -212,7 +204,6 @@ class StatusDocument:
     operation: OperationDocument | None = None
 
     def state(self) -> FleetState:
-        """Return what is known of the fleet."""
         clusters = tuple(one.cluster() for one in self.clusters)
         board = Board(
             self.fleet, self.revision, self.time, clusters, self.unread, self.control_planes
@@ -247,7 +238,6 @@ def dump_state(state: FleetState, now: datetime) -> str:
 
 
 def _bare(board: Board) -> FleetState:
-    """Return the state of a fleet of which nothing but its board is known."""
     return FleetState(name=board.fleet, source=SourceView(revision=board.revision), board=board)
 
 
@@ -271,7 +261,6 @@ def unit_json(unit: BoundUnit) -> Manifest:
 
 
 def health_json(health: UnitHealth) -> dict[str, JSON]:
-    """Return how a unit is, without which it is."""
     written = unit_json(BoundUnit("", health))
     return {name: written[name] for name in _HEALTH}
 
@@ -311,7 +300,6 @@ class _Unit:
 
 @cache
 def adapter() -> TypeAdapter[StatusDocument]:
-    """Return what pydantic knows of the document."""
     return TypeAdapter(StatusDocument)
 
 

@@ -60,7 +60,6 @@ def styled(text: str, style: Style | None, *, color: bool) -> str:
 
 
 def block(title: str, lines: Iterable[str] = (), *, color: bool) -> list[str]:
-    """Return the lines below a bold title."""
     return [styled(title, Style.BOLD, color=color), *lines]
 
 
@@ -106,7 +105,6 @@ def _escape(character: str) -> str:
 
 
 def in_order(names: Iterable[str]) -> Mapping[str, int]:
-    """Return the place of each name among all of them."""
     return {name: place for place, name in enumerate(sorted(names))}
 
 

@@ -30,7 +30,6 @@ Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
 
 
 def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool = False) -> str:
-    """Return the explanation as text that ends in a newline."""
     plan = explanation.plan
     sections = (
         ("In the files", list(_files(explanation))),

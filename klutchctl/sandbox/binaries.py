@@ -277,7 +277,6 @@ def fetch(
 
 
 def matches(file: Path, sha256: str) -> bool:
-    """Tell whether a file has this checksum."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == sha256
 

@@ -56,12 +56,10 @@ class KeyPair:
 
     @cached_property
     def certificate_pem(self) -> bytes:
-        """The certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @cached_property
     def key_pem(self) -> bytes:
-        """The private key as unencrypted PEM."""
         return private_pem(self.key)
 
 
@@ -128,7 +126,6 @@ def private_pem(key: Key) -> bytes:
 
 
 def public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return the public half as PEM."""
     return key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -197,7 +194,6 @@ def authority_in(folder: Path) -> KeyPair:
 
 
 def named(stem: str, pair: KeyPair) -> dict[str, bytes]:
-    """Return a certificate and its key by the names of their files."""
     return {f"{stem}.crt": pair.certificate_pem, f"{stem}.key": pair.key_pem}
 
 

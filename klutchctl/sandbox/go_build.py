@@ -227,7 +227,6 @@ def find_toolchain(
 
 
 def _ask(go: Path, inherited: Mapping[str, str]) -> Toolchain | str:
-    """Return the toolchain, or what is wrong with it."""
     try:
         answer = subprocess.run(
             [str(go), "env", "-json", "GOVERSION", "GOCACHE", "GOMODCACHE"],

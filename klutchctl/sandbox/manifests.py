@@ -94,7 +94,6 @@ async def install(cluster: Cluster, role: Role) -> None:
 
 
 async def install_all(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
-    """Do the same with these CRDs."""
     await apply(cluster, [Written(one, Origin("klutchctl")) for one in manifests])
 
 

@@ -221,7 +221,6 @@ def _handle(process: Observed) -> psutil.Process | None:
 
 
 def _wait(handles: list[psutil.Process], *, deadline: float) -> list[psutil.Process]:
-    """Return those that still run at the deadline."""
     while handles := [handle for handle in handles if not _is_gone(handle)]:
         if time.monotonic() > deadline:
             break

@@ -126,7 +126,6 @@ def of_crossplane(line: str) -> Recipe:
 
 
 def of_provider() -> Recipe:
-    """Return how provider-kubernetes is built."""
     module = _PROVIDER_KUBERNETES
     patches = tuple(Patch(module, *one) for one in _PROVIDER_ON_LOOPBACK)
     package, crds = f"{module}/cmd/provider", (module, "package/crds")

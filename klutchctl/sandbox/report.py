@@ -61,7 +61,6 @@ class Lines:
     clock: Callable[[], float] = field(default=time.monotonic)
 
     def note(self, text: str) -> None:
-        """Write it."""
         print(text, file=self.stream, flush=True)
 
     @contextmanager
@@ -89,7 +88,6 @@ class Terminal:
     color: bool
 
     def note(self, text: str) -> None:
-        """Write it."""
         print(text, file=self.stream, flush=True)
 
     @contextmanager
@@ -132,7 +130,6 @@ def as_text(layout: Layout, status: Status, *, now: float) -> str:
 
 
 def as_json(layout: Layout, status: Status) -> str:
-    """Return one JSON object."""
     document = {
         "formatVersion": _FORMAT_VERSION,
         "name": layout.root.name,

@@ -157,7 +157,6 @@ def of_clusters(layout: Layout, state: State, tuning: Tuning) -> tuple[Server, .
 
 
 def audit_policy_file(layout: Layout, cluster_id: str) -> Path:
-    """Return where the audit policy of a cluster is."""
     return layout.cluster(cluster_id) / "audit-policy.yaml"
 
 
@@ -167,7 +166,6 @@ def audit_log(layout: Layout, cluster_id: str) -> Path:
 
 
 def controller_manager_kubeconfig(layout: Layout, cluster_id: str) -> Path:
-    """Return the kubeconfig that the controllers of a cluster use."""
     return layout.cluster(cluster_id) / "controller-manager.kubeconfig"
 
 

@@ -43,7 +43,6 @@ class Layout:
 
     @property
     def state_file(self) -> Path:
-        """Ports and clusters."""
         return self.root / "state.json"
 
     @property
@@ -87,7 +86,6 @@ class Layout:
         return self.services / "postgresql.password"
 
     def program_data(self, name: str) -> Path:
-        """What a program of the services keeps."""
         return self.services / "data" / name
 
     @property
@@ -110,7 +108,6 @@ class Layout:
         return self.root / "clusters" / cluster_id
 
     def pki(self, cluster_id: str) -> Path:
-        """The certificates of one cluster."""
         return self.cluster(cluster_id) / "pki"
 
 
@@ -172,7 +169,6 @@ class Member:
 
     @property
     def server(self) -> str:
-        """The address of the API server."""
         return f"https://{LOOPBACK}:{self.port}"
 
 

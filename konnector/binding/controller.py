@@ -96,7 +96,6 @@ class Bindings:
                     self._queue.enqueue(key)
 
     def _secret_changed(self, place: ObjectKey) -> None:
-        """Look again at the bindings that refer to a Secret."""
         for key in self._view.keys_by(_SECRET, place):
             self.changed([key], "")
             if (provider := self._providers.of(key)) is not None:
@@ -113,11 +112,9 @@ class Bindings:
                 yield key.name
 
     def names_secret(self, place: ObjectKey) -> bool:
-        """Tell whether a binding refers to a Secret."""
         return self._view.has(_SECRET, place)
 
     def notify(self, keys_: Iterable[ObjectKey], note: Note) -> None:
-        """Record an Event about each of these bindings."""
         for key in keys_:
             if (live := self._recent.get(*key)) is not None:
                 self._context.runtime.recorder.record(observed(self._recent, live).ref, live, note)

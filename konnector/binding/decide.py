@@ -369,7 +369,6 @@ def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
 
 
 def _troubles(told: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
-    """Tell each trouble when it begins and when it changes."""
     for one in told:
         last = held.get(one.type)
         if one.severity in (conditions.ERROR, conditions.WARNING) and not (

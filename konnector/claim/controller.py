@@ -204,7 +204,6 @@ class Claims(PairedSync):
         return self.turn(place)
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
-        """Decide, and read what has to be read for that."""
         while True:
             found = decide.decide(self.pair, seen)
             if isinstance(found, Decision):

@@ -78,7 +78,6 @@ class Pair:
 
     @property
     def kept(self) -> Sequence[field_set.Path]:
-        """The same fields as places of a field set."""
         return [field_set.place_of(*path) for path in sorted(self.left_out)]
 
     @property
@@ -321,7 +320,6 @@ def living(claim: Manifest) -> Sequence[str]:
 
 
 def uid(claim: Manifest) -> Sequence[str]:
-    """Return the uid of a claim, as an index does."""
     return (manifest.uid_of(claim),)
 
 

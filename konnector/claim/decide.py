@@ -101,7 +101,6 @@ def decide(pair: Pair, seen: Seen) -> Decision | Read:
 
 
 def waited(seen: Seen, claim: Manifest) -> timedelta:
-    """Return for how long a claim has been going."""
     since = moment(manifest.get_text(claim, "metadata", "deletionTimestamp"))
     return timedelta() if since is None else seen.now - since
 

@@ -39,7 +39,6 @@ class Confirmation:
     came: datetime | None = None
 
     def names(self, resource: str) -> bool:
-        """Tell whether it names a resource."""
         return resource in {one.strip() for one in self.value.split(",")}
 
 
@@ -68,14 +67,12 @@ def follow(
 
 
 def is_orphan(copy: Manifest | None) -> bool:
-    """Tell whether a copy is there, and marked as an orphan."""
     return copy is not None and keys.ORPHANED in annotations_of(copy)
 
 
 def mark(
     kind: Kind, copy: Manifest, terms: Terms, now: datetime, *, cluster: str = CONTROL_PLANE
 ) -> Patch:
-    """Return the patch that marks a copy as an orphan."""
     stands = terms.confirmation.names(terms.resource)
     marks: dict[str, JSON] = {keys.ORPHANED: format_time(now)}
     if stands:

@@ -75,7 +75,6 @@ class Recreation:
     since: datetime | None = None
 
     def allows(self, resource: str, now: datetime) -> bool:
-        """Tell whether it allows that now."""
         named = bool(self.resources & {resource, ALL})
         return named and is_confirmed(self.since, now)
 
@@ -158,7 +157,6 @@ def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
 
 
 def is_confirmed(time: datetime | None, now: datetime) -> bool:
-    """Tell whether a confirmation of that time holds now."""
     return time is not None and -SKEW <= now - time < HONOURED
 
 

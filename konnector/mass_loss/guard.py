@@ -147,7 +147,6 @@ class Guardian:
 
     @property
     def mass_delete_confirmed(self) -> bool:
-        """Whether a person allowed a mass delete."""
         return decide.is_confirmed(self._confirmed.mass_delete, self.now())
 
     def recreates(self, resource: str) -> bool:
@@ -155,7 +154,6 @@ class Guardian:
         return self._confirmed.recreate.allows(resource, self.now())
 
     def terms(self, resource: str) -> Terms:
-        """Return on what terms orphans of a resource go."""
         return Terms(resource, self._confirmation or Confirmation(), self._agent.orphan_grace)
 
     def kind_guard(self, resource: str) -> "KindGuard":
@@ -168,7 +166,6 @@ class Guardian:
         return any(place.namespace == app_namespace for place in places)
 
     def report(self, cluster_binding: Manifest) -> Decision:
-        """Return what the ClusterBinding has to say of all this."""
         held = [guard.held for guard in self._kind_guards.values()]
         others = {name: uid for name, uid in self._others.items() if uid}
         seen = decide.Seen(cluster_binding, self.identity, held, others)

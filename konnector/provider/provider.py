@@ -61,7 +61,6 @@ class Provider(TaskSupervisor):
             self.start("reach", self._reach.run)
 
     def shown(self, name: str) -> binding_decide.Provider:
-        """Return what a binding of this name is to know."""
         missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
         began = self._began
         if self.serving is not None:

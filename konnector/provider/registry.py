@@ -77,7 +77,6 @@ class Providers(TaskSupervisor):
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, key: ObjectKey) -> Provider | None:
-        """Return the provider that a binding belongs to."""
         found = self._of(key)
         return None if found is None else found.provider
 
@@ -286,7 +285,6 @@ class OneProvider(TaskSupervisor):
         self._bindings.changed(set(self._keys), "")
 
     def of(self, key: ObjectKey) -> Provider | None:
-        """Return the provider that a binding belongs to."""
         return self._provider if key in self._keys else None
 
     def all(self) -> list[Provider]:

@@ -67,7 +67,6 @@ class Syncs(TaskSupervisor):
             await self._regroup()
 
     def wants(self, binding: str) -> bool:
-        """Tell whether something is synced for a binding of this name."""
         return binding in self._wanted
 
     def runs(self, binding: str) -> bool:
@@ -75,7 +74,6 @@ class Syncs(TaskSupervisor):
         return binding in self._instances
 
     def needs(self, app_namespace: str) -> bool:
-        """Tell whether there are claims in an app namespace."""
         return any(one.has_claims(app_namespace) for one in self._instances.values())
 
     def living(self, app_namespace: str) -> frozenset[str]:
@@ -162,7 +160,6 @@ class Syncs(TaskSupervisor):
         return any(one.has_brought(app_namespace) for one in self._running())
 
     def enqueue_everything(self) -> None:
-        """Enqueue all that may have been held."""
         for one in self._instances.values():
             one.enqueue_everything()
         self._look_again("")

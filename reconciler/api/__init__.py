@@ -134,7 +134,6 @@ def connected_of(export: manifest.Manifest | None) -> Condition | None:
 
 
 def reports_sync(export: manifest.Manifest | None) -> bool:
-    """Tell whether a konnector reports that it syncs the objects of an export."""
     connected = connected_of(export)
     return connected is not None and connected.status == conditions.TRUE
 
@@ -150,7 +149,6 @@ def reports_end_of_sync(export: manifest.Manifest | None) -> bool:
 
 
 def offered_resource(template: manifest.Manifest) -> GroupResource:
-    """Return what a template lets be exported."""
     selector = manifest.get_map(template, "spec", "APIServiceSelector")
     return GroupResource(
         manifest.get_text(selector, "group"), manifest.get_text(selector, "resource")
@@ -192,7 +190,6 @@ def preferred_version(served: Sequence[manifest.Manifest]) -> str:
 
 
 def kind_of(definition: manifest.Manifest, version: str) -> Kind:
-    """Return the kind that is defined, in one version."""
     return Kind(
         manifest.get_text(definition, "spec", "group"),
         version,
@@ -214,7 +211,6 @@ def is_from_konnector(crd: manifest.Manifest) -> bool:
 
 
 def is_binding_reference(owner: manifest.Manifest) -> bool:
-    """Tell whether an ownerReference is to an APIServiceBinding."""
     group = manifest.get_text(owner, "apiVersion").partition("/")[0]
     binding = API_SERVICE_BINDING
     return (group, manifest.get_text(owner, "kind")) == (binding.group, binding.kind)

@@ -72,7 +72,6 @@ async def binding_note(app: ClusterWriter, secret: Ref, plane: ClusterWriter, sp
 
 
 async def note_binding(app: ClusterWriter, ref: Ref, plane: ClusterWriter, space: str) -> None:
-    """Note what the Secret of an APIServiceBinding is."""
     live = await app.read(ref)
     if live is not None:
         secret = Ref(ref.cluster, SECRET, *secret_of(live))

@@ -58,7 +58,6 @@ class ClusterWriter:
         self.cluster, self.fence = cluster, fence
 
     async def read(self, ref: Ref) -> Manifest | None:
-        """Return an object as it is now."""
         return await self.cluster.get(ref)
 
     async def create(self, manifest: Manifest, kind: Kind) -> Manifest | None:

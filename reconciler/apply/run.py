@@ -130,7 +130,6 @@ class _Run:
         return await run.look(self.fleet, self.clusters, only=names, credentials=True, pace=pace)
 
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
-        """Do the lines of all clusters at once."""
         locations = _locations(self.fleet, live)
         done = await gather_or_cancel(
             self._lines(live, locations.get(name), name, lines[name]) for name in lines

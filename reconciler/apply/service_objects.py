@@ -59,7 +59,6 @@ async def count(writer: ClusterWriter, name: str) -> int:
 
 
 async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
-    """Return the service namespaces of a space by the app namespaces that they stand for."""
     found = await plane.cluster.list(api.API_SERVICE_NAMESPACE, namespace=space)
     pairs = ((m.name_of(item), m.get_text(item, "status", "namespace")) for item in found.items)
     return {name: namespace for name, namespace in pairs if namespace}

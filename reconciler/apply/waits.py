@@ -292,7 +292,6 @@ class SharedListReader(ClusterWrapper):
 
 
 def _answer_to(request: Manifest | None) -> str:
-    """Return what the backend says of a request."""
     if request is None:
         return "the request is gone"
     found = conditions.said(request, "ExportsReady")

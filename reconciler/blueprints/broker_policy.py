@@ -20,7 +20,6 @@ _IS_CHANGE: Final = "request.operation == 'UPDATE'"
 
 
 def _is_typed(secret: str) -> str:
-    """Tell whether a Secret has the type of credentials of a binding."""
     return cel.either(
         f"{secret}.?type.orValue('').startsWith({cel.text(_PROVISIONED)})", _is_connection(secret)
     )
@@ -44,7 +43,6 @@ def _is_owned(secret: str) -> str:
 
 
 def _is_free(secret: str) -> str:
-    """Tell whether nothing controls a Secret."""
     owners = f"{secret}.metadata.?ownerReferences.orValue([])"
     return f"{owners}.all(o, !o.?controller.orValue(false))"
 

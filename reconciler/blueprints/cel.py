@@ -25,7 +25,6 @@ IS_DELETE: Final = "request.operation == 'DELETE'"
 
 
 def text(value: str) -> str:
-    """Return a text as a literal."""
     plain = value.isprintable() and "'" not in value and "\\" not in value
     return f"'{value if plain else ''.join(map(_character, value))}'"
 
@@ -51,17 +50,14 @@ WHAT: Final = "request.resource.group + '/' + request.resource.resource"
 
 
 def about(*kinds: Kind) -> str:
-    """Tell whether the request is about one of these kinds."""
     return f"variables.what in {texts(map(resource, kinds))}"
 
 
 def either(*expressions: str) -> str:
-    """Return that one of these holds."""
     return " || ".join(f"({expression})" for expression in expressions)
 
 
 def both(*expressions: str) -> str:
-    """Return that all of these hold."""
     return " && ".join(f"({expression})" for expression in expressions)
 
 
@@ -91,7 +87,6 @@ def is_space(holder: str) -> str:
 
 
 def is_service_namespace(holder: str) -> str:
-    """Tell whether a Namespace holds the copies of an app namespace."""
     return f"{annotation(holder, keys.API_SERVICE_NAMESPACE)} != ''"
 
 

@@ -98,12 +98,10 @@ def narrowed(version: Manifest, opened: Opening) -> Manifest:
 
 
 def texts(found: Iterable[Path]) -> str:
-    """Return paths as an annotation has them."""
     return ",".join(sorted({".".join(path) for path in found}))
 
 
 def left_out(export: Manifest | None) -> frozenset[Path]:
-    """Return the paths of the fields that an export leaves out."""
     return frozenset(tuple(one.split(".")) for one in _words(export or {}, keys.LEFT_OUT))
 
 

@@ -55,7 +55,6 @@ class Policy:
     variables: Sequence[tuple[str, str]] = ()
 
     def manifests(self) -> tuple[Manifest, Manifest]:
-        """Return the policy and what puts it in force."""
         everything = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
         spec: Manifest = {
             "failurePolicy": "Fail",

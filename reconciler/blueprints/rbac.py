@@ -69,7 +69,6 @@ def binding_in_space(space: str) -> Manifest:
 
 
 def binding_in_service_namespace(space: str, namespace: str) -> Manifest:
-    """Return the RoleBinding in a service namespace to the ClusterRole of its space."""
     role = (refs.CLUSTER_ROLE, names.space_cluster_role(space))
     return _binding(
         refs.ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=namespace
@@ -186,7 +185,6 @@ def control_plane_role_binding(space: str) -> Manifest:
 
 
 def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manifest:
-    """Return a ClusterRole in an app cluster."""
     return build(refs.CLUSTER_ROLE, name, marks=marks, rules=list(rules))
 
 

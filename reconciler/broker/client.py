@@ -178,7 +178,6 @@ class BrokerClient:
 
 
 def _fault(address: BrokerAddress, *, plain_http: bool, insecure: bool) -> str:
-    """Say why nothing at all is sent to this address."""
     if address.url.startswith("http:") and not plain_http:
         return "only https is asked, without --allow-plain-http"
     if address.insecure and not insecure:

@@ -251,8 +251,6 @@ class ObjectReconciler(ABC, Generic[K, V]):
 
 
 def enqueue_mapped(queue: Queue[ObjectKey], view: Store, index: str) -> Callable[[Any], None]:
-    """Return what enqueues the objects of a view that have a changed value in an index."""
-
     def enqueue(value: Any) -> None:
         for key in view.keys_by(index, value):
             queue.enqueue(key)

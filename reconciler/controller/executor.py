@@ -154,7 +154,6 @@ class _Execution:
             await self.attempt(Task((patch,)))
 
     def _leave(self, task: Task) -> None:
-        """Leave the condition of a task as it is."""
         self.complete = False
         if task.failure is not None:
             self.undecided.add(task.failure.type)

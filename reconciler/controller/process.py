@@ -108,7 +108,6 @@ def until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) ->
 
 
 def sentences(errors: BaseExceptionGroup[Exception], program: str) -> Iterator[str]:
-    """Yield a sentence for each of the failures."""
     for error in errors.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from sentences(error, program)
@@ -151,7 +150,6 @@ _USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asc
 
 
 def to_stderr(form: Literal["text", "json"], *, debug: bool) -> None:
-    """Write the log of this process to stderr in that form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Text())
     level = logging.DEBUG if debug else logging.INFO

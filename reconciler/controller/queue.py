@@ -88,7 +88,6 @@ class WorkQueue(Generic[K]):
 
     @property
     def working(self) -> int:
-        """How many keys are worked on."""
         return len(self._working)
 
     @property

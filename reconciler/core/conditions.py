@@ -70,7 +70,6 @@ def true(condition_type: str) -> Condition:
 
 
 def false(cause: Cause, message: str) -> Condition:
-    """Return a False condition with all that a False one carries."""
     return Condition(cause.type, FALSE, cause.severity, cause.reason, message)
 
 
@@ -152,7 +151,6 @@ def of(live: Manifest | None) -> Conditions:
 
 
 def said(live: Manifest | None, condition_type: str) -> Condition | None:
-    """Return the condition of a type that an object has."""
     return find(of(live), condition_type)
 
 

@@ -119,7 +119,6 @@ class ClusterError(KlutchError):
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster that was called."""
         return self.ref.cluster
 
 

@@ -38,7 +38,6 @@ def fields_of(entry: Manifest) -> FieldSet:
 
 
 def is_by(entry: Manifest, managers: Collection[str], operation: str = "") -> bool:
-    """Tell whether an entry is one of these managers', and not of a subresource."""
     if get_text(entry, "manager") not in managers or get_text(entry, "subresource"):
         return False
     return not operation or get_text(entry, "operation") == operation
@@ -110,7 +109,6 @@ def disowned(
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return the fields that are in one of two sets."""
     if not one or not other:
         return one or other
     merged = dict(one)
@@ -153,7 +151,6 @@ def inside(outer: FieldSet, inner: FieldSet) -> FieldSet:
 
 
 def below(fields: FieldSet, *places: Path) -> FieldSet:
-    """Return the part of a set that is at some places, and below them."""
     kept: FieldSet = _NOTHING
     for place in places:
         part = get(fields, *place)
@@ -165,7 +162,6 @@ def below(fields: FieldSet, *places: Path) -> FieldSet:
 
 
 def holds(fields: FieldSet, place: Path) -> bool:
-    """Tell whether a field, or any part of it, is in a set."""
     return get(fields, *place) is not None
 
 

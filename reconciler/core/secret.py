@@ -28,7 +28,6 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text itself."""
         return self._text
 
     def __repr__(self) -> str:

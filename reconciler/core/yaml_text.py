@@ -89,7 +89,6 @@ class Items:
     origin: Origin
 
     def plain(self) -> JSON:
-        """Return the list as JSON."""
         return [node.plain() for node in self.nodes]
 
 
@@ -106,7 +105,6 @@ class Fields:
     key_origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 
     def plain(self) -> dict[str, JSON]:
-        """Return the mapping as JSON."""
         return {key: node.plain() for key, node in self.nodes.items()}
 
     def at(self, key: str) -> Origin:

@@ -119,7 +119,6 @@ def without_pipeline(found: Iterable[Manifest]) -> Sequence[Manifest]:
 
 
 def composites(definitions: Iterable[Manifest], revisions: Iterable[Manifest]) -> Iterator[Kind]:
-    """Yield each kind of composite resource that these revisions compose for."""
     wanted = {
         (get_text(one, *_COMPOSITE, "apiVersion"), get_text(one, *_COMPOSITE, "kind"))
         for one in revisions

@@ -108,7 +108,6 @@ class Examination:
 
     @property
     def level(self) -> Level:
-        """The worst of its findings."""
         return worst(self.findings)
 
 

@@ -39,7 +39,6 @@ def expected(side: Side, scope: Scope, user: str) -> tuple[Policy, ...]:
 
 
 def in_force(policy: Policy, live: Manifest | None, binding: Manifest | None) -> bool:
-    """Tell whether a policy and its binding are there, and say what they should."""
     if live is None or binding is None:
         return False
     stated, _ = policy.manifests()

@@ -76,7 +76,6 @@ def scope_of(
     *,
     units: Collection[values.Unit],
 ) -> Scope:
-    """Return the scope of these control planes and app clusters, with all their units."""
     chosen = {one.name: one for one in clusters}
     modes = frozenset(one.mode for one in planes)
     whole = {

@@ -55,7 +55,6 @@ def resolve(
     references: ReferenceIndex,
     problems: list[Problem],
 ) -> ResolvedBinding:
-    """Return what a Binding binds in which clusters."""
     spec = binding.model.spec
     problems.extend(references.selector_problems(spec.clusters, binding, "spec", "clusters"))
     template = templates.get(spec.template) if spec.template else None

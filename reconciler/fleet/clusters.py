@@ -56,7 +56,6 @@ class CaFiles:
 def control_plane(
     document: Document[ControlPlaneDocument], ca_files: CaFiles, problems: list[Problem]
 ) -> ControlPlane:
-    """Return the control plane that the document describes."""
     spec = document.model.spec
     return ControlPlane(
         name=document.name,

@@ -365,7 +365,6 @@ def ca_files(content: bytes, path: str) -> frozenset[str]:
 def included(
     fleet: Document[FleetDocument], files: Mapping[str, object], unread: Mapping[str, Problem]
 ) -> tuple[frozenset[str], list[Problem]]:
-    """Return the files that the includes match, and those that match nothing as problems."""
     patterns = Patterns(include.glob for include in fleet.model.spec.include)
     hits = {path: patterns.hits(path) for path in (*files, *unread)}
     closed = any(path.endswith("/") for path in unread)  # what they match may be in there

@@ -266,7 +266,6 @@ KINDS: Final[dict[str, type[base_model.StrictModel]]] = {
 
 
 def schema() -> dict[str, JSON]:
-    """Return the schema of one document of any kind."""
     keys, generated = models_json_schema(
         [(model, "validation") for model in KINDS.values()],
         by_alias=True,

@@ -69,7 +69,6 @@ def replaced(node: Node, scope: Scope | None, problems: list[Problem]) -> JSON:
 
 
 def has_references(node: Node) -> bool:
-    """Tell whether the node depends on a scope."""
     return any("${" in scalar.text for scalar in _scalars(node))
 
 

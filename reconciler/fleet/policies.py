@@ -27,7 +27,6 @@ class Policy:
     bindings_per_cluster: int | None
 
     def governs(self, path: str) -> bool:
-        """Tell whether the Policy is about the documents in this file."""
         return self.patterns.matches(path)
 
 
@@ -56,7 +55,6 @@ def resolve(
 
 
 def denies_by_default(fleet: Document[FleetDocument]) -> bool:
-    """Tell whether a Binding that no Policy is about is denied."""
     policies = fleet.model.spec.policies
     return policies is not None and policies.default == "Deny"
 

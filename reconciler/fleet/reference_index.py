@@ -45,7 +45,6 @@ class ReferenceIndex:
         return frozenset(name for known, name in self.documents if known == kind and name)
 
     def unknown(self, kind: str, name: str, origin: Origin) -> list[Problem]:
-        """Return a problem if no document has this kind and name."""
         if (kind, name) in self.documents or name in self.refused or not self.complete:
             return []
         hint = wording.nearest(name, self.names(kind))

@@ -236,7 +236,6 @@ class Fleet:
 
 
 def read_unit_policies(text: str) -> Mapping[str, DeletionPolicy]:
-    """Return the policies by the names of the units. What is no policy is Release."""
     pairs = (entry.partition("=") for entry in text.split(",") if entry)
     return {
         name: DeletionPolicy(policy) if policy in set(DeletionPolicy) else DeletionPolicy.RELEASE

@@ -159,7 +159,6 @@ class FleetView:
     blocked: Mapping[str, Blocked]
 
     def asks_for(self, cluster: str) -> bool:
-        """Tell whether a cluster belongs on the board."""
         return self.only is None or cluster in self.only
 
 
@@ -301,7 +300,6 @@ def _whole(view: FleetView, cluster: AppCluster, failed: Unavailable | None) -> 
 
 
 def _with_units(whole: ClusterHealth, wanted: Iterable[Unit]) -> ClusterHealth:
-    """Say of each unit what holds for its cluster."""
     assert whole.state is not None
     reason = {State.SUSPENDED: "Suspended", State.DEGRADED: "HeldBack"}.get(whole.state, "NotRead")
     units = (

@@ -104,11 +104,9 @@ class LiveUnits:
 
     @property
     def beat(self) -> api.Heartbeat | None:
-        """The last heartbeat of their konnector."""
         return api.heartbeat_of(self._cluster_binding)
 
     def is_bound(self, unit: UnitKey) -> bool:
-        """Tell whether something of a unit is live."""
         return any(unit.name in some for some in (self._exports, self._bindings, self._requests))
 
     def facts(

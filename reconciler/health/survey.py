@@ -53,7 +53,6 @@ class KeptDefinitions:
         }
 
     def keep(self, cluster: str, read: Mapping[str, Manifest | None]) -> None:
-        """Keep of CRDs that were read those that are established."""
         for name, one in read.items():
             said = conditions.said(one or {}, ESTABLISHED)
             if one is not None and said is not None and said.status == TRUE:

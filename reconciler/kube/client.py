@@ -169,7 +169,6 @@ class Caller:
             return await self._served(request)
 
     async def answer(self, request: Request) -> dict[str, JSON]:
-        """Return the JSON object in a successful answer."""
         return await self.decode(await self.call(request), request)
 
     async def decode(self, body: bytes, request: Request) -> dict[str, JSON]:

@@ -109,7 +109,6 @@ class Connectivity:
         return lambda: self._followers.remove(on_back)
 
     def report(self) -> None:
-        """Report to all followers that the cluster is back."""
         for on_back in list(self._followers):
             on_back()
 
@@ -375,11 +374,9 @@ class ClusterWrapper(Cluster):
         self.name, self.connectivity = inner.name, inner.connectivity
 
     async def send(self, request: Request) -> Manifest:
-        """Make the call by the cluster behind."""
         return await self.inner.send(request)
 
     def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
-        """Yield the pages of the cluster behind."""
         return self.inner.pages(ref, query)
 
     def watch(

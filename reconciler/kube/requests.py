@@ -152,7 +152,6 @@ class ListQuery:
 
 
 def list_page(ref: Ref, query: ListQuery) -> Request:
-    """Read one page of a collection."""
     stated = {
         "labelSelector": query.labels,
         "fieldSelector": query.fields,
@@ -224,7 +223,6 @@ def apply(  # noqa: PLR0913 - each is a parameter of the API
     subresource: str,
     dry_run: bool,
 ) -> Request:
-    """Server-side apply."""
     ref = _ref(cluster, kind, manifest)
     return Request(
         verb="apply",
@@ -267,7 +265,6 @@ def patch(
 def delete(
     ref: Ref, *, preconditions: Preconditions, propagation: Propagation, dry_run: bool
 ) -> Request:
-    """DELETE with its options in the body."""
     conditions: dict[str, JSON] = {}
     if preconditions.uid is not None:
         conditions["uid"] = preconditions.uid

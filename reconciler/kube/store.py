@@ -119,7 +119,6 @@ class Store:
         return [ObjectKey(space, name) for space, entries in spaces for name in sorted(entries)]
 
     def versions(self) -> dict[ObjectKey, str]:
-        """Return the resourceVersion of each object."""
         return {
             ObjectKey(namespace, name): version
             for namespace, entries in self._spaces.items()
@@ -127,7 +126,6 @@ class Store:
         }
 
     def names(self, namespace: str) -> list[str]:
-        """Return the names of the objects in a namespace."""
         return list(self._spaces.get(namespace, ()))
 
     def all(self) -> Iterator[Manifest]:
@@ -153,11 +151,9 @@ class Store:
         return sorted(holders) if isinstance(holders, dict) else [holders]
 
     def values(self, index: str) -> list[Value]:
-        """Return the values that objects have in this index."""
         return list(self._found[self._positions[index]])
 
     def has(self, index: str, value: Value) -> bool:
-        """Tell whether any object has this value in this index."""
         return value in self._found[self._positions[index]]
 
     def count(self, index: str) -> int:

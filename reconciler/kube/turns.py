@@ -26,7 +26,6 @@ class Party(NamedTuple):
     wide: bool = False
 
     def may_join(self, at_work: Iterable["Party"]) -> bool:
-        """Tell whether work for this party may go on beside that for others."""
         return not self.wide or not any(one.wide for one in at_work)
 
 
@@ -35,7 +34,6 @@ _current: ContextVar[Party] = ContextVar("party", default=NOBODY)
 
 
 def nobody(_: object) -> Party:
-    """Return the same party for each key."""
     return NOBODY
 
 

@@ -60,7 +60,6 @@ async def konnector_in(app: Reader) -> Look:
 
 
 async def backend_on(plane: Reader) -> Look:
-    """Return the Lease of the backend of a control plane."""
     return await _newest(plane, names.BACKEND_LEASE, leases.BACKEND_NAMESPACES)
 
 

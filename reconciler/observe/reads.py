@@ -131,7 +131,6 @@ class Reading:
         return tuple(found[key] for key in sorted(found))
 
     def serves(self, kind: Kind) -> bool:
-        """Tell whether a kind was read, and the cluster serves it."""
         return kind in self._objects and kind not in self._unserved
 
     def seen(

@@ -44,9 +44,7 @@ class Pace:
 class Clusters(Protocol):
     """The way to the clusters; `kube.registry.Registry` is one."""
 
-    async def control_plane(self, name: str) -> Reached:
-        """Return a control plane of the fleet."""
-        ...
+    async def control_plane(self, name: str) -> Reached: ...
 
     async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
         """Return an app cluster, whose kubeconfig may lie on this control plane."""

@@ -365,7 +365,6 @@ def verifier(random: bytes) -> Secret:
 
 
 def challenge(verifier: Secret) -> str:
-    """Return what is shown of a verifier beforehand."""
     return str(create_s256_code_challenge(verifier.reveal()))
 
 

@@ -50,7 +50,6 @@ class Opened:
     parts: jws.CompactSignature = field(repr=False)
 
     def header_text(self, name: str) -> str:
-        """Return a header that is text, or nothing."""
         value = self.header.get(name)
         return value if isinstance(value, str) else ""
 

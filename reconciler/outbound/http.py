@@ -257,7 +257,6 @@ class Http:
         return Answer(response.status, bytes(body), headers, headers.get("location", ""))
 
     def _session(self, url: SplitResult, *, proxied: bool) -> aiohttp.ClientSession:
-        """Return the connections that are judged as those to this URL have to be."""
         plain = url.scheme == "http" and not self._plain_http
         judge = _as_it_is if proxied else self._loopback_fault if plain else self._fault
         if self._context is None:

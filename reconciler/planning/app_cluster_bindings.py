@@ -64,7 +64,6 @@ def place(
 
 
 def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest) -> Placement:
-    """Return where a live AppClusterBinding places its cluster."""
     listed = api.listed_resources(live)
     wanted = {(key.group, key.resource) for key in fleet.units if key.cluster == cluster.name}
     unmanaged = frozenset(

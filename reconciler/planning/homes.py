@@ -91,7 +91,6 @@ def _is_shared(namespace: Manifest, fleet: Fleet) -> bool:
 
 
 def documents_of(planes: Mapping[str, ClusterState | Unavailable], uid: str) -> frozenset[str]:
-    """Return the documents that name one control plane."""
     return frozenset(
         name for name, seen in planes.items() if isinstance(seen, ClusterState) and seen.uid == uid
     )

@@ -165,7 +165,6 @@ def _is_written(fields: field_set.FieldSet, path: str) -> bool | None:
 
 
 def _is_mark(change: FieldChange) -> bool:
-    """Tell whether an adoption writes this field."""
     return change.path in _MARK_PATHS
 
 

@@ -56,7 +56,6 @@ class Carrier:
 
     @property
     def stands(self) -> bool:
-        """Whether it was not released."""
         return not manifest.annotations_of(self.live).get(keys.RELEASED)
 
 
@@ -135,7 +134,6 @@ def cluster_prunes(known: Known, plane: Index, app: Index) -> tuple[ClusterPrune
 
 
 def change_of(gone: ClusterPrune) -> Change:
-    """Return the line for the cluster itself."""
     policy = gone.site.fleet.guards.on_cluster_leave
     change = Change(
         cluster=gone.name,

@@ -56,7 +56,6 @@ class Index:
         return self.get(ref.kind, ref.namespace, ref.name)
 
     def inside(self, kind: Kind, namespace: str) -> Sequence[Manifest]:
-        """Return the objects of a kind in one namespace."""
         if kind not in self._by_namespace:
             sorted_in: dict[str, list[Manifest]] = defaultdict(list)
             for item in self.all(kind):
@@ -83,7 +82,6 @@ class Index:
         return made
 
     def ref(self, kind: Kind, manifest: Manifest) -> Ref:
-        """Return the identity of one of its objects."""
         return Ref(self.name, kind, *m.identity_of(manifest))
 
 

@@ -299,7 +299,6 @@ def _opened(unit: Unit, binding: Wanted) -> tuple[str, ...]:
 
 
 def line_of(unit: Unit, ref: Ref, action: Action, reason: str) -> Change:
-    """Return a line about a unit that writes nothing."""
     return Change(
         cluster=unit.key.cluster,
         subject=unit.binding,

@@ -62,7 +62,6 @@ def groups(plan: Plan) -> tuple[Alike, ...]:
 
 
 def _likeness(plan: Plan, cluster: str, lines: Sequence[Change]) -> bytes:
-    """Return what is equal for clusters that are alike."""
     words = list(_own_words(plan, cluster, lines))
     stated = manifest.canonical([_stated(line, words) for line in lines])
     # Whole strings of JSON: inside of one, a quote has a backslash before it.

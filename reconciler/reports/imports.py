@@ -85,7 +85,6 @@ def _unnamed_bindings(sites: Iterable[Preflight]) -> list[UnnamedBinding]:
 
 
 def _direct(site: Site) -> Iterator[UnnamedBinding]:
-    """Yield what is bound in mode Direct."""
     space = site.placement.space
     for binding in prune_units.unnamed_bindings(site):
         unit = unit_of(site.app.name, manifest.name_of(binding))
@@ -229,7 +228,6 @@ def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
 
 
 def file_claim(wire: Manifest) -> FileClaim:
-    """Return a claim of an APIServiceBinding as the files say it."""
     owner, state = manifest.get_text(wire, "selector", "owner"), manifest.get_text(wire, "state")
     if not owner:
         raise Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
@@ -357,7 +355,6 @@ def _names(wish: str) -> Iterator[str]:
 
 
 def units_of(found: Collection[Import]) -> int:
-    """Return how many units the imports have."""
     return sum(len(one.clusters) for one in found)
 
 

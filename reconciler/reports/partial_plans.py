@@ -46,7 +46,6 @@ class Target:
         return f"{self.cluster}/{self.name}"
 
     def means(self, unit: UnitKey, binding: str) -> bool:
-        """Tell whether this names a unit, by itself or by its Binding."""
         return unit.cluster == self.cluster and self.name in (unit.name, binding)
 
 
@@ -72,7 +71,6 @@ def targets_and_path(arguments: Sequence[str]) -> tuple[list[Target], str]:
 
 
 def named_units(changes: Iterable[Change], target: Target) -> set[UnitKey]:
-    """Return the units of that name that a plan speaks of."""
     return {
         change.unit
         for change in changes

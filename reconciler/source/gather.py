@@ -86,7 +86,6 @@ class Gathered:
         return content
 
     def fetch_all(self, patterns: Patterns) -> None:
-        """Fetch the files that a pattern matches."""
         self.patterns = patterns
         for path, found in walk(self._store, patterns):
             if found is EntryType.FILE:
@@ -215,7 +214,6 @@ def find_entry(store: Store) -> str:
 
 
 def not_a_file(entry_type: EntryType) -> Unreadable:
-    """Return the problem of what is no file."""
     hint = {
         EntryType.FOLDER: "An include of what is inside ends with /*.yaml or /**/*.yaml",
         EntryType.LINK: "Links are not followed: put the file itself there",

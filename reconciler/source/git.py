@@ -75,7 +75,6 @@ def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """Return what of a path is a folder now."""
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 
 

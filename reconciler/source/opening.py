@@ -179,5 +179,4 @@ def check_library() -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return what an error of Git says."""
     return str(error.args[0]) if error.args else type(error).__name__

@@ -153,7 +153,6 @@ def concerned(before: Fleet, after: Fleet) -> Scope:
 
 
 def union(one: Scope, other: Scope) -> Scope:
-    """Return what either of them asks for."""
     return None if one is None or other is None else one | other
 
 

@@ -165,14 +165,12 @@ def source_failed(
 
 
 def round_began(state: FleetState, task: Task) -> FleetState:
-    """Return the state while a round goes on."""
     return replace(state, running=task)
 
 
 def round_ended(
     state: FleetState, task: Task, result: RoundResult, record: RoundRecord
 ) -> FleetState:
-    """Return the state after a round that came to its end."""
     waiting = _waiting(state.waiting, task.scope, result.report)
     applied = state.applied_at
     left = waiting.lines or waiting.held or waiting.unseen

@@ -56,7 +56,6 @@ def link(url: str) -> str:
 
 
 def host(url: str) -> str:
-    """Return the host of a URL."""
     return urlsplit(url).netloc
 
 

@@ -104,7 +104,6 @@ def prepare(folder: Path) -> None:
 
 
 def write_kubeconfig(ground: Ground) -> None:
-    """Write the kubeconfig of all clusters."""
     ca = base64.b64encode((ground.folder / "ca.crt").read_bytes()).decode()
     names = [CONTROL_PLANE, *large_fleet.cluster_names()]
     servers = {name: f"https://127.0.0.1:{ground.port}/{name}" for name in names}
@@ -171,7 +170,6 @@ def bench_first(ground: Ground) -> None:
 
 
 def bench_second(ground: Ground) -> None:
-    """Measure an apply that has nothing to do."""
     run = apply(ground)
     counts = ground.counts()
     print(f"\nsecond apply, nothing to do: {run.seconds:.1f} s; {run.memory:.0f} MiB at most")

@@ -54,7 +54,6 @@ _EVERYTHING: Final = Limits(qps=100_000, burst=100_000, concurrency=64)
 
 
 def main() -> None:
-    """Measure a backend and print it."""
     with (
         tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
         sandbox(Path(folder), audit=True) as layout,
@@ -83,7 +82,6 @@ class _Bench:
         self._cluster, self._live, self._folder = cluster, live, folder
 
     async def provide(self) -> None:
-        """Publish the services."""
         for plural in _PLURALS:
             await self._create(CRD, _crd(plural))
             selector = {"APIServiceSelector": {"group": GROUP, "resource": plural}}

@@ -87,7 +87,6 @@ class _Bench:
         self._broker = broker
 
     async def provide(self) -> None:
-        """Offer what the broker has."""
         files = sorted((_EXAMPLE / "crds").glob("*.yaml"))
         definitions = [yaml.safe_load(file.read_text()) for file in files]
         await manifests.install_all(self._cluster, [*crds.load(*crds.BROKERS), *definitions])

@@ -158,7 +158,6 @@ def _stream(connection: ssl.SSLSocket, events: Sequence[bytes]) -> None:
 
 @contextmanager
 def stand_in(folder: Path) -> Iterator[Connection]:
-    """Run the stand-in in a process of its own."""
     now = datetime.now(UTC)
     authority = credentials.authority("bench", now=now)
     server = credentials.issue(authority, "kube-apiserver", use=Use.SERVER, now=now)

@@ -343,7 +343,6 @@ def _cpu(process: psutil.Process) -> float:
 
 
 async def _settled(process: psutil.Process) -> None:
-    """Return once a process does next to nothing."""
     before = -1.0
     while (now := _cpu(process)) - before > _QUIET:
         before = now

@@ -92,7 +92,6 @@ spec:
 
 
 def write(folder: Path) -> None:
-    """Write the repository into a folder."""
     for path, text in files().items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,6 @@ class Peers:
         self._change(CONTROL_PLANE, api.CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
 
     def _install(self, cluster: str, binding: Object) -> None:
-        """Make the CRD of a service."""
         name = binding["metadata"]["name"]
         if self._store.of(cluster, CRD).get("", name) is not None:
             return

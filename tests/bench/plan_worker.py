@@ -25,7 +25,6 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> "Iterator[None]":
-        """Time the block."""
         began = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - began
@@ -39,11 +38,9 @@ class Watched:
         self.ended: dict[str, float] = {}
 
     async def control_plane(self, name: str) -> "Reached":
-        """Pass on."""
         return await self._clusters.control_plane(name)
 
     async def app_cluster(self, name: str, access: "Access", *, control_plane: str) -> "Reached":
-        """Pass on."""
         return await self._clusters.app_cluster(name, access, control_plane=control_plane)
 
     async def close(self, name: str) -> None:
@@ -53,7 +50,6 @@ class Watched:
 
 
 def render(folder: Path, stages: Stages) -> dict[str, Any]:
-    """Validate and render the fleet."""
     with stages.stage("imports"):
         from klutchctl import repository
         from klutchctl.render import manifests

@@ -92,7 +92,6 @@ def print_stages(result: Mapping[str, Any]) -> None:
 
 
 def bench_render(folder: Path) -> None:
-    """Measure validate and render."""
     result = median_run("render", folder)
     stages = result["stages"]
     seconds = sum(stages.values()) - stages["imports"]
@@ -105,7 +104,6 @@ def bench_render(folder: Path) -> None:
 
 
 def bench_plan(folder: Path, kubeconfig: Path) -> None:
-    """Measure a plan that finds nothing to do."""
     result = median_run("plan", folder, kubeconfig)
     print(
         f"\ncold plan without changes (median of {ROUNDS}): {result['total']:.2f} s, "

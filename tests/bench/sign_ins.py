@@ -45,7 +45,6 @@ class TimedProvider(FakeProvider):
 
 @contextmanager
 def providing() -> Iterator[TimedProvider]:
-    """Run such a provider."""
     provider = TimedProvider()
     try:
         provider.start()
@@ -77,7 +76,6 @@ class Browsers:
         self.refused: Counter[str] = Counter()
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._behind.close()
 
     async def is_open(self) -> bool:

@@ -78,7 +78,6 @@ class Stored:
         return self._labels
 
     def shown(self, *, metadata: bool) -> bytes:
-        """Return what a read gives."""
         if not metadata:
             return self.body
         if self.metadata is None:
@@ -96,15 +95,12 @@ class Collection:
         self._held: dict[str, dict[str, Stored]] = defaultdict(dict)
 
     def get(self, namespace: str, name: str) -> Stored | None:
-        """Return one object."""
         return self._held.get(namespace, {}).get(name)
 
     def put(self, namespace: str, name: str, stored: Stored) -> None:
-        """Keep one object."""
         self._held[namespace][name] = stored
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget one object."""
         del self._held[namespace][name]
 
     def page(
@@ -157,16 +153,13 @@ class Store:
                     collection.put(item.namespace, item.name, stored)
 
     def open(self, cluster: str, kind: Kind) -> Collection:
-        """Serve a kind from now on."""
         key = kind.api_version, kind.plural
         return self.clusters[cluster].setdefault(key, Collection(kind))
 
     def of(self, cluster: str, kind: Kind) -> Collection:
-        """Return the collection of a kind that is served."""
         return self.clusters[cluster][kind.api_version, kind.plural]
 
     def version(self) -> str:
-        """Return a resourceVersion after all that there were."""
         return str(next(self._versions))
 
     def read(self, cluster: str, kind: Kind, namespace: str, name: str) -> Object | None:
@@ -254,7 +247,6 @@ def applied(live: Object, body: Object, *, manager: str) -> Object:
 
 
 def kind_of(crd: Object) -> Kind:
-    """Return what a CRD opens."""
     spec = crd["spec"]
     name, plural = spec["names"].get("kind", ""), spec["names"]["plural"]
     version = spec["versions"][0]["name"]
@@ -262,7 +254,6 @@ def kind_of(crd: Object) -> Kind:
 
 
 def established(crd: Object) -> Object:
-    """Return the status of a CRD that is served."""
     names = {"conditions": [condition("Established"), condition("NamesAccepted")]}
     return {**crd, "status": {**names, "acceptedNames": crd["spec"]["names"]}}
 

@@ -211,7 +211,6 @@ class Load:
 
 
 def status(phase: str) -> dict[str, Any]:
-    """Return the status that an operator writes."""
     condition = {
         "type": "Ready",
         "status": "True",

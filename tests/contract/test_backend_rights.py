@@ -94,7 +94,6 @@ class Stage:
         return {request for request, answer in last.items() if answer.endswith(_TERMINATING)}
 
     def own(self, *names_of_roles: str) -> frozenset[deployed.Right]:
-        """Return what these roles of the manifests give."""
         roles = [one for one in self.made if one["kind"] in ("ClusterRole", "Role")]
         return deployed.rights_of(
             rule

@@ -55,7 +55,6 @@ def forged(body):
 
 
 def hooks(folder):
-    """Return the options for all hooks."""
     found = ["--hooks", "127.0.0.1:0"]
     for name, (provider, secret, _) in GENUINE.items():
         (folder / name).write_text(secret)
@@ -80,7 +79,6 @@ class Hooked:
         self.scene, self.files, self.running, self.host = scene, files, running, host
 
     async def post(self, name, headers, body, *, sender="127.0.0.1"):
-        """Return the status of the answer."""
         at = urlsplit(await self.running.where("webhooks are received")).netloc
 
         def ask():
@@ -97,7 +95,6 @@ class Hooked:
         return claims, self.files.push()
 
     async def is_called(self, name, body):
-        """Call a hook, and return the request that did so."""
         request = GENUINE[name][2](body), body
         assert await self.post(name, *request) == 202
         return request

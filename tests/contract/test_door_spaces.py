@@ -29,7 +29,6 @@ GROUP: Final = "oidc:team-a"
 
 
 def somebody() -> Identity:
-    """Return an identity that no other test has."""
     subject = f"user-{uuid.uuid4().hex[:8]}"
     return Identity("https://idp.example.org", subject, f"oidc:{subject}", (GROUP,))
 

@@ -133,7 +133,6 @@ class Widgets:
         self.crd = Ref(cluster.name, CRD, "", self.kind.resource)
 
     async def open(self):
-        """Install the CRD."""
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         versions = [
             {

@@ -364,7 +364,6 @@ async def test_two_bindings_of_one_secret_share_a_provider(scene: Scene, namespa
 
 
 def collection(scene: Scene) -> str:
-    """Return the path of the copies of a scene."""
     kind = scene.offer.kind
     group = f"/apis/{kind.group}/{kind.version}"
     return f"{group}/namespaces/{scene.service_namespace}/{kind.plural}"

@@ -79,7 +79,6 @@ async def granted(http, form) -> grants.Tokens:
 
 
 async def proven(http, provider, client, answer: grants.Tokens) -> tokens.Claims:
-    """Have the ID token judged."""
     issuer = Issuer(http, provider.issuer, now=time.time)
     check = tokens.IdTokenCheck(
         issuer=provider.issuer,

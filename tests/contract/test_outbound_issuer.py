@@ -40,7 +40,6 @@ class Clock:
 
 
 async def bearer(issuer: Issuer, provider: FakeProvider, token: str = "") -> tokens.Claims:
-    """Have a token of the provider judged."""
     check = tokens.BearerCheck(
         issuer=provider.issuer,
         audiences=(provider.audience,),

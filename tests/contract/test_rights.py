@@ -212,7 +212,6 @@ async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(s
 
 
 async def test_developers_with_the_usual_roles_may_use_the_services(scene, namespace, in_app):
-    """Their ClusterRoles are aggregated by the cluster itself."""
     app, group = in_app.live.cluster, scene.unit.group
     subject = {"kind": "User", "name": "dana", "apiGroup": refs.CLUSTER_ROLE.group}
     role = {"kind": "ClusterRole", "name": "edit", "apiGroup": refs.CLUSTER_ROLE.group}

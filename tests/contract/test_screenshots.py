@@ -24,7 +24,6 @@ READY = "postgresqlinstances.anynines.com"
 
 
 def pages():
-    """Return each page that has a picture."""
     index, every = index_of(0, boards.plain()), door_pages.every()
     of_unit = unit(index, "shop-eu-1", READY, boards.NOW, explain=lambda _: None)
     board = {"board": overview(index, Query(), boards.NOW), "unit": of_unit}

@@ -86,7 +86,6 @@ class Place:
 
 
 def space_of(cluster: str) -> str:
-    """Return the binding space of an app cluster."""
     return names.direct_space("acme", cluster)
 
 

@@ -212,7 +212,6 @@ def typed(*words: str) -> str:
 
 
 def ending() -> str:
-    """Tell how to end what is left running."""
     return f"End it with: {typed(KLUTCHCTL, 'sandbox', 'down', '--delete', '--name', NAME)}"
 
 
@@ -222,7 +221,6 @@ def is_kept(environ: Mapping[str, str]) -> bool:
 
 
 async def demo(place: Place) -> None:
-    """Run the demo."""
     story = Story()
     if place.layout.root.exists():
         with story.step("Take down what an earlier demo has left"):

@@ -39,7 +39,6 @@ class Story:
 
 
 def fail(why: str) -> None:
-    """End the demo."""
     sys.exit(f"The demo failed: {why}\n`make demo KEEP=1` leaves one that fails, with its logs")
 
 

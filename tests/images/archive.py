@@ -34,7 +34,6 @@ class Image:
 
 
 def read(archive: Path) -> Image:
-    """Return the one image of an archive."""
     with _opened(archive) as blob:
         (named,) = json.loads(blob("index.json"))["manifests"]
         manifest = json.loads(blob(named["digest"]))

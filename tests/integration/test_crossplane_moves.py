@@ -96,7 +96,6 @@ def blocks(way: str) -> Sequence[str]:
 
 
 async def run(road: Road, commands: str, kind: Kind) -> None:
-    """Run commands of the book for a kind."""
     (crossplane,) = [
         one.pid
         for one in processes.observe(road.place.layout)
@@ -123,7 +122,6 @@ subprocess.Popen({found.cmdline()}, env={marks}, cwd={found.cwd()!r},
 
 
 def of_example(kind: Kind) -> tuple[Any, Any]:
-    """Return the definition and the composition that the example has for a kind."""
     path = Path(FLEET, "services", "crossplane", f"{kind.plural}.yaml")
     definition, composition = yaml.safe_load_all(path.read_text("utf-8"))
     return definition, composition

@@ -99,7 +99,6 @@ class Road:
         return found
 
     async def databases(self) -> int:
-        """Return how many databases there are for instances."""
         address = self.place.layout.postgresql_address.read_text().strip()
         async with await psycopg.AsyncConnection.connect(address) as connection:
             found = await connection.execute(

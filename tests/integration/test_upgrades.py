@@ -90,11 +90,9 @@ class Release:
 
     @property
     def deployment_ref(self) -> Ref:
-        """Return where the Deployment is."""
         return Ref(self.live.name, DEPLOYMENT, BIND, self.name)
 
     async def deployment(self) -> Manifest:
-        """Return the Deployment."""
         found = await self.live.cluster.get(self.deployment_ref)
         assert found is not None
         return found
@@ -273,7 +271,6 @@ async def probed(release: Release) -> bool:
 
 
 def is_ready(pod: Manifest) -> bool:
-    """Tell whether a pod counts as one that works."""
     said = conditions.parse(get_list(pod, "status", "conditions"))
     ready = conditions.find(said, "Ready")
     return ready is not None and ready.status == conditions.TRUE
@@ -330,6 +327,5 @@ async def alike(scene: Scene, load: Load) -> bool:
 
 
 def report(what: str, seconds: float) -> None:
-    """Print a figure."""
     load = os.getloadavg()[0]
     print(f"{what} {seconds:.2f} s (load of the machine {load:.1f})", flush=True)

@@ -125,7 +125,6 @@ class ApiModel:
         return next(some, None)
 
     def answer(self, call: Call) -> Reply:
-        """Answer a call that is no watch."""
         try:
             asked = self._asked(call)
             if asked is None:
@@ -265,7 +264,6 @@ class ApiModel:
         return self._shown(asked, made)
 
     def _token(self, asked: Asked, body: Object) -> Object:
-        """Answer a TokenRequest."""
         if asked.served.kind != SERVICE_ACCOUNT:
             raise answers.unserved()
         self._read(asked)

@@ -79,7 +79,6 @@ async def model_clusters(folder: Path) -> AsyncIterator[tuple[LiveCluster, LiveC
 async def live_model(
     wires: Wires, name: str, role: Role, kubeconfig: Path
 ) -> AsyncIterator[LiveCluster]:
-    """Yield one more model that is reached by its name."""
     model = ApiModel(virtual_time.now)
     wires.models[_server(name)] = model
     way = Connection(name, _server(name), Token(Secret("admin")), ca=CA)

@@ -10,7 +10,6 @@ _PARTS: Final = re.compile(r",(?![^(]*\))")
 
 
 def labels(text: str) -> Selects:
-    """Return whether an object has what a label selector asks for."""
     wanted = [_of_label(part.strip()) for part in _PARTS.split(text) if part.strip()]
     return lambda live: all(one(live["metadata"].get("labels") or {}) for one in wanted)
 
@@ -28,7 +27,6 @@ def _of_label(part: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 def fields(text: str) -> Selects:
-    """Return whether an object has what a field selector asks for."""
     wanted = list(_of_fields(text))
     return lambda live: all(_at(live, path) == value for path, value in wanted)
 

@@ -127,7 +127,6 @@ _DEFAULTS: Final[Mapping[refs.Kind, Callable[[dict[str, Any]], dict[str, Any]]]]
 
 
 def built_in() -> Iterator[Served]:
-    """Yield the kinds of every cluster."""
     for kind, fields in _BUILT_IN.items():
         of = Type(fields={**_HEAD, **fields}, element=DEDUCED)
         yield Served(kind, of, kind in _WITH_STATUS, kind in _WITH_GENERATION)
@@ -137,7 +136,6 @@ _HEAD: Final = {"apiVersion": DEDUCED, "kind": DEDUCED, "metadata": _METADATA}
 
 
 def of_crd(crd: Mapping[str, Any]) -> Iterator[Served]:
-    """Yield the versions that a CRD serves."""
     spec = crd["spec"]
     names = spec["names"]
     for version in spec["versions"]:
@@ -221,7 +219,6 @@ def _defaulted(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 def _strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as the validator understands it."""
     made = dict(schema)
     if schema.get("nullable") and "type" in schema:
         made["type"] = [schema["type"], "null"]

@@ -42,7 +42,6 @@ DISTURBANCES: Final[dict[str, tuple[Effect, int, Moment]]] = {
 
 
 def disturbed(writes: Cue[Request], disturbance: str) -> Faults:
-    """Return faults that disturb each of these writes."""
     effect, count, moment = DISTURBANCES[disturbance]
     faults = Faults()
     faults.add(writes, FirstTries(effect, count), at=moment)

@@ -83,14 +83,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of a JSON value that shares nothing with it."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def field_set(of: Type, value: Any, at: Path = ()) -> set[Path]:
-    """Return the fields that an applied value states."""
     if isinstance(value, dict) and not of.is_atomic:
         found: set[Path] = set()
         for key, item in value.items():

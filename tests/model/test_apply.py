@@ -32,7 +32,6 @@ def became(report):
 
 
 async def done(runs):
-    """Apply, and return the lines that were done, which are all."""
     report = await runs.run()
     assert {one.status for one in report.outcomes} <= GOOD, report.outcomes
     assert await runs.todo() == []

@@ -210,7 +210,6 @@ async def reached(scene):
 
 
 async def examined(scene):
-    """Return what doctor says of kubeconfigs."""
     async with reached(scene) as (fleet, clusters):
         found = await examine.findings(fleet, clusters, {"shop"}, task=Task.APPLY, pace=Pace())
     return [(one.level, one.message) for one in found.get("shop", ())]

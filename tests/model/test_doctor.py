@@ -159,7 +159,6 @@ async def test_no_backend_before_the_first_apply(scene: Scene) -> None:
 
 
 async def test_a_backend_without_a_lease_that_has_exported_something(scene: Scene) -> None:
-    """Klutch's own has none."""
     await scene.bound()
     assert "eu" not in await scene.examined()
 

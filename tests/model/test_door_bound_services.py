@@ -53,7 +53,6 @@ async def queues(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Of
 async def two_replicas(
     control_plane: LiveCluster, service: str, queues: Offer
 ) -> AsyncIterator[tuple[Door, Door]]:
-    """Run a door for each of two services."""
     plane = control_plane.cluster
     async with (
         backend(control_plane.connection),

@@ -226,7 +226,6 @@ def _claimed_by(scene: Scene) -> tuple[str, str]:
 
 
 async def _holders(live: LiveCluster, kind: Kind, text: str) -> set[tuple[str, str]]:
-    """Return where in a cluster there is an object with this text in it."""
     found = (await live.cluster.list(kind)).items
     return {identity_of(one) for one in found if get_text(one, "data", "key") in (text, b64(text))}
 

@@ -34,8 +34,6 @@ async def osb(control_plane: LiveCluster, namespace: str) -> AsyncIterator[OsbSc
 
 
 def needing(right: Right) -> Cue[Request]:
-    """Return the cue for calls that need a right."""
-
     def matches(call: Request) -> bool:
         kind, part = call.ref.kind, call.subresource
         resource = f"{kind.plural}/{part}" if part else kind.plural

@@ -36,7 +36,6 @@ def missing() -> str:
 
 
 def plugins() -> Path | None:
-    """Return the folder of the CNI plugins."""
     return next((one for one in _PLUGIN_FOLDERS if (one / "bridge").is_file()), None)
 
 
@@ -49,7 +48,6 @@ class Network:
 
     @property
     def gateway(self) -> str:
-        """Return the address of this machine."""
         return self._at(0, 1)
 
     @property
@@ -62,15 +60,12 @@ class Network:
         return self._at(100 + number, 1)
 
     def node(self, number: int) -> str:
-        """Return the address of the node of a cluster."""
         return self._at(0, 10 + number)
 
     def services(self, number: int) -> str:
-        """Return the network of a cluster's Services."""
         return f"{self._at(100 + number, 0)}/24"
 
     def pods(self, number: int) -> str:
-        """Return the network of a cluster's pods."""
         return f"{self._at(number, 0)}/24"
 
     def cgroup(self, number: int | str) -> str:

@@ -71,7 +71,6 @@ class Nodes:
         return self.layout.root / "nodes" / member.id
 
     def reached(self, kubeconfig: bytes) -> bytes:
-        """Return a kubeconfig with the addresses that pods reach."""
         for number, member in enumerate(self.members, 1):
             inner, outer = member.server, f"https://{self.network.server(number)}"
             kubeconfig = kubeconfig.replace(f"{inner}\n".encode(), f"{outer}\n".encode())

@@ -30,7 +30,6 @@ VALUES = st.recursive(
 
 
 def changed(document: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Documents with some members exchanged."""
     changes = st.dictionaries(st.sampled_from(sorted(document)) | st.text(max_size=4), VALUES)
     return changes.map(lambda some: {**document, **some})
 

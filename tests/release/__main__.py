@@ -29,7 +29,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments."""
     made = argparse.ArgumentParser(prog="make release", description=__doc__)
     made.add_argument("--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
     made.add_argument("--repository", type=Path, default=ROOT, metavar="FOLDER")

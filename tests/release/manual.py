@@ -96,7 +96,6 @@ def _uncapitalised(text: str | None) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield a paragraph in short lines."""
     for line in textwrap.wrap(text, 72, break_long_words=False, break_on_hyphens=False):
         yield _text(line)
 

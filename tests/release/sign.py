@@ -32,7 +32,6 @@ def main(arguments: Sequence[str], environ: MutableMapping[str, str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments."""
     made = argparse.ArgumentParser(prog="make sign", description=__doc__)
     made.add_argument("folder", type=Path, nargs="?", default=Path("dist"))
     help_ = f"a private key of ECDSA P-256 in PEM; or its text in ${KEY}; without: no signatures"

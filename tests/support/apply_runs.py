@@ -55,7 +55,6 @@ class Runs:
     _count: int = 0
 
     async def plan(self) -> Plan:
-        """Return what a plan says now."""
         async with self._clusters(Faults()) as (fleet, clusters):
             return await _plan(fleet, clusters)
 
@@ -215,7 +214,6 @@ def mode() -> Mode:
 async def scene(
     mode: Mode, control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, tmp_path: Path
 ) -> AsyncIterator[Scene]:
-    """A fleet of one cluster, about to be applied."""
     where = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)
     async with where as scene:
         yield scene

@@ -74,7 +74,6 @@ class Fleet:
     extra: str = ""
 
     def write(self) -> None:
-        """Write fleet.yaml."""
         mode = f", mode: {self.mode.value}, namespace: {self.name}{self.plane}"
         documents = [
             document("Fleet", self.name, f"{{prune: {{{self.prune}}}}}"),
@@ -107,13 +106,11 @@ class Scene:
 
     @property
     def space(self) -> str:
-        """The binding space."""
         if self.fleet.mode is Mode.DIRECT:
             return names.direct_space(self.fleet.name, "shop")
         return names.app_cluster_binding_space(self.fleet.name, "shop")
 
     async def klutchctl(self, *arguments: str) -> Run:
-        """Run the program."""
         self.fleet.write()
         done = await programs.klutchctl_beside("--kubeconfig", str(self.kubeconfig), *arguments)
         return Run(done.returncode, done.stdout, done.stderr)
@@ -165,7 +162,6 @@ class Scene:
 
     @property
     def service_namespace(self) -> str:
-        """Where the copies of the app namespace are."""
         return names.service_namespace(self.space, self.app_namespace)
 
     @property

@@ -90,7 +90,6 @@ def document(
     claims: Sequence[Mapping[str, Any]] = (SECRETS, CONFIG_MAP),
     kubeconfig: str = kubeconfig(),
 ) -> dict[str, Any]:
-    """Return a BindingResponse."""
     return {
         "kind": "BindingResponse",
         "apiVersion": "klutch.anynines.com/v1alpha1",
@@ -116,7 +115,6 @@ def binding(
     name: str = "databases.shop.example",
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return a live APIServiceBinding."""
     return {
         "apiVersion": "klutch.anynines.com/v1alpha1",
         "kind": "APIServiceBinding",

@@ -26,7 +26,6 @@ BOOKS = tuple(
 
 
 def text(book: str) -> str:
-    """Return a book as it is."""
     return (ROOT / book).read_text("utf-8")
 
 
@@ -42,7 +41,6 @@ def commands(book: str) -> Iterator[tuple[str, int]]:
 
 
 def commands_of(console: str) -> Iterator[tuple[str, int]]:
-    """Yield those of one console."""
     for line in console.splitlines():
         if line.startswith("$ "):
             command, _, comment = line.removeprefix("$ ").partition("   #")

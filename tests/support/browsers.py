@@ -35,12 +35,10 @@ class Reply:
         return self.headers.get("Location", "")
 
     def lines(self, name: str) -> list[str]:
-        """Return each header of this name."""
         return list(self.headers.getall(name, []))
 
     @property
     def query(self) -> dict[str, str]:
-        """The query of where it redirects to."""
         return dict(parse_qsl(urlsplit(self.location).query))
 
     @property
@@ -151,7 +149,6 @@ class Client:
     async def binds(
         self, port: int, cli: Cli, resource: Mapping[str, str], **headers: str
     ) -> Reply:
-        """Click on a resource."""
         return await self.get(port, "/bind", {"s": cli.s, **resource}, **headers)
 
 

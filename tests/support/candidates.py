@@ -116,7 +116,6 @@ def live(control_plane, namespace):
 
 
 async def renewed(live, before, *, times):
-    """Return when the lease was renewed so often."""
     for _ in range(times):
 
         async def later(before=before):

@@ -59,12 +59,10 @@ class Write:
 
     @property
     def kind(self) -> Kind:
-        """The kind of what is written."""
         return _KINDS[get_text(self.manifest, "apiVersion"), get_text(self.manifest, "kind")]
 
     @property
     def ways(self) -> "Iterator[Way]":
-        """The kubeconfigs that stand in it."""
         for text in _texts(self.manifest):
             if found := _WAY.fullmatch(text):
                 yield Way(text, found["place"], found["namespace"], found["account"])

@@ -64,7 +64,6 @@ class Installation:
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        """All objects of the capture."""
         return tuple(self.recorded)
 
     def ref(self, place: str, kind: Kind, path: str) -> Ref:
@@ -73,7 +72,6 @@ class Installation:
         return Ref(self.places[place].name, kind, namespace, name)
 
     def live(self, ref: Ref) -> LiveCluster:
-        """Return the cluster of a ref."""
         return next(one for one in self.places.values() if one.name == ref.cluster)
 
     async def states(self) -> dict[Ref, State]:

@@ -49,7 +49,6 @@ class Chromium:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def open(self, url: str) -> None:
-        """Go to a page."""
         self.driver.get(url)
 
     def forget(self) -> None:
@@ -93,7 +92,6 @@ class Chromium:
         return self.driver.find_element("css selector", selector)
 
     def text(self) -> str:
-        """Return what a person reads."""
         return self.find("body").text
 
     def comes_to(self, text: str) -> None:
@@ -103,7 +101,6 @@ class Chromium:
         wait.until(lambda _: text in self.text(), f"no page reads {text!r}")
 
     def press(self, *keys: str) -> None:
-        """Press keys, one after the other."""
         actions = ActionChains(self.driver)
         for key in keys:
             actions.send_keys(key)

@@ -141,7 +141,6 @@ async def defined(scene: Scene) -> AsyncIterator[Ref]:
 
 
 async def note_template(scene: Scene, notes: Manifest) -> None:
-    """Write annotations of the template."""
     plane = scene.plane.cluster
     (template,) = [
         one

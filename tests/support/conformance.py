@@ -182,7 +182,6 @@ class Player:
         return made
 
     async def state(self, *kinds: Kind) -> dict[tuple[str, str], Any]:
-        """Return all objects."""
         found = {}
         for kind in kinds:
             for one in (await self.cluster.list(kind, namespace=self.namespace)).items:

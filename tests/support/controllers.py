@@ -53,12 +53,10 @@ class Repository:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What a controller is to follow."""
         return ("--git", f"{self.server.url}/{self.bare.name}", "--ref", "main")
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """What it trusts."""
         return {"SSL_CERT_FILE": str(self.folder / "ca.crt")}
 
 
@@ -78,7 +76,6 @@ class Running(Watcher):
     scene: Scene = field(kw_only=True)
 
     def lines(self, message: str) -> list[dict[str, Any]]:
-        """Return what was logged by this message."""
         found = (json.loads(line) for line in list(self.said) if line.startswith("{"))
         return [one for one in found if one["message"] == message]
 
@@ -109,7 +106,6 @@ class Running(Watcher):
         return await plane.cluster.get(ref) or {}
 
     async def condition(self, kind: str) -> Mapping[str, Any]:
-        """Return a condition of the FleetStatus."""
         found = get_maps(await self.status(), "status", "conditions")
         return next((one for one in found if get_text(one, "type") == kind), {})
 

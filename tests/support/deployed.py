@@ -112,7 +112,6 @@ def built(folder: Path = FOLDER) -> list[Any]:
 
 
 def only(kind: Kind, made: Iterable[Any], *, name: str = "") -> Any:
-    """Return the one manifest of a kind, or that of this name."""
     (found,) = [
         one for one in made if one["kind"] == kind.kind and name in ("", manifest.name_of(one))
     ]
@@ -197,7 +196,6 @@ class Hearing:
         proxy.add(Cue(self._notes))
 
     def used(self) -> frozenset[Right]:
-        """Return the rights that were asked for and had."""
         return frozenset(self._rights())
 
     def refused(self) -> set[tuple[str, str]]:

@@ -58,11 +58,9 @@ class Door:
 
     @property
     def origin(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def audited(self, client: Client) -> list[dict[str, Any]]:
-        """Return the audit lines about a client."""
         lines = self.replica.out.read_text().splitlines()
         audited = [json.loads(line) for line in lines if line.startswith("{")]
         return [line for line in audited if line["from"] == client.address]
@@ -190,20 +188,17 @@ class Doors:
         return (await self.keys()).seal(purpose, then, time.time() - seconds)
 
     async def opened(self, text: str, purpose: sessions.Purpose) -> dict[str, Any]:
-        """Return what the door sealed."""
         held = (await self.keys()).open(purpose, text, time.time())
         assert held is not None
         return held
 
     async def keys(self) -> sessions.Keys:
-        """Return what the replicas seal with."""
         ref = Ref(self.plane.name, refs.SECRET, self.namespace, _KEYS)
         live = await self.plane.cluster.get(ref)
         return sessions.Keys(base64.b64decode(get_text(live, "data", "present")))
 
 
 def wire(offer: Offer) -> dict[str, str]:
-    """Return an offer as a query names it."""
     return {"resource": offer.resource.plural, "group": offer.group}
 
 
@@ -309,7 +304,6 @@ class BindDoor:
                 return [*(one.status for one in answer.history), answer.status]
 
     def browser(self) -> aiohttp.ClientSession:
-        """Return a browser of a person."""
         return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
     async def signed_in(self, browser: aiohttp.ClientSession, url: str) -> str:

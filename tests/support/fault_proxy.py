@@ -45,7 +45,6 @@ class Passed:
 
 
 def serving_tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the settings of a server with this certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     return context
@@ -72,7 +71,6 @@ class FaultProxy(Proxy):
 
     @property
     def url(self) -> str:
-        """Where clients connect to."""
         return f"{self._scheme}://127.0.0.1:{self._listener.port}"
 
     @property

@@ -54,7 +54,6 @@ def stopped(*planes: str, time: float = 0) -> Board:
 
 
 def board_of(state: FleetState) -> Board:
-    """Return the board of a state that has one."""
     assert state.board is not None
     return state.board
 
@@ -79,7 +78,6 @@ def ended(
     of: Report | None = None,
     **more: Any,
 ) -> FleetState:
-    """Return the state after a round with this end."""
     task = Task(Trigger.DRIFT, scope)
     came_to = RoundResult(of or report(), board)
     return fleet_state.round_ended(state, task, came_to, record(result, time=time, **more))
@@ -92,7 +90,6 @@ def begun() -> FleetState:
 
 
 def at_rest() -> FleetState:
-    """Return the state of a fleet that is as its files say."""
     good = board(cluster("cafe", State.READY), cluster("shop", State.READY), time=10)
     return ended(begun(), "done", time=10, board=good, done=2)
 

@@ -37,7 +37,6 @@ def binding(name: str, *, group: str, plural: str, clusters: str = "shop", more:
 
 
 def one_file(*documents: str) -> str:
-    """Return the text of a file with these documents."""
     return "---\n".join(documents)
 
 

@@ -47,7 +47,6 @@ class GitServer:
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         return f"https://{self.host}:{self.port}"
 
     def allows(self, authorization: str) -> bool:
@@ -99,7 +98,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def server(tmp_path: Path, home: Path) -> Iterator[GitServer]:
-    """A server that this process trusts."""
     (tmp_path / "root").mkdir()
     with served(tmp_path / "root", tmp_path) as one:
         settings: Any = pygit2.settings

@@ -55,7 +55,6 @@ def program() -> Path:
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run helm with a folder for all that it keeps."""
     kept = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
     return subprocess.run(
         [program(), *arguments],
@@ -75,7 +74,6 @@ def helm(home: Path, *arguments: str) -> str:
 
 
 def rendered(home: Path, chart: Path, values: Mapping[str, Any]) -> list[Any]:
-    """Return the objects of a chart with these values."""
     file = home / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
     text = helm(home, "template", "release", str(chart), "--values", str(file))

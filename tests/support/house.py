@@ -35,7 +35,6 @@ def sources(*folders: str) -> Iterator[Path]:
 
 
 def lines(path: Path) -> int:
-    """Return how many lines a file has."""
     return len(path.read_text("utf-8").splitlines())
 
 
@@ -110,7 +109,6 @@ def measure() -> dict[str, int]:
 
 
 def budgets() -> dict[str, int]:
-    """Return the budgets of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     house = project["tool"]["klutchctl"]["house"]
     return {**house["budgets"], **{f"word {word}": most for word, most in house["words"].items()}}

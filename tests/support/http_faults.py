@@ -94,7 +94,6 @@ class Reply:
         self.status: int | None = None
 
     async def send(self, *events: h11.Event) -> None:
-        """Send parts of an answer as they are."""
         for event in events:
             if isinstance(event, h11.Response):
                 self.status = event.status_code
@@ -103,12 +102,10 @@ class Reply:
         await self._writer.drain()
 
     async def send_raw(self, octets: bytes) -> None:
-        """Send what no HTTP library would."""
         self._writer.write(octets)
         await self._writer.drain()
 
     def cut(self, how: How) -> None:
-        """End the connection."""
         hang_up(self._writer, how)
 
 

@@ -46,7 +46,6 @@ class Grants:
         return {"code": code}
 
     def device(self, client: Client, form: Form, page: str) -> Answer:
-        """Return a device code and its page."""
         code, user_code = secrets.token_urlsafe(24), "BCDF-GHJK"
         self._devices[code] = client, form
         return {

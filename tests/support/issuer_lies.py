@@ -91,7 +91,6 @@ def endless(mebibytes: int = 1024, *, announced: bool = False) -> Reply:
 
 
 async def hang(request: web.Request) -> web.StreamResponse:
-    """Never answer."""
     await asyncio.Event().wait()
     raise AssertionError(request)
 

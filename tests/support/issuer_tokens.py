@@ -109,7 +109,6 @@ Signing: TypeAlias = Callable[[Claims, Claims, SigningKey], str]
 
 
 def signed(header: Claims, claims: Claims, key: SigningKey) -> str:
-    """Sign as the key is meant to."""
     text = _unsigned({"alg": key.algorithm, "kid": key.kid, "typ": "JWT", **header}, claims)
     return f"{text}.{b64(key.sign(text.encode()))}"
 

@@ -236,7 +236,6 @@ async def visit(keycloak: Keycloak, url: str) -> None:
 
 
 def main() -> None:
-    """Be that person."""
     name, url = sys.argv[1:]
     layout = layout_of(name, state_home=Settings(os.environ).state_home)
     state = lifecycle.load(layout)

@@ -201,7 +201,6 @@ class End:
         return self.live.audit.mark()
 
     def writes_since(self, mark: int) -> list[Write]:
-        """Return what the konnector asked this server to write here."""
         found = self.live.audit.writes_since(mark, namespace=self.namespace)
         return [one for one in found if AGENT in one.agent]
 

@@ -114,7 +114,6 @@ async def becomes_alike(scene: Scene, told: str = "") -> None:
 
 
 async def troubles(scene: Scene) -> list[str]:
-    """Return what the conditions of a scene say is wrong."""
     told = [
         await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING),
         await scene.binding(),

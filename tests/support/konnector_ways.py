@@ -40,7 +40,6 @@ def fronting(live: LiveCluster) -> FaultProxy:
 
 
 def content(way: Connection, token: str, namespace: str = "") -> str:
-    """Return a kubeconfig that leads this way."""
     to = Address(way.server, way.ca or "")
     return spaces.kubeconfig(to, Secret(token), namespace=namespace)
 
@@ -76,7 +75,6 @@ class Kubeconfigs:
 
 
 def text_of(live: Any) -> str:
-    """Return the kubeconfig in a Secret."""
     return base64.b64decode(get_text(live, "data", "kubeconfig")).decode()
 
 

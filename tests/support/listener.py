@@ -159,7 +159,6 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return self._listener.port
 
     @property
@@ -172,7 +171,6 @@ class Proxy:
         self._listener.cut(how)
 
     def refuse(self) -> None:
-        """Refuse new connections."""
         self._listener.refuse()
 
     async def accept(self) -> None:

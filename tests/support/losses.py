@@ -28,7 +28,6 @@ class Many:
         self.names = [f"db{one:02}" for one in range(number)]
 
     async def make(self, *besides: str) -> None:
-        """Make them, where there are others already."""
         for name in self.names:
             await self.scene.create_instance(name, size="1Gi")
         await until(lambda: self.are_there(*besides))
@@ -39,13 +38,11 @@ class Many:
         return await self.there() == sorted([*self.names, *besides])
 
     async def are_marked(self) -> bool:
-        """Tell whether the konnector is done with them."""
         app = self.scene.app.cluster
         found = (await app.list(self.kind, namespace=self.scene.app_namespace)).items
         return all("klutch.anynines.com/bound" in manifest.annotations_of(one) for one in found)
 
     async def there(self) -> list[str]:
-        """Return the names of all copies."""
         scene = self.scene
         return await all_names(scene.plane, self.kind, scene.service_namespace)
 
@@ -82,7 +79,6 @@ async def lose(cluster: Any, ref: Ref) -> None:
 
 
 async def all_names(live: LiveCluster, kind: Kind, namespace: str) -> list[str]:
-    """Return the names of all objects of a kind in a namespace."""
     found = (await live.cluster.list(kind, namespace=namespace)).items
     return sorted(manifest.name_of(one) for one in found)
 
@@ -114,7 +110,6 @@ async def cause(scene: Scene, condition: str) -> str:
 
 
 async def says(scene: Scene, condition: str, reason: str) -> bool:
-    """Tell whether a condition of the ClusterBinding has this reason."""
     return await cause(scene, condition) == reason
 
 
@@ -129,7 +124,6 @@ async def told(scene: Scene, reason: str) -> Any:
 
 
 async def told_of(scene: Scene, name: str, reason: str) -> bool:
-    """Tell whether there is an Event about an instance with this reason."""
     events = (await scene.app.cluster.list(EVENT, namespace=scene.app_namespace)).items
     return any(
         manifest.get_text(one, "reason") == reason

@@ -45,16 +45,13 @@ def made(
 
 
 def crd(output: Output, plural: str = "dbinstances") -> Manifest:
-    """Return a CRD of those files."""
     return output.files[f"crds/{plural}.{GROUP}.yaml"][0]
 
 
 def spec_of(output: Output, plural: str = "dbinstances") -> Manifest:
-    """Return the schema of the spec of such a kind."""
     (version,) = get_maps(crd(output, plural), "spec", "versions")
     return get_map(version, "schema", "openAPIV3Schema", "properties", "spec")
 
 
 def rules_of(output: Output, plural: str = "dbinstances") -> list[JSON]:
-    """Return the rules on the spec of such a kind."""
     return [one["rule"] for one in get_maps(spec_of(output, plural), "x-kubernetes-validations")]

@@ -53,7 +53,6 @@ class Offer:
 
     @property
     def kind(self) -> Kind:
-        """What its instances are."""
         namespaced = self.scope == "Namespaced"
         return Kind(self.group, "v1", "Database", "databases", namespaced=namespaced)
 
@@ -106,7 +105,6 @@ async def _define(control_plane: Cluster, scope: _Scope) -> Offer:
 
 
 async def define_again(control_plane: Cluster, offer: Offer) -> None:
-    """Make the CRD of an offer that has lost it."""
     await control_plane.create(_crd(offer), CRD, manager=MANAGER)
     await established(control_plane, offer.kind)
 

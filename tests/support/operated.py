@@ -115,7 +115,6 @@ class User:
     namespace: str
 
     async def make(self, kind: Kind, name: str, **spec: Any) -> Manifest:
-        """Create an object."""
         return await self.plane.cluster.create(
             {
                 "apiVersion": kind.api_version,
@@ -128,16 +127,13 @@ class User:
         )
 
     async def get(self, kind: Kind, name: str) -> Manifest | None:
-        """Return an object."""
         return await self.plane.cluster.get(Ref(self.plane.name, kind, self.namespace, name))
 
     async def change(self, kind: Kind, name: str, patch: Manifest) -> None:
-        """Patch an object."""
         ref = Ref(self.plane.name, kind, self.namespace, name)
         await self.plane.cluster.merge_patch(ref, patch, manager="tests")
 
     async def delete(self, kind: Kind, name: str) -> None:
-        """Ask for a deletion."""
         await removal.remove(self.plane.cluster, Ref(self.plane.name, kind, self.namespace, name))
 
     async def gone(self, kind: Kind, name: str) -> None:
@@ -223,7 +219,6 @@ def written(one: User, told: Mapping[str, str], row: str = GUARDED) -> None:
 
 
 def rows(one: User, told: Mapping[str, str]) -> list[str]:
-    """Return the rows that were written."""
     return [row for (row,) in one.ask(told, "SELECT row FROM kept")]
 
 
@@ -234,7 +229,6 @@ async def events(one: User) -> dict[str, str]:
 
 
 async def was_told(one: User, reason: str, part: str) -> bool:
-    """Tell whether an Event of this reason says so."""
     return part in (await events(one)).get(reason, "")
 
 
@@ -286,7 +280,6 @@ class Platform:
             return Answer(answer.status, json.loads(answer.read()), dict(answer.headers))
 
     def provision(self, instance: str, plan: str = SMALL, **more: Any) -> Answer:
-        """Ask for an instance."""
         return self.call("PUT", _instance(instance), {**_of(plan), **_SPACE, **more})
 
     def update(self, instance: str, **more: Any) -> Answer:
@@ -294,11 +287,9 @@ class Platform:
         return self.call("PATCH", _instance(instance), {"service_id": OFFERING, **more})
 
     def deprovision(self, instance: str, plan: str = SMALL) -> Answer:
-        """Ask for the end of an instance."""
         return self.call("DELETE", _instance(instance), **_of(plan))
 
     def last_operation(self, instance: str, **query: str) -> Answer:
-        """Ask how far an operation is."""
         return self.call("GET", f"{_instance(instance)}/last_operation", **query)
 
     def fetch(self, instance: str, binding: str = "") -> Answer:
@@ -306,11 +297,9 @@ class Platform:
         return self.call("GET", _binding(instance, binding) if binding else _instance(instance))
 
     def bind(self, instance: str, binding: str, **more: Any) -> Answer:
-        """Ask for a binding."""
         return self.call("PUT", _binding(instance, binding), {**_of(SMALL), **more})
 
     def unbind(self, instance: str, binding: str) -> Answer:
-        """Ask for the end of a binding."""
         return self.call("DELETE", _binding(instance, binding), **_of(SMALL))
 
 
@@ -323,7 +312,6 @@ class Process:
     platform: Platform
 
     def kill(self) -> None:
-        """End it at once."""
         self.process.kill()
         self.process.wait()
 
@@ -353,7 +341,6 @@ def running(server: Server, folder: Path, *flags: str) -> Iterator[Process]:
 
 
 def fresh() -> str:
-    """Return a new id."""
     return str(uuid.uuid4())
 
 

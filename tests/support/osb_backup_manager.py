@@ -105,7 +105,6 @@ class BackupManager(LoopbackServer):
         self._lock = threading.RLock()
 
     def of(self, instance: str) -> list[int]:
-        """Return the numbers of the backups of an instance."""
         return [number for number, job in list(self.backups.items()) if job.instance == instance]
 
     def count(self, *names: str) -> int:

@@ -64,7 +64,6 @@ class Old(Exception):
 
 
 def catalogue(*, rotatable: bool = True, **more: Any) -> osb_wire.Members:
-    """Return a catalogue of one offering with one plan."""
     plan = osb_catalogues.plan("small", rotatable=rotatable)
     return osb_catalogues.catalogue(osb_catalogues.offering(plans=[plan], **more))
 
@@ -96,7 +95,6 @@ class World:
     # What stands on the API server.
 
     def ref(self, kind: Kind, name: str) -> Ref:
-        """Return where an object is."""
         return Ref(CLUSTER, kind, OSB if kind == BROKER_RECORD else SPACE, name)
 
     def put(self, kind: Kind, body: Manifest) -> dict[str, Any]:
@@ -149,7 +147,6 @@ class World:
         self.edit(BROKER_RECORD, self.instance, lambda live: live["spec"].update(made_at))
 
     def claim(self, name: str = "web", **spec: Any) -> dict[str, Any]:
-        """Create a binding claim."""
         body: Manifest = {"metadata": {"name": name}, "spec": {"instanceRef": "orders", **spec}}
         return self.put(BINDING_KIND, body)
 
@@ -158,7 +155,6 @@ class World:
         return self.objects.get(self.ref(kind, name))
 
     def edit(self, kind: Kind, name: str, change: Callable[[dict[str, Any]], object]) -> None:
-        """Change an object, as others do too."""
         live = copy.deepcopy(self.objects[self.ref(kind, name)])  # others may hold it
         change(live)
         live["metadata"]["resourceVersion"] = str(next(self.versions))
@@ -213,20 +209,17 @@ class World:
         return "", ""
 
     def status(self, field: str, name: str = "web") -> Any:
-        """Return a field of a claim's status."""
         return manifest.get(self.live(BINDING_KIND, name), "status", field)
 
     # What the program sees.
 
     def read_catalogue(self) -> Catalogue:
-        """Return the catalogue as the program knows it."""
         document = self.broker.catalogue
         if self._read is None or self._read[0] is not document:
             self._read = document, catalogue_of(manifest.canonical(document))
         return self._read[1]
 
     def view(self) -> InstanceView:
-        """Return the instance as one look shows it."""
         broker = Broker(self.spec, self.read_catalogue(), self.closed, self.is_fresh, self.confirms)
         kind = GeneratedKind(INSTANCE_KIND, "acme", self.service, {"small": self.plan})
         view = InstanceView(
@@ -260,7 +253,6 @@ class World:
         return replace(view, secret=HeldSecret(secret))
 
     def names(self) -> list[str]:
-        """Return the names of all bindings, and of what is left of them."""
         claims = {ref.name for ref in self.objects if ref.kind == BINDING_KIND}
         return sorted(claims | {one.claim.name for one in self.records()})
 

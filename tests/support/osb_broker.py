@@ -185,7 +185,6 @@ class ScriptedBroker:
         return None
 
     def _repeated(self, asked: Asked, known: Members) -> Said:
-        """Answer a PUT of what is there."""
         always, is_same = self.modes.repeated, known["request"] == asked.members
         if always >= 400 or not (is_same or always in (200, 201)):
             return failure(always if always >= 400 else 409, "Conflict", "it is there")

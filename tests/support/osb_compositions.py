@@ -98,7 +98,6 @@ class Compositions:
         return put(crd, "Namespaced", "spec", "scope") if scoped else crd
 
     def ref(self, kind: Kind, name: str) -> Ref:
-        """Return where an object is."""
         scoped = self.namespaced and kind != kinds.PROVIDER_CONFIG
         namespace = self.namespace if scoped else ""
         return Ref(self.plane.name, kind, namespace, self.named(name))
@@ -153,7 +152,6 @@ class Compositions:
         claim: str = "",
         **spec: JSON,
     ) -> Manifest:
-        """Make what Crossplane makes of a claim."""
         labels = {keys.INSTANCE_TYPE: "postgresql"}
         ref = self.ref(kind, name)
         if not ref.namespace:
@@ -175,7 +173,6 @@ class Compositions:
         return await self.plane.cluster.create({**made, "spec": stated}, scoped, manager=MANAGER)
 
     async def instance(self, name: str = "orders", **more: JSON) -> Manifest:
-        """Make a ServiceInstance."""
         asked: dict[str, JSON] = {
             "acceptsIncomplete": True,
             "serviceName": "database",
@@ -193,15 +190,12 @@ class Compositions:
         return await self.make(kinds.SERVICE_BINDING, asked, name, writeConnectionSecretToRef=place)
 
     async def change(self, kind: Kind, body: Manifest, name: str = "orders") -> None:
-        """Patch an object."""
         await self.plane.cluster.merge_patch(self.ref(kind, name), body, manager=MANAGER)
 
     async def annotate(self, kind: Kind, key: str, text: str, name: str = "orders") -> None:
-        """Set an annotation."""
         await self.change(kind, {"metadata": {"annotations": {key: text}}}, name)
 
     async def delete(self, kind: Kind, name: str = "orders") -> None:
-        """Delete an object."""
         await removal.remove(self.plane.cluster, self.ref(kind, name))
 
     async def read(self, kind: Kind, name: str = "orders") -> Any:
@@ -209,12 +203,9 @@ class Compositions:
         return await self.plane.cluster.get(self.ref(kind, name))
 
     async def ready(self, kind: Kind, reason: str = "Available", name: str = "orders") -> Any:
-        """Return an object once its Ready has this reason."""
         return await self.saying(kind, "Ready", reason, name)
 
     async def saying(self, kind: Kind, condition: str, reason: str, name: str = "orders") -> Any:
-        """Return an object once a condition has this reason."""
-
         async def found() -> Any:
             live = await self.read(kind, name)
             held = get_maps(live or {}, "status", "conditions")

@@ -17,7 +17,6 @@ class Fault:
 
 
 def hangs(*, processed: bool = False) -> Fault:
-    """Never answer."""
     return Fault(Said(0, way="hang"), processed)
 
 
@@ -94,7 +93,6 @@ class Faults:
             self._rules = ()
 
     def due(self, verb: str) -> Fault | None:
-        """Return what befalls a request of this verb."""
         with self._lock:
             for number, rule in enumerate(self._rules):
                 if rule.left and rule.verb in (None, verb):

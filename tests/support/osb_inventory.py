@@ -57,7 +57,6 @@ class Inventory:
         return self.bindings.get(binding) if binding else self.instances.get(instance)
 
     def change(self, place: Place, **members: Any) -> None:
-        """Replace members of what may be there."""
         if (known := self.get(place)) is not None:
             instance, binding = place
             changed = {**known, **members}
@@ -78,7 +77,6 @@ class Inventory:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
         return not self.instances and not self.bindings
 
 
@@ -124,7 +122,6 @@ class Modes:
 
 
 def credentials(instance: str, binding: str) -> Members:
-    """Return credentials that are no other's."""
     user, password = f"user-{binding[:8]}-{secrets.token_hex(4)}", secrets.token_urlsafe(18)
     return {
         "username": user,
@@ -136,5 +133,4 @@ def credentials(instance: str, binding: str) -> Members:
 
 
 def dashboard(instance: str) -> str:
-    """Return where an instance is shown."""
     return f"https://dashboard.example/{instance}"

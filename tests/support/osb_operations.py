@@ -21,7 +21,6 @@ class Operations:
         self._heard: set[Place] = set()  # of which the platform knows that they are in progress
 
     def of(self, place: Place) -> Operation | None:
-        """Return the last operation on it."""
         return self._last.get(place)
 
     def is_busy(self, instance: str) -> bool:
@@ -140,7 +139,6 @@ class Operations:
         self._inventory.change(place, **changed, state="present")
 
     def poll(self, asked: Asked) -> Said:
-        """Answer last_operation."""
         modes, operation = self._modes(), self.of(asked.place)
         if operation is None:
             known = self._inventory.get(asked.place)

@@ -28,7 +28,6 @@ def shipped(folder: Path = deployed.OSB) -> list[Any]:
 
 
 def given(made: Sequence[Any]) -> frozenset[Right]:
-    """Return each right that the manifests give."""
     roles = [one for one in made if get_text(one, "kind") in _ROLES]
     return rights_of(rule for one in roles for rule in get_maps(one, "rules"))
 

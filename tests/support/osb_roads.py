@@ -66,12 +66,10 @@ class Road:
 
     @property
     def fleet(self) -> str:
-        """The name of the fleet."""
         return self.namespace.removeprefix("test-")
 
     @property
     def files(self) -> Path:
-        """Where the files of the catalogue are."""
         return self.folder / "broker"
 
     @property
@@ -92,7 +90,6 @@ class Road:
         return [one for one in self.made("rights.yaml") if label in labels_of(one)]
 
     async def klutchctl(self, *arguments: str, code: int = 0) -> programs.Ended:
-        """Run the program, which has to end with this code."""
         done = await programs.klutchctl_beside(
             "--kubeconfig", str(self.plane.kubeconfig), *arguments
         )
@@ -237,7 +234,6 @@ async def running(road: Road, folder: Path) -> AsyncIterator[Running]:
 
 
 def _led(folder: Path, way: Connection) -> Path:
-    """Return the file that leads this way."""
     folder.mkdir()
     path = folder / "kubeconfig"
     assert isinstance(way.credential, Token)

@@ -22,7 +22,6 @@ _CONTEXT: Final = ("platform", "namespace", "clusterid", "instance_name")
 def breaches(
     asked: Asked, catalogue: Members, instances: Mapping[str, Members], bindings: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield what is wrong with a request."""
     yield from _headers(asked)
     if asked.verb == "catalogue":
         return

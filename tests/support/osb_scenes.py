@@ -149,8 +149,6 @@ class OsbScene:
         return list(page.items)
 
     async def in_phase(self, kind: Kind, phase: str, name: str = "orders") -> Any:
-        """Return a claim once it is in this phase."""
-
         async def found() -> Any:
             live = await self.read(kind, name)
             return live if get_text(live or {}, "status", "phase") == phase else None

@@ -40,7 +40,6 @@ def steps() -> Cue[Request]:
 
 
 def cluster_writes() -> Cue[Request]:
-    """Return the cue for all writes to the control plane."""
     written = deeds().matches
     return Cue(lambda call: call.ref.kind != BROKER_CALL and written(call))
 

@@ -83,7 +83,6 @@ class Objects:
 
 
 def outcome_of(broker: ScriptedBroker, call: messages.Call) -> Outcome:
-    """Return what a call to a scripted broker comes to."""
     request = messages.http_request(call, api_version="2.17")
     headers = {
         "Authorization": f"Bearer {broker.password}",
@@ -139,7 +138,6 @@ class Turns:
         return [record.read(one, CLUSTER) for one in self.objects.all(BROKER_RECORD)]
 
     def view(self) -> InstanceView:
-        """Return what one look shows."""
         uid = self.claim["metadata"]["uid"] if self.claim else ""
         records = self.records()
         return InstanceView(

@@ -79,7 +79,6 @@ def claim(
 
 
 def sent(live: Manifest | None = None, **fields: Any) -> Sent:
-    """Return what is sent for a claim."""
     live = claim() if live is None else live
     parameters = dict(manifest.get_map(live, "spec", "parameters"))
     made = Sent(
@@ -104,7 +103,6 @@ def operation(**fields: Any) -> Operation:
 
 
 def held(state: State, *, uid: str = UID, mark: str = "", **fields: Any) -> Record:
-    """Return a record as it lies in the cluster."""
     number = fields.get("number", 0)
     identity = record.identifier(uid, number)
     made = Record(
@@ -130,7 +128,6 @@ def held(state: State, *, uid: str = UID, mark: str = "", **fields: Any) -> Reco
 
 
 def view(live: Manifest | None, *records: Record, **fields: Any) -> InstanceView:
-    """Return one look at an instance."""
     made = InstanceView(
         "plane", KIND, "app", "orders", live, place=PLACE, broker=BROKER, records=records
     )
@@ -146,13 +143,11 @@ def said(found: Next) -> dict[str, tuple[str, str]]:
 
 
 def message(found: Next, name: str) -> str:
-    """Return the message of a condition."""
     condition = conditions.find(found.decision.conditions, name)
     return "" if condition is None else condition.message
 
 
 def phase(found: Next) -> str:
-    """Return the phase that a decision states."""
     return str(found.decision.fields.get("phase", ""))
 
 
@@ -185,7 +180,6 @@ def recorded(found: Next, before: Record | None = None) -> Record:
 
 
 def merged(live: Any, patch: Any) -> Any:
-    """Return an object after a merge patch."""
     if not isinstance(patch, Mapping):
         return patch
     found = dict(live) if isinstance(live, Mapping) else {}

@@ -66,7 +66,6 @@ class Asked:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What it is about."""
         return self.instance, self.binding
 
 
@@ -112,7 +111,6 @@ def asked(method: str, target: str, headers: Mapping[str, str], body: bytes) -> 
 
 
 def said(status: int, members: Members | None = None, **headers: str) -> Said:
-    """Return a JSON answer."""
     return Said(status, json.dumps(members or {}).encode(), headers)
 
 

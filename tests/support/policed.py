@@ -105,19 +105,16 @@ def of_token(namespace: str, name: str, account: str) -> Attempt:
 
 
 def applied(path: str, name: str, **body: Any) -> Attempt:
-    """Return a server-side apply."""
     return Attempt("PATCH", f"{path}/{name}", body, APPLY_PATCH)
 
 
 def merged(path: str, **body: Any) -> Attempt:
-    """Return a merge patch."""
     return Attempt("PATCH", path, body, MERGE_PATCH)
 
 
 async def answers(
     connection: Connection, token: str, attempts: Sequence[Attempt]
 ) -> list[tuple[int, str]]:
-    """Return how the holder of a token is answered."""
     headers = {"Authorization": f"Bearer {token}"}
     async with http_session(replace(connection, credential=NoCredential())) as session:
         return [await one.sent(session, headers) for one in attempts]

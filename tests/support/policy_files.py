@@ -38,7 +38,6 @@ FILES: Final = {
 
 
 def text(head: str, made: tuple[Policy, ...]) -> str:
-    """Return a whole file."""
     documents = [manifests.yaml_lines(one) for policy in made for one in policy.manifests()]
     return head + "---\n".join("\n".join([*lines, ""]) for lines in documents)
 

@@ -47,7 +47,6 @@ class Server:
             return answer.fetchall() if answer.description else []
 
     def databases(self) -> set[str]:
-        """Return the names of the databases of instances."""
         found = self.ask("SELECT datname FROM pg_database WHERE datname LIKE 'instance%'")
         return {str(name) for (name,) in found}
 

@@ -30,14 +30,12 @@ _TIMEOUT: Final = 60.0
 
 
 def rule_groups() -> list[dict[str, Any]]:
-    """Return the groups of the PrometheusRule, as Prometheus itself reads them."""
     document = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))
     groups: list[dict[str, Any]] = copy.deepcopy(document["spec"]["groups"])
     return groups
 
 
 def rules() -> list[dict[str, Any]]:
-    """Return the rules of all groups."""
     return [rule for group in rule_groups() for rule in group["rules"]]
 
 

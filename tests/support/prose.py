@@ -27,7 +27,6 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def faults(page: str) -> Iterator[str]:
-    """Yield what a page has against the rules."""
     text = books.text(page)
     lengths = {one: len(re.findall(r"\w[\w'-]*", one)) for one in sentences(text)}
     if lengths and (average := mean(lengths.values())) > MEAN:

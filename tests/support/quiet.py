@@ -12,6 +12,5 @@ class Quiet:
 
     @contextmanager
     def step(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Run the block."""
         del text
         yield lambda detail: None

@@ -69,7 +69,6 @@ class Catalogues:
         }
 
     def parameters(self) -> dict[str, Any]:
-        """Return a schema of parameters."""
         schema = self._object(3)
         schema["type"] = "object"
         schema["definitions"] = {name: self._scalar() for name in ("x", "y")}

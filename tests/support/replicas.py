@@ -79,7 +79,6 @@ class Replica:
         return any(line.endswith(" 1.0") for line in shown)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the log so far."""
         whole = self.log.read_text().splitlines(keepends=True)
         return [json.loads(one) for one in whole if one.startswith("{") and one.endswith("\n")]
 
@@ -110,7 +109,6 @@ class Replicas:
     kubeconfig: Path | None = None
 
     async def start(self, *more: str) -> Replica:
-        """Start one, with more arguments than all have."""
         name = f"replica-{len(self.started)}"
         kubeconfig = self.kubeconfig or await self._kubeconfig(name)
         log, printed = self.folder / f"{name}.log", self.folder / f"{name}.out"

@@ -43,7 +43,6 @@ class Pods:
     restarts: dict[str, int] = field(default_factory=dict)
 
     def see(self, _: str, pod: Manifest) -> None:
-        """Note a pod."""
         name = name_of(pod)
         self.generations[name] = generation_of(pod)
         counts = [
@@ -53,7 +52,6 @@ class Pods:
         self.restarts[name] = max([self.restarts.get(name, 0), *counts])
 
     def of(self, generation: str) -> set[str]:
-        """Return the names of the pods of a ReplicaSet."""
         return {name for name, one in self.generations.items() if one == generation}
 
 

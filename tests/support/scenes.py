@@ -77,7 +77,6 @@ def space_of(here: World) -> str:
 
 
 def actions(plan: Plan, cluster: str = "") -> set[Action]:
-    """Return what is done, or is done in one cluster."""
     return {one.action for one in plan.changes if cluster in ("", one.cluster)}
 
 

@@ -53,7 +53,6 @@ class Space:
 
     @property
     def in_space(self) -> Ref:
-        """The RoleBinding in the space."""
         return self.ref(refs.ROLE_BINDING, names.BINDER)
 
     @property
@@ -290,7 +289,6 @@ class AppCluster:
 
     @property
     def content(self) -> Sequence[Ref]:
-        """What there is in the space once all is well."""
         connector = names.CONTROL_PLANE_CONNECTOR
         return (
             self.space.binding,

@@ -11,9 +11,7 @@ class Program(Protocol):
     """A konnector or a backend that runs within a test."""
 
     @property
-    def manager(self) -> Manager:
-        """What runs it."""
-        ...
+    def manager(self) -> Manager: ...
 
 
 async def settled(*programs: Program, within: float = _WITHIN) -> None:

@@ -66,7 +66,6 @@ class Signer:
         return f"SHA256:{digest.rstrip('=')}"
 
     def raw(self, message: bytes) -> bytes:
-        """Return the signature blob of a message."""
         if self.kind.startswith("sk-"):
             tail = struct.pack(">BI", self.flags, 7)
             message = (
@@ -182,7 +181,6 @@ def signed_tag(
     ref: str = "refs/tags/v1",
     kind: str = "commit",
 ) -> str:
-    """Tag a commit by an annotated tag."""
     head = f"object {commit}\ntype {kind}\ntag {name}\ntagger A <{ALICE}> {AT} +0000\n\nfirst\n"
     content = head.encode()
     if signer is not None:

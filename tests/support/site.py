@@ -122,7 +122,6 @@ def page(text: str) -> str:
 
 
 def reason_pages(book: str) -> Iterator[tuple[str, str]]:
-    """Yield name and text of a page for each reason of the book."""
     found: dict[str, list[str]] = {}
     known = {one.name for one in reasons(book)}
     for one in reasons(book):
@@ -142,13 +141,11 @@ def _linked(text: str, others: Collection[str]) -> str:
 
 
 def _listed(reason: re.Match[str]) -> str:
-    """Return the line of a reason in the list of all."""
     meaning = re.findall(r"^- Means: (.*?\.)(?: |$)", reason[2], re.MULTILINE)
     return f"- [{reason[1]}](../reasons/{reason[1]}.md): {''.join(meaning)}\n"
 
 
 def main(folder: Path) -> None:
-    """Write all sources into a folder."""
     os.environ["COLUMNS"] = "80"
     source = ROOT / "klutchctl"
     written: dict[str, str | bytes] = {"overrides/partials/actions.html": _ACTIONS}

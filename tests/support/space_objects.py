@@ -43,12 +43,10 @@ def live(
 
 
 def served(manifest: Manifest) -> Any:
-    """Return what a server made of a manifest that was created."""
     return live_like(manifest, uid=f"uid-of-{manifest['kind']}", resourceVersion="7")
 
 
 def live_like(manifest: Any, **metadata: JSON) -> Any:
-    """Return the object with other metadata."""
     return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
 
 

@@ -52,7 +52,6 @@ class Scene:
         return {place: live.audit.mark() for place, live in self.places.items()}
 
     def writes_since(self, marks: Mapping[str, int]) -> list[Write]:
-        """Return what klutchctl has written since."""
         return [
             write
             for place, live in self.places.items()
@@ -72,7 +71,6 @@ class Scene:
         return self.apply_as_planned()
 
     def apply_as_planned(self) -> Any:
-        """Apply the files as they are."""
         done = self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json")
         return json.loads(done)
 

@@ -30,7 +30,6 @@ class Watcher:
 
     @property
     def text(self) -> str:
-        """All that was said."""
         return "\n".join(self.said)
 
     async def says(self, text: str, *, times: int = 1) -> None:
@@ -62,7 +61,6 @@ class Watcher:
 
 
 def fetch(url: str) -> tuple[int, str]:
-    """Return status and body."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()

@@ -90,7 +90,6 @@ class World:
     _issued: dict[refs.Ref, int] = field(default_factory=dict)
 
     def live(self, fleet: Fleet) -> Live:
-        """Return all of it as observed for a fleet."""
         seen = {
             name: self._seen(name, self.uids.get(name, f"uid-{name}"), objects)
             for name, objects in self.clusters.items()
@@ -189,7 +188,6 @@ class World:
         return api.token_digest(f"token of {space}" + (f", {count}" if count > 1 else ""))
 
     def get(self, ref: refs.Ref) -> Manifest:
-        """Return an object that is there."""
         return next(
             one
             for one in self.objects(ref.cluster)

@@ -187,7 +187,6 @@ def klutchctl(*arguments, **kwargs):
 
 
 def started(module, *arguments, **kwargs):
-    """Start what a script of ours starts."""
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -52,7 +52,6 @@ WORKLOADS = workloads()
 
 
 def containers() -> dict[str, tuple[Any, Any]]:
-    """Return the Pod and each of its containers."""
     pods = {place: get_map(one, "spec", "template", "spec") for place, one in WORKLOADS.items()}
     return {
         f"{place}: {c['name']}": (pod, c)

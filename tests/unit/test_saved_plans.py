@@ -79,7 +79,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 
 def save(checkout: Checkout, revision: str) -> None:
-    """Save a plan by which nothing is to be done."""
     fleet = repository.fleet_in(checkout.folder, check_owner=True)
     plan = Plan(
         fleet=fleet.name,

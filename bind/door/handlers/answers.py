@@ -60,7 +60,6 @@ def redirect(
 
 
 def document(value: JSON, *, status: int = 200) -> Response:
-    """Return a JSON document that no cache keeps."""
     headers = (("Cache-Control", "no-store"),)
     return Response(status, wire.text(value), "application/json", headers)
 
@@ -92,7 +91,6 @@ def refusal(
 def refused(
     request: Request, error: Refused, frame: views.Frame = views.NO_FRAME, *, secure: bool = False
 ) -> Response:
-    """Return what a client gets for a Refused."""
     answer = refusal(request, error.status, str(error), frame, secure=secure)
     if error.retry_after is None:
         return answer

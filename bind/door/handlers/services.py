@@ -168,7 +168,6 @@ class Services:
 
 
 def is_session_cookie(name: str) -> bool:
-    """Tell whether a cookie is called as those of sessions are."""
     return name.startswith(_SESSION) and is_id(name.removeprefix(_SESSION))
 
 

@@ -57,7 +57,6 @@ class Connection:
 
     @property
     def view(self) -> Broker:
-        """The broker as decisions see it."""
         known = self.catalogue
         origin = "" if self.address is None else self.address.url
         return Broker(

@@ -41,11 +41,9 @@ class Calls:
         self._sent: dict[InstanceKey, asyncio.Task[None]] = {}
 
     def subscribe(self, queue: Queue[InstanceKey]) -> None:
-        """Have the instance of each answer enqueued."""
         self._queue = queue
 
     def is_calling(self, key: InstanceKey) -> bool:
-        """Tell whether a call of an instance is on its way."""
         return key in self._sent
 
     def answer(self, key: InstanceKey) -> Answered | None:

@@ -230,7 +230,6 @@ class Claims:
                 yield BindingView(cluster, kind_left, None, tuple(records_left), None, pauses)
 
     def _binding_records(self, view: InstanceView, made: list[Record]) -> dict[str, list[Record]]:
-        """Return the records of bindings of this instance, by the uid of their claims."""
         found = {each.id: each for each in made}
         for instance in (*view.records, *view.others):
             for key in self._informers.records.keys_by(OF_INSTANCE, instance.id):

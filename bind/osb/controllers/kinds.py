@@ -80,7 +80,6 @@ class Kinds:
             self._enqueue(key)
 
     def look_at_broker(self, broker: str) -> None:
-        """Have all instances of a broker looked at."""
         for kind in self._informers.kinds(broker):
             self._look_at(kind)
         for live in self._informers.records.by(BROKER, broker):

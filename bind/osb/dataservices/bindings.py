@@ -78,7 +78,6 @@ class Bindings(Store[Seen]):
         return seen.failed(problem, managed.CREATING, again=None) if problem else None
 
     def view(self, seen: Seen, kept: Kept) -> InstanceView:
-        """Return what is decided on."""
         made = () if seen.instance is None else INSTANCES.records(of_instance(seen, seen.instance))
         name = managed.config_name(seen.live)
         service = seen.service_id or next((one.service for one in made), "")
@@ -160,13 +159,11 @@ def _given(outcome: Outcome | None) -> dict[str, str] | None:
 
 
 def of_instance(seen: Seen, live: Manifest) -> instances.Seen:
-    """Return the instance of a binding as it is looked at."""
     facts = {one.name: getattr(seen, one.name) for one in fields(rules.OfBroker)}
     return instances.Seen(**{**facts, "kind": managed.SERVICE_INSTANCE, "live": live})
 
 
 def needs_secret(seen: Seen, kept: Kept) -> bool:
-    """Tell whether a look has to read the Secret."""
     kept = BINDINGS.recalled(seen, kept)
     return binding.needs_secret(BINDINGS.view(seen, kept).bindings[0], now=seen.now)
 
@@ -214,7 +211,6 @@ def _texts(seen: Seen, one: str, texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _records(seen: Seen) -> Iterator[Record]:
-    """Yield what the annotations say of each binding."""
     if not seen.service_id:
         return
     ledger, operation = seen.ledger, seen.operation
@@ -303,7 +299,6 @@ def _closed(seen: Seen, records: list[Record]) -> Iterator[Record]:
 
 
 def _stated(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) -> Ledger:
-    """Return which bindings there are."""
     held, current, candidate = seen.ledger, numbers.current, numbers.candidate
     if seen.is_deleting:
         return _left(seen, records)

@@ -70,7 +70,6 @@ class Server:
 
     @property
     def latest(self) -> Catalogue | None:
-        """The catalogue that was read last."""
         return self._catalogue.latest
 
     async def catalogue(self, *, within: float = _CATALOGUE) -> Catalogue | None:

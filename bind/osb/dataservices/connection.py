@@ -41,7 +41,6 @@ _ANY: Final = (("host", "port", ""), ("hostname", "port", ""))
 
 
 def flattened(credentials: Secret) -> dict[str, str]:
-    """Return the texts of a Secret for the JSON text of credentials."""
     flat = dict(_entries(read_json(credentials.reveal()) or {}, ""))
     repeated = {
         key.rpartition(".")[2]
@@ -122,7 +121,6 @@ def written(
 
 
 def texts_of(secret: Manifest | None) -> dict[str, str]:
-    """Return the texts that a Secret holds."""
     return {
         key: decoded(value) for key, value in manifest.get_text_map(secret or {}, "data").items()
     }

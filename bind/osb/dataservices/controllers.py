@@ -44,7 +44,6 @@ class _AtBroker(ManagedReconciler[S]):
     store: Store[S]
 
     def kept(self, live: Manifest) -> Kept:
-        """Return what is remembered of an object."""
         kept = self.remembered.get(ObjectKey(*manifest.identity_of(live)))
         return kept if isinstance(kept, Kept) else Kept()
 
@@ -90,13 +89,11 @@ class ServiceInstances(_AtBroker[instances.Seen]):
         self._common.informers.bindings.subscribe(views.INSTANCE, by_id)
 
     def instance_of(self, key: ObjectKey) -> str:
-        """Return the id of the instance."""
         return views.instance_id(self._live.get(*key) or {})
 
     async def seen(
         self, live: Manifest, facts: dict[str, Any], server: Server | None
     ) -> instances.Seen:
-        """Return what a decision about an instance is made on."""
         bound = [
             manifest.name_of(one)
             for one in self._common.informers.bindings.by(views.INSTANCE, views.instance_id(live))
@@ -130,7 +127,6 @@ class Jobs(ManagedReconciler[jobs.Seen]):
     """Has a backup manager make backups, or bring them back."""
 
     async def seen(self, live: Manifest, facts: dict[str, Any], server: Server | None) -> jobs.Seen:
-        """Return what a decision about a job is made on."""
         found, lookup = self.source(live)
         named = self._named(live)
         return jobs.Seen(live=live, source=found, lookup=lookup, named=named, **facts)
@@ -180,7 +176,6 @@ class ProviderConfigs(ObjectReconciler[ObjectKey, provider_config.Seen]):
         )
 
     async def look(self, key: ObjectKey) -> tuple[Observed, provider_config.Seen] | None:
-        """Return one ProviderConfig and how many objects use it."""
         live = self._configs.get(*key)
         if live is None:
             return None

@@ -58,7 +58,6 @@ def record_of(seen: rules.OfBroker, kind: str, one: str, instance: str) -> Recor
 
 
 def with_object(one: Record, cluster: str) -> Record:
-    """Return a record as if it had been read of an object."""
     return replace(one, live=record.created(one, "").manifest, cluster=cluster)
 
 
@@ -78,7 +77,6 @@ def broker_of(seen: rules.OfBroker) -> Broker:
 
 
 def operation_of(seen: rules.OfBroker, key: str, plan: str, since: datetime | None) -> Operation:
-    """Return an operation that goes on since a time."""
     longest = None if seen.plan is None else seen.plan.maximum_polling_duration
     begun = since or seen.now
     deadline = begun + (longest or Timing().max_polling)

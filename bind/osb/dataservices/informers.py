@@ -61,7 +61,6 @@ class Informers(Views):
 
 
 def source_name(live: Manifest) -> str:
-    """Return the name of the claim that an object is of."""
     wanted = manifest.get_map(live, "spec", "forProvider")
     return manifest.get_text(wanted, "instanceName") or manifest.get_text(wanted, "backupName")
 
@@ -76,5 +75,4 @@ def instance_at(live: Manifest) -> str:
 
 
 def instance_id(live: Manifest) -> str:
-    """Return the id that a ServiceInstance has at its broker."""
     return instance_at(live) or manifest.uid_of(live)

@@ -52,17 +52,14 @@ class Seen(rules.OfBroker):
 
     @property
     def parameters(self) -> Manifest:
-        """The parameters that its user wants."""
         return manifest.get_map(self.wanted, "parameters")
 
     @property
     def held(self) -> Manifest:
-        """The parameters that the broker has."""
         return manifest.get_map(self.at_provider, "parameters")
 
     @property
     def is_polled(self) -> bool:
-        """Whether the broker is at work on it."""
         return pending_of(self.live) is not None or self.state in UNDER_WAY
 
     @property
@@ -84,11 +81,9 @@ class Seen(rules.OfBroker):
 
     @property
     def is_refused(self) -> bool:
-        """Whether that was refused."""
         return manifest.get_bool(self.last, "refused")
 
     def time(self, name: str) -> datetime | None:
-        """Return a time that its status states."""
         return moment(manifest.get_text(self.at_provider, name))
 
 
@@ -99,7 +94,6 @@ def pending_of(live: Manifest) -> str | None:
 
 
 def is_ready(live: Manifest) -> bool:
-    """Tell whether an instance is there, and nothing goes on with it."""
     state = manifest.get_text(live, "status", "atProvider", "state")
     return state in PROVISIONED and pending_of(live) is None and not manifest.is_deleting(live)
 
@@ -152,7 +146,6 @@ class Instances(Store[Seen]):
         return None
 
     def view(self, seen: Seen, kept: Kept) -> InstanceView:
-        """Return what is decided on."""
         wanted, service, plans = resolved(seen), seen.service_id, {"": seen.plan_id}
         spec: dict[str, JSON] = {"plan": "", "parameters": rules.in_order(seen.held)}
         is_there = seen.state in PROVISIONED
@@ -223,7 +216,6 @@ def _state(seen: Seen) -> State:
 
 
 def _with_begun(seen: Seen) -> Record:
-    """Return the record, with what was begun about it, and what is there."""
     one = replace(
         dressing.record_of(seen, record.INSTANCE, seen.id, seen.id),
         state=_state(seen),
@@ -279,7 +271,6 @@ def _sent(seen: Seen, plan: str, parameters: Mapping[str, JSON]) -> record.Sent:
 
 
 def _parameters(seen: Seen, sent: record.Sent) -> dict[str, JSON]:
-    """Return the parameters of which a record has the digest."""
     for one in (seen.held, manifest.get_map(seen.last, "parameters"), seen.parameters):
         if record.digest_of(seen.uid, rules.in_order(one)) == sent.digest:
             return dict(one)

@@ -74,7 +74,6 @@ def configured(instance: str, wanted: Manifest) -> Ask:
 
 
 def new_backup(instance: str) -> Ask:
-    """Return the request to make a backup."""
     return Ask("create", HttpRequest("POST", f"{_path_of(instance)}/backups"))
 
 
@@ -84,12 +83,10 @@ def new_restore(instance: str, number: int) -> Ask:
 
 
 def one_job(instance: str, sort: str, number: int) -> Ask:
-    """Return the question for a job."""
     return Ask("read", HttpRequest("GET", f"{_path_of(instance)}/{sort}/{number}"))
 
 
 def deleted_backup(instance: str, number: int) -> Ask:
-    """Return the request to delete a backup."""
     return Ask("delete", HttpRequest("DELETE", f"{_path_of(instance)}/backups/{number}"))
 
 
@@ -134,12 +131,10 @@ class Seen(managed.Seen):
 
     @property
     def is_restore(self) -> bool:
-        """Whether it is a Restore."""
         return self.kind == managed.RESTORE
 
     @property
     def words(self) -> Words:
-        """The words of its kind."""
         return words(self.is_restore)
 
     @property
@@ -159,7 +154,6 @@ class Seen(managed.Seen):
 
     @property
     def state(self) -> str:
-        """How far it is."""
         return manifest.get_text(self.at_provider, self.words.state)
 
     @property
@@ -194,7 +188,6 @@ class Seen(managed.Seen):
 
 
 def words(is_restore: bool) -> Words:
-    """Return the words of a kind."""
     return _RESTORE if is_restore else _BACKUP
 
 

@@ -40,7 +40,6 @@ class Ledger:
 
 
 def ledger_of(text: str) -> Ledger:
-    """Return what the annotation says."""
     read = rules.read_json(text)
     return Ledger(
         manifest.get_int(read, "number") or 0,
@@ -67,7 +66,6 @@ class Seen(rules.OfBroker):
 
     @property
     def ledger(self) -> Ledger:
-        """Which bindings there are."""
         return ledger_of(self.annotations.get(keys.OSB_BINDINGS, ""))
 
     @property

@@ -104,12 +104,10 @@ class Seen:
 
     @property
     def term(self) -> str:
-        """The term of this process."""
         return next(iter(self.terms), "")
 
     @property
     def uid(self) -> str:
-        """Its uid."""
         return manifest.uid_of(self.live)
 
     @property
@@ -124,12 +122,10 @@ class Seen:
 
     @property
     def wanted(self) -> Manifest:
-        """What its user wants."""
         return manifest.get_map(self.live, "spec", "forProvider")
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Its annotations."""
         return manifest.annotations_of(self.live)
 
     @property
@@ -139,7 +135,6 @@ class Seen:
 
     @property
     def is_deleting(self) -> bool:
-        """Whether it is being deleted."""
         return manifest.is_deleting(self.live)
 
     def said(
@@ -233,7 +228,6 @@ def composed_for(live: Manifest) -> ObjectKey:
 
 
 def config_name(live: Manifest) -> str:
-    """Return the name of the ProviderConfig of a managed resource."""
     return manifest.get_text(live, "spec", "providerConfigRef", "name") or "default"
 
 

@@ -86,7 +86,6 @@ class ManagedReconciler(ObjectReconciler[ObjectKey, tuple[V, Server | None]], Ge
         return instance_at(live) or instance_at(found or {}) or manifest.uid_of(found or live)
 
     def source(self, live: Manifest) -> tuple[Manifest | None, str]:
-        """Return what an object is of, or why there is not one."""
         if self._sources is None:
             return None, ""
         return self._common.informers.of_claim(self._sources, live, source_name(live))

@@ -37,7 +37,6 @@ class OfBroker(Seen):
 
     @property
     def plan_id(self) -> str:
-        """The id of its plan."""
         return _id(self.at_provider, "plan")
 
     @property
@@ -52,7 +51,6 @@ class OfBroker(Seen):
         return "" if self.catalogue is None else self.catalogue.digest
 
     def held_marks(self, *names: str) -> dict[str, str]:
-        """Return those of these annotations that are there."""
         return {name: self.annotations[name] for name in names if self.annotations.get(name)}
 
 

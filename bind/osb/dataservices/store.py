@@ -198,7 +198,6 @@ class Store(ABC, Generic[S]):
         return kept, _joined(said, more, rest)
 
     def _ends(self, seen: S, kept: Kept, said: Decision, outcome: Outcome | None) -> Turn:
-        """Write what differs."""
         if any(_is_lift(seen, one) for one in said.steps):
             return Turn(Kept(), _released(seen, said))
         before, after = self.held(seen), self.stated(seen, kept.records)

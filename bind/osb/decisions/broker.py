@@ -34,7 +34,6 @@ class BrokerState:
 
 
 def decide(state: BrokerState) -> Decision:
-    """Return what the status is to say."""
     return Decision(conditions=tuple(state_of(state) for state_of in _CONDITIONS))
 
 

@@ -132,7 +132,6 @@ def may_hold(binding: BindingView, record: Record) -> bool:
 
 
 def is_named(binding: BindingView, record: Record) -> bool:
-    """Tell whether the Secret was written for this binding."""
     live = binding.secret.live if binding.secret is not None else None
     return live is not None and _is_ours(binding, live) and _named(live) == record.id
 

@@ -289,7 +289,6 @@ class InstanceMoves(Moves):
         return self.next(Decision(again=SOON), pause=pause)
 
     def _compared(self, outcome: Done) -> Next:
-        """Compare what the broker has with what it was sent."""
         view, one, intent = self.view, self.one, self.one.intent
         pause = replace(self.pause, checked=self.now, until=None, count=0)
         if intent is not None and intent.closed == record.MISSING:

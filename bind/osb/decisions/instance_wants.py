@@ -70,7 +70,6 @@ def changeable(view: InstanceView, plan_id: str) -> dict[str, JSON]:
 
 
 def is_as_wanted(sent: Sent | None, target: Sent) -> bool:
-    """Tell whether the broker has what is asked for."""
     return sent is not None and (sent.plan, sent.digest, sent.maintenance) == (
         target.plan,
         target.digest,

@@ -33,7 +33,6 @@ class Moves(ABC):
 
     @property
     def pause(self) -> Pause:
-        """What is remembered of the id."""
         return self.view.pause(self.one)
 
     @property
@@ -100,7 +99,6 @@ class Moves(ABC):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is being deleted at the broker."""
         return self.one.state == record.LEAVING
 
     def words(self, outcome: Outcome) -> str:
@@ -196,7 +194,6 @@ class Moves(ABC):
         return self._at_work(self.one)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
-        """Return what follows from the answer to a call."""
         if isinstance(outcome, outcomes.Denied | outcomes.Unsent):
             stated = outcome.retry_after if isinstance(outcome, outcomes.Unsent) else None
             return self.later(outcome.problem, stated)
@@ -213,7 +210,6 @@ class Moves(ABC):
         return self.moved(engine.move(row, outcome, at), outcome)
 
     def moved(self, move: Move, outcome: Outcome) -> Next:  # noqa: C901, PLR0911 - a move each
-        """Return what a move comes to."""
         problem = self._why(outcome)
         match move:
             case Move.ACCEPT:

@@ -52,7 +52,6 @@ class Claim:
 
 
 def claim_of(kind: Kind, live: Manifest) -> Claim:
-    """Return that a record is for this object."""
     place = manifest.identity_of(live)
     return Claim(kind.group, kind.kind, *place, manifest.uid_of(live))
 
@@ -157,7 +156,6 @@ class Record:
 
     @property
     def mark(self) -> Mapping[str, str]:
-        """The annotations of the object."""
         return {} if self.live is None else manifest.annotations_of(self.live)
 
 
@@ -186,7 +184,6 @@ def digest_of(salt: str, value: JSON) -> str:
 
 
 def digests_of(salt: str, parameters: Mapping[str, JSON]) -> dict[str, str]:
-    """Return the digest of each parameter."""
     return {name: digest_of(salt, value) for name, value in parameters.items()}
 
 

@@ -61,11 +61,9 @@ class Broker:
     moved: str = ""
 
     def offering(self, kind: GeneratedKind) -> Offering | None:
-        """Return the offering of a generated kind."""
         return self.catalogue.offering(kind.offering) if self.catalogue else None
 
     def plan(self, kind: GeneratedKind, plan_id: str) -> Plan | None:
-        """Return a plan of a generated kind."""
         offering = self.offering(kind)
         return None if offering is None else offering.plan(plan_id)
 
@@ -111,7 +109,6 @@ class BindingView:
     crd_is_deleting: bool = False
 
     def pause(self, record: Record) -> Pause:
-        """Return what is remembered of an id."""
         return self.pauses.get(record.id, NO_PAUSE)
 
 
@@ -146,7 +143,6 @@ class InstanceView:
         return max(self.records, key=lambda record: record.number, default=None)
 
     def pause(self, record: Record) -> Pause:
-        """Return what is remembered of an id."""
         return self.pauses.get(record.id, NO_PAUSE)
 
 
@@ -223,12 +219,10 @@ SOON: Final = timedelta()  # look again at once: the next step of the same claim
 
 
 def soon(step: Step | None) -> Next:
-    """Return what follows a step that is one of several."""
     return Next(replace(writes(step), again=SOON))
 
 
 def due(pause: Pause, now: datetime) -> bool:
-    """Tell whether a pause is over."""
     return pause.until is None or pause.until <= now
 
 
@@ -238,7 +232,6 @@ def deletion_of(live: Manifest, now: datetime) -> datetime:
 
 
 def parameters_of(live: Manifest) -> dict[str, JSON]:
-    """Return the parameters that a claim states."""
     return dict(get_map(live, "spec", "parameters"))
 
 

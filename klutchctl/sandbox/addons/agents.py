@@ -85,7 +85,6 @@ def kubeconfig(layout: Layout, member: Member) -> Path:
 
 
 def extend(state: State, _kit: object, new_ports: NewPorts) -> State:
-    """Return the state with a port for the program of each cluster."""
     ids = (member.id for member in state.members)
     return replace(state, agents=assigned(state.agents or {}, ids, new_ports))
 

@@ -54,7 +54,6 @@ def webhook_address(services: Services) -> str:
 
 
 def probes(ports: Mapping[str, int]) -> Mapping[Component, Probe]:
-    """Return how to ask each."""
     return {
         Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
         Component.FUNCTION: PortProbe(ports.get(_FUNCTION, 0)),

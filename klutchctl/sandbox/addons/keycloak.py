@@ -118,7 +118,6 @@ def servers(layout: Layout, state: State, kit: KeycloakKit | None) -> tuple[Serv
 
 
 def start(run: Run, kit: KeycloakKit) -> None:
-    """Start Keycloak if it does not run."""
     ensure_files(run.layout, _ports(run.state), kit.distribution)
     run.start(servers(run.layout, run.state, kit))
 

@@ -101,7 +101,6 @@ def contents(layout: Layout, ports: MonitoringPorts, kit: MonitoringKit) -> dict
 
 
 def data_folder(layout: Layout) -> Path:
-    """Return the folder with the series."""
     return layout.monitoring / "data"
 
 

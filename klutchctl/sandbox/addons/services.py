@@ -70,7 +70,6 @@ def find(request: Request) -> ServicesKit:
 
 
 def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesKit:
-    """Return the kit with what has to be built for it."""
     built = {
         component: binaries.provide_built(
             request.workshop(recipe, "services"), recipe, progress=progress

@@ -189,7 +189,6 @@ def _cell(cluster: str, units: list[BoundUnit]) -> Cell:
 
 
 def joined(cells: Iterable[Cell]) -> Cell:
-    """Return what several cells come to. There has to be one."""
     found = list(cells)
     first = min(found, key=lambda one: _RANK[one.state])
     ill = sum(one.ill for one in found if one.state is first.state)

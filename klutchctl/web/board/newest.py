@@ -39,7 +39,6 @@ class Newest:
         return self._sessions >= SESSIONS
 
     async def begin(self) -> None:
-        """Index the state that there is."""
         await self._take(self.index.version)
 
     async def follow(self) -> None:

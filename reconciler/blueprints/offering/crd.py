@@ -132,7 +132,6 @@ class _Schema:
 
     @property
     def wire(self) -> dict[str, JSON]:
-        """The schema as a CRD has it."""
         return {
             "description": self.words,
             "type": "object",

@@ -29,8 +29,6 @@ class Parameters:
 
 
 def of_instances(plans: Sequence[Plan]) -> Parameters:
-    """Return what instances take in all these plans."""
-
     def parts(schemas: Schemas) -> dict[str, JSON]:
         return {"create": schemas.create, "update": schemas.update}
 
@@ -122,7 +120,6 @@ class Rule:
 
     @property
     def wire(self) -> dict[str, JSON]:
-        """The rule as a CRD has it."""
         return {"rule": self.rule, "message": self.message}
 
 
@@ -134,7 +131,6 @@ def immutable(name: str) -> Rule:
 
 
 def fixed_plans(fixed: Collection[str], plans: Collection[str]) -> Rule | None:
-    """Return that instances of some plans stay in them."""
     if not fixed or len(plans) < 2:
         return None
     if set(fixed) == set(plans):

@@ -80,7 +80,6 @@ class Verdict:
 
 
 def short(revision: str) -> str:
-    """Return the beginning of a commit."""
     return revision[:_SHORT]
 
 

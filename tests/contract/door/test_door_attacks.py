@@ -26,7 +26,6 @@ from tests.support.issuer import (
 
 
 async def asked(client, door, token, offer, **more):
-    """Have a machine ask for a binding."""
     wish = {"clusterID": "machines", "resources": [wire(offer)], "dryRun": False}
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     return await client.post(door.port, "/api/v1/bind", document={**wish, **more}, **headers)

@@ -49,7 +49,6 @@ def instance(platform):
 
 
 def sql(server, credentials, query):
-    """Run SQL with exactly these credentials."""
     way = {"dbname": credentials["database"], "user": credentials["username"]}
     return server.ask(query, **way, password=credentials["password"])
 
@@ -178,12 +177,10 @@ async def test_what_a_killed_broker_began_is_done_by_the_next_one(server, folder
 
 
 def platform_says(platform, instance, state, **query):
-    """Return whether the last operation of an instance is in that state."""
     return platform.last_operation(instance, **query).body["state"] == state
 
 
 def is_gone(platform, instance):
-    """Return whether there is no such instance any more."""
     return platform.last_operation(instance).status == 410
 
 

@@ -278,7 +278,6 @@ def annotations(case):
 
 
 def as_test(name, case, interval, rest):
-    """Return the case as promtool has it."""
     steps = [{"eval_time": case.silent, "alertname": case.alert, "exp_alerts": []}]
     if case.fires:
         labels = {**case.labels, "severity": case.severity}

@@ -65,7 +65,6 @@ class Controller:
         self.states.put(replace(state, source=replace(state.source, **source)))
 
     def round(self, came_to=None):
-        """End a round."""
         self.meters.ended(EVERYTHING, came_to or report(), 0.2)
 
 
@@ -108,7 +107,6 @@ class Place:
     stopped: set[str] = field(default_factory=set)
 
     async def ask(self, query):
-        """Return the series that a query has now."""
         async with self.http.post(f"{self.url}/api/v1/query", data={"query": query}) as answer:
             found = await answer.json()
         assert found["status"] == "success", f"{query}: {found}"

@@ -177,7 +177,6 @@ APP_COLUMNS: Mapping[str, shipped_accounts.Made] = {
 
 
 async def measured(live: LiveCluster, made: shipped_accounts.Made, deeds: Deeds) -> dict[str, bool]:
-    """Return what an account can do."""
     async with shipped_accounts.ground(live, shipped_accounts.OF_BINDING) as place:
         account = made(place)
         user = user_of(account.namespace, account.name)
@@ -204,7 +203,6 @@ def _can(answer: tuple[int, str]) -> bool:
 async def table(
     live: LiveCluster, columns: Mapping[str, shipped_accounts.Made], deeds: Deeds
 ) -> str:
-    """Return a table of Markdown."""
     found = {name: await measured(live, made, deeds) for name, made in columns.items()}
     lines = [f"| a stolen ... can | {' | '.join(columns)} |", f"|---{'|---' * len(columns)}|"]
     for deed in deeds:

@@ -24,7 +24,6 @@ OPTIONAL = Wanted(WANTED.resource, [CONFIG_MAP])
 
 
 def answered(text="", *, claims=Claims.ASK, accept=(), wanted=WANTED, page=None):
-    """Return the states, and what was asked."""
     asked: list[str] = []
     answers = Answers(claims, frozenset(accept), asked.append, io.StringIO(text).readline)
     return [claim["state"] for claim in answers.of(wanted, page)], asked

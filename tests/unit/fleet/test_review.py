@@ -207,7 +207,6 @@ BETWEEN = {
 
 
 def prune(guards):
-    """Return a Fleet document with these guards."""
     return document(
         "Fleet",
         "acme",

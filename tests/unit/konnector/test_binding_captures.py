@@ -87,7 +87,6 @@ def installed(capture, live):
 
 
 def of_crd(offer):
-    """Return the conditions that an export has of its CRD."""
     found = m.get_list(offer, "status", "conditions")
     return [one for one in found if m.get_text(one, "type") in ("Established", "NamesAccepted")]
 
@@ -135,7 +134,6 @@ def shown(status: Any) -> dict[str, Any]:
 
 
 def only_step(decision) -> Any:
-    """Return the one step that there is."""
     ((step,),) = [task.steps for task in decision.tasks]
     return step
 

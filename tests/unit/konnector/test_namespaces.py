@@ -107,7 +107,6 @@ class World:
         self.follow(syncs)
 
     def follow(self, syncs):
-        """Let these be the syncs of the space."""
         self.namespaces = Namespaces(self.link, syncs)
         return syncs
 

@@ -24,7 +24,6 @@ ASYNC: frozenset[Verb] = frozenset({"bind", "unbind"})
 
 
 def bound(offered: Any = None, *, is_async: bool = False, **spec: Any) -> World:
-    """Return a world whose binding is there."""
     world = World(offered)
     if is_async:
         world.broker.modes.asynchronous = ASYNC

@@ -197,7 +197,6 @@ def test_a_plan_without_secrets_sees_that_no_konnector_brought_a_new_token_along
 
 
 def test_what_a_konnector_brought_along_by_itself_is_noted_for_each_binding():
-    """One of them leads by a Secret of its own."""
     bound = (scenes.binding(), scenes.binding("searches"))
     here = applied(*bound)
     copy = next(one for one in here.clusters["shop"] if name_of(one) == COPY)

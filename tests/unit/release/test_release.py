@@ -140,7 +140,6 @@ def released(output, images, **changes):
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory, images):
-    """Return the folder of a release."""
     output = tmp_path_factory.mktemp("release") / "dist"
     done = released(output, images)
     assert done.returncode == 0, done.stderr

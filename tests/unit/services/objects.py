@@ -124,7 +124,6 @@ Gist: TypeAlias = tuple[list[str], list[str], str, dict[str, str]]
 
 
 def gist(outcome: Outcome) -> Gist:
-    """Return what an outcome comes to."""
     decision = outcome.decision
     said = {one.type: one.reason or one.status for one in decision.conditions}
     return (

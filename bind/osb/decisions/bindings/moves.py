@@ -27,7 +27,6 @@ _AT_ONCE: Final = timedelta(minutes=1)  # a longer pause of an unbind lets other
 
 
 def of(seen: Seen, one: Record) -> "BindingMoves":
-    """Return one number of a binding."""
     return BindingMoves(seen.view, one, seen.now, seen)
 
 
@@ -41,7 +40,6 @@ class BindingMoves(Moves):
 
     @property
     def pause(self) -> Pause:
-        """What is remembered of the id."""
         return self.seen.pause(self.one)
 
     @property
@@ -91,7 +89,6 @@ class BindingMoves(Moves):
         return self.words(outcome)
 
     def answered(self, call: messages.Call, outcome: Outcome) -> Next:
-        """Return what follows from the answer to a call."""
         one, live = self.one, self.seen.binding.live
         if isinstance(call, messages.LastOperation):
             if one.state == record.ORPHANED:

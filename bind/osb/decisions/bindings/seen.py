@@ -66,13 +66,11 @@ class Seen(Numbers):
 
     @property
     def claim(self) -> Manifest:
-        """The binding claim, where it is there."""
         assert self.binding.live is not None
         return self.binding.live
 
     @property
     def broker(self) -> Broker | None:
-        """The broker, where there is one."""
         return self.view.broker
 
     @property
@@ -82,7 +80,6 @@ class Seen(Numbers):
         return offering is not None and offering.bindings_retrievable
 
     def plan(self, plan_id: str) -> Plan | None:
-        """Return a plan, as the catalogue has it."""
         return None if self.broker is None else self.broker.plan(self.view.kind, plan_id)
 
     @property
@@ -91,18 +88,15 @@ class Seen(Numbers):
         return self.broker is None or self.broker.catalogue is None
 
     def pause(self, one: Record) -> Pause:
-        """Return what is remembered of an id."""
         return self.binding.pause(one)
 
     def after(self, changed: Record) -> "Seen":
-        """Return the binding with one of its records as it is to be."""
         kept = tuple(one for one in self.binding.records if one.id != changed.id)
         binding = replace(self.binding, records=(*kept, changed))
         return seen(self.view, binding, free=self.free, now=self.now)
 
 
 def seen(view: InstanceView, binding: BindingView, *, free: bool = False, now: datetime) -> Seen:
-    """Return a binding as it is to be decided about."""
     return numbers_of(binding.records, Seen, view=view, binding=binding, now=now, free=free)
 
 
@@ -139,7 +133,6 @@ def is_of_lost(view: InstanceView, one: Record) -> bool:
 
 
 def target(seen: Seen, plan_id: str) -> Sent:
-    """Return what the broker is asked for."""
     parameters: Mapping[str, JSON] = parameters_of(seen.claim)
     return Sent(plan_id, record.digest_of(manifest.uid_of(seen.claim), parameters))
 

@@ -110,7 +110,6 @@ def _named(units: tuple[BoundUnit, ...], name: str) -> BoundUnit | None:
 
 
 def _concerns(line: Line, key: UnitKey) -> bool:
-    """Tell whether a line is about a unit, or about all of its cluster."""
     return line[0].unit in (key, None)
 
 

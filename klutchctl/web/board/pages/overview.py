@@ -107,7 +107,6 @@ def overview(index: Index, query: Query, now: datetime) -> Page:
 
 
 def _found(index: Index, query: Query) -> list[Row]:
-    """Return the clusters that a query asks for."""
     rows = list(index.rows.values())
     if not query.narrowed:
         return rows
@@ -198,7 +197,6 @@ def _matrix_row(
 
 
 def _within(value: str, query: Query) -> Query:
-    """Return the query for the clusters of a group."""
     key = query.group
     clause = f"!{key}" if value == _NO_VALUE else f"{key}={value}"
     return replace(query, group="", label=f"{query.label},{clause}" if query.label else clause)

@@ -103,7 +103,6 @@ class Pager:
 
     @property
     def needed(self) -> bool:
-        """Whether there is more than one page."""
         return self.last - self.first + 1 < self.total
 
 
@@ -298,5 +297,4 @@ def line_row(line: Line) -> LineRow:
 
 
 def refusal(index: Index, status: int, sentence: str, now: datetime) -> Page:
-    """Return why there is no page."""
     return Page("refusal.html", frame(index, "", now), status=status, sentence=sentence)

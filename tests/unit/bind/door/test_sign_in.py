@@ -56,7 +56,6 @@ def test_a_dry_run_is_asked_for_by_1(text: str, expected: bool) -> None:
 
 
 async def begin(desk: Desk, query: dict[str, str] = PLAIN) -> dict[str, str]:
-    """Return what goes to the provider."""
     return query_of(location(await desk.ask(SignIn(desk.services).authorize, query)))
 
 
