@@ -19,7 +19,7 @@ from reconciler.core.refs import CRD, SERVICE_ACCOUNT, Kind, ObjectKey
 from tests.kit import answers, json_patch, selectors
 from tests.kit.answers import Refused
 from tests.kit.api_controllers import Controllers, kinds_of, token
-from tests.kit.api_store import Change, Object, Resource, Store
+from tests.kit.api_store import Change, Object, Resource, Snapshot, Store
 from tests.kit.api_writes import Write
 from tests.kit.served_kinds import Served, built_in
 
@@ -136,6 +136,13 @@ class ApiModel:
             self._settle()
         self._note(call, reply)
         return reply
+
+    def restore(self, backup: Snapshot) -> None:
+        """Be as at an earlier moment, while nobody watches."""
+        self.store.restore(backup)
+        self._custom, self._settled = kinds_of(self.store), self.store.version
+        self._pages.clear()
+        self.writes.clear()
 
     def _settle(self) -> None:
         before = self._settled

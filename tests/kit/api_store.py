@@ -9,6 +9,7 @@ from tests.kit import typed
 
 Resource: TypeAlias = tuple[str, str]  # group and plural
 Object: TypeAlias = dict[str, Any]
+Snapshot: TypeAlias = dict[Resource, dict[ObjectKey, Object]]
 
 
 class Change(NamedTuple):
@@ -80,6 +81,16 @@ class Store:
     def since(self, version: int) -> list[Change]:
         first = len(self.history) - (self.version - version)
         return self.history[max(first, 0) :] if version < self.version else []
+
+    def snapshot(self) -> Snapshot:
+        """Return all objects, as a backup of etcd has them."""
+        return {resource: dict(some) for resource, some in self._objects.items()}
+
+    def restore(self, backup: Snapshot) -> None:
+        """Put all objects back, while nobody watches; versions go on, and history is forgotten."""
+        self._objects = {resource: dict(some) for resource, some in backup.items()}
+        self.version += 1
+        self.compact()
 
     def compact(self) -> None:
         """Forget all history, as etcd does every five minutes."""

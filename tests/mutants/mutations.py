@@ -21,9 +21,7 @@ _GUARD: Final = f"{_UNIT}/test_guard.py"
 _BURSTS: Final = f"{_MODEL}bursts.py"
 _ANOTHER: Final = f"{_MODEL}another_namespace.py"
 _COPIED: Final = "tests/contract/trust/test_s28_copied_marks.py"
-_SPACES: Final = (
-    f"{_BIND}/test_service_namespace.py", "tests/contract/trust/test_s01_former_spaces.py",
-)  # fmt: skip
+_LIVES: Final = "tests/model/test_histories.py"
 _NEVER: Final = "if False:"
 
 
@@ -361,21 +359,21 @@ NAMESPACES: Final = (
     ),
 )
 IDENTITY: Final = (
-    _blind("claim-uid", "konnector", r"identity\.of_mark\(uid, .*\)", "Life.SAME", _INSTANCE),
+    _blind("claim-uid", "konnector", r"identity\.of_mark\(uid, .*\)", "Life.SAME", _LIVES),
     _blind("own-uid", "konnector", r"identity\.of_mark\(manifest\..*\)", "Life.SAME", _INSTANCE),
-    _blind("uid-let-go", "konnector", r"_life\(.*\) is Life\.ANOTHER(?=:)", "False", _INSTANCE),
+    _blind("uid-let-go", "konnector", r"_life\(.*\) is Life\.ANOTHER(?=:)", "False", _LIVES),
     _blind("uid-joined", "konnector", r"is_ours and life is Life\.ANOTHER", "False", _INSTANCE),
     _blind("uid-marked", "konnector", r"(?<=and )life is not Life\.ANOTHER", "True", _INSTANCE),
     _blind("origin-uid", "konnector", r"identity\.of_mark\(ended, .*(?=:)", "True", _CONTENT),
     _blind("origin-space", "konnector", r"identity\.of_mark\(seen\.sp.*", "False", _CONTENT),
-    _blind("namespace-uid", "konnector", r"(?<=return )life is Life\.A.*", "False", _ANOTHER),
+    _blind("namespace-uid", "konnector", r"(?<=return )life is Life\.A.*", "False", _LIVES),
     _blind("namespace-unknown", "konnector", r"not _is_ending\(app_na.*", "False", _ANOTHER),
-    _blind("namespace-held", "konnector", r" or self\.link\.homes\.is_held\(.*(?=:)", "", _ANOTHER),
-    _blind("namespace-left", "bind", r"identity\.of_mark\(former, .*", "True", _ANOTHER),
+    _blind("namespace-held", "konnector", r" or self\.link\.homes\.is_held\(.*(?=:)", "", _LIVES),
+    _blind("namespace-left", "bind", r"identity\.of_mark\(former, .*", "True", _LIVES),
     _blind("app-cluster-uid", "konnector", r"identity\.recorded_app_c.* - ", "set() - ", _GUARD),
     _blind("space-uid", "konnector", r"identity\.recorded_spaces - ", "set() - ", _GUARD),
     _blind("space-record", "konnector", r"held and not confirmed", "False", _GUARD),
-    _blind("space-left", "bind", r"(?<=return )recorded in identity\.lives.*", "True", *_SPACES),
+    _blind("space-left", "bind", r"(?<=return )recorded in identity\.lives.*", "True", _LIVES),
     _blind(
         "account-left",
         "reconciler",
