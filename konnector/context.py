@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from konnector.informers import Homes, SpaceInformers
 from konnector.kubeconfig.connections import Connect, Probed
@@ -17,10 +18,20 @@ from reconciler.controller.tasks import Clock
 from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import ObjectKey
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Bodies
 from reconciler.kube.store import Store
+
+SOON: Final = timedelta(seconds=1)  # until a view has caught up
+
+
+class Early(Exception):
+    """A write that has to wait: a deletion, or one that a view is not sure of."""
+
+    def __init__(self, wait: timedelta) -> None:
+        self.wait = wait
+        super().__init__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,17 @@ class SyncContext:
         """Tell whether a copy behind a mapping that lacks its claim's uid is of another life."""
         marked = namespace_decide.is_marked(self.homes.mapping(app_namespace) or {})
         return marked and not space_decide.is_anothers(self.views.cluster_binding)
+
+    async def require_mapped(self, app_namespace: str) -> None:
+        """Ask the API server whether an app namespace is the one that was mapped.
+
+        Raises Early where it is another one, of which the view does not know yet, and
+        ClusterErrors.
+        """
+        ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
+        live = await self.agent.app.get(ref, metadata_only=True) if app_namespace else None
+        if namespace_decide.is_held(self.homes.mapping(app_namespace), live):
+            raise Early(SOON)
 
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""

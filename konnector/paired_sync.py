@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from konnector.claim.orphans import Terms
-from konnector.context import SyncContext
+from konnector.context import SOON, Early, SyncContext
 from konnector.informers import Homes
 from konnector.metrics import DOWN, UP, directions
 from reconciler.controller.controller import Controller
@@ -33,7 +33,6 @@ from reconciler.kube.store import Index, Trim
 from reconciler.kube.turns import Party
 
 HELD: Final = timedelta(minutes=1)  # until a guard is asked again
-SOON: Final = timedelta(seconds=1)  # until a view has caught up
 NOTED_AFTER: Final = 10.0  # seconds until people read why something waits
 NAME: Final = "name"
 
@@ -343,14 +342,6 @@ class PairedSync(TaskSupervisor):
 
     def _note_event(self, key: ObjectKey) -> None:
         self._events.setdefault(key, self.link.agent.clock.monotonic())
-
-
-class Early(Exception):
-    """A deletion that has to wait."""
-
-    def __init__(self, wait: timedelta) -> None:
-        self.wait = wait
-        super().__init__()
 
 
 def _is_refusal(error: ClusterError) -> bool:

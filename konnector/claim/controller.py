@@ -9,11 +9,11 @@ from konnector.claim import copies, decide, orphans, returns
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Read, Seen
 from konnector.claim.deletions import Deletions
-from konnector.context import SyncContext
+from konnector.context import SOON, SyncContext
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.waves import CLAIM_INDEXES
 from konnector.metrics import UP, directions
-from konnector.paired_sync import HELD, NAME, NOTED_AFTER, SOON, InformerSpec, PairedSync, name
+from konnector.paired_sync import HELD, NAME, NOTED_AFTER, InformerSpec, PairedSync, name
 from reconciler.api import claim_status
 from reconciler.controller import tracing
 from reconciler.controller.tracing.trips import Trips, Write
@@ -212,6 +212,9 @@ class Claims(PairedSync):
                 if claim is None or not (held := await self._deletions.held(seen, claim, said)):
                     return found, seen
                 seen = replace(seen, deletes_held=held)
+            elif found is Read.NAMESPACE:
+                await self.link.require_mapped(seen.place.namespace)
+                seen = replace(seen, same_namespace=True)
             elif found is Read.CLAIM:
                 ref = Ref(self.link.agent.app.name, self.kind, *seen.place)
                 live = await self.link.agent.app.get(ref)

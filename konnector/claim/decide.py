@@ -38,6 +38,7 @@ class Read(Enum):
 
     CLAIM = "claim"  # whether it is gone: a view may be behind
     COPY = "copy"  # all of it, with who wrote which field
+    NAMESPACE = "namespace"  # whether it is the one that was mapped, where lives meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Seen:
     get it without another reason to write, None: it has it. `copied`: the claim's marks are those
     of another claim, which lives. `withdrawn`: the kind is going, so that no copy is made at all.
     `left`: fields that the provider takes away each time, so that they are its own.
+    `same_namespace`: the API server says that the app namespace is the one that was mapped.
     """
 
     place: ObjectKey
@@ -74,6 +76,7 @@ class Seen:
     copied: bool = False
     withdrawn: bool = False
     left: frozenset[str] = frozenset()
+    same_namespace: bool = False
 
 
 def state_of(seen: Seen, *, refused: bool) -> str | None:
@@ -242,8 +245,8 @@ def _taken(seen: Seen) -> Note:
 def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
     life, is_ours = _life(seen, claim, copy), copies.is_managed(copy)
     is_others = is_ours and life is Life.ANOTHER
-    if is_others and manifest.is_deleting(copy):
-        return Decision(notes=(_FORMER,))
+    if is_others and (manifest.is_deleting(copy) or not seen.same_namespace):
+        return Decision(notes=(_FORMER,)) if manifest.is_deleting(copy) else Read.NAMESPACE
     written, wanted = field_set.owned(copy, *WRITERS), stated(pair, claim)
     # One that an apply no longer states while it is ours would go.
     left = {key for key in seen.left if f"f:{key}" not in written}
@@ -274,14 +277,7 @@ def _let_be(pair: Pair, copy: Manifest, tasks: Sequence[tuple[Step, ...]]) -> De
     """
     left = tuple(field_set.disowned(copy, WRITERS, pair.kept))
     patch = decision.JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), left)
-    return replace(_decision(*tasks, (patch,)), notes=(_LEFT_OUT,))
-
-
-_LEFT_OUT: Final = Note(
-    "FieldsLeftOut",
-    "Fields that the export leaves out (its ProviderInSync names them) are the provider's: the copy"
-    " keeps them as they are, and they are not shown here any more",
-)
+    return replace(_decision(*tasks, (patch,)), notes=(returns.LEFT_OUT,))
 
 
 def _copy_of(pair: Pair, place: ObjectKey, wanted: Manifest, **more: JSON) -> dict[str, JSON]:

@@ -8,10 +8,9 @@ from datetime import timedelta
 
 from konnector.claim.copies import Pair, Say
 from konnector.claim.decide import Seen
-from konnector.context import SyncContext
+from konnector.context import Early, SyncContext
 from konnector.mass_loss import decide, rules
 from konnector.mass_loss.waves import ClaimDeletions
-from konnector.paired_sync import Early
 from reconciler.core.manifest import Manifest, is_deleting, name_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.kube.store import Store

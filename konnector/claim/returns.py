@@ -15,6 +15,11 @@ from reconciler.core.refs import ObjectKey
 
 _MOST: Final = 3
 _WINDOW: Final = timedelta(hours=1)
+LEFT_OUT: Final = Note(
+    "FieldsLeftOut",
+    "Fields that the export leaves out (its ProviderInSync names them) are the provider's: the copy"
+    " keeps them as they are, and they are not shown here any more",
+)
 
 
 class Returns:
