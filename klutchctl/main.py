@@ -195,7 +195,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> None:
     import logging
 
-    from klutchctl.render.log_lines import Lines
+    from klutchctl.render.terminal import Lines
 
     level = logging.DEBUG if verbose else logging.WARNING
     handler = logging.StreamHandler()
@@ -248,6 +248,7 @@ def version(
         bool, typer.Option("--verbose", "-v", help="Also the environment, and name clashes.")
     ] = False,
 ) -> int:
+    """Print the version."""
     from importlib import metadata
 
     typer.echo(f"klutchctl {metadata.version('klutchctl')}")

@@ -95,6 +95,7 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
         # No names are all names; no namespaces are those of objects that lie in none.
         if isinstance(listed, list) and listed != [_ALL] and (listed or key == "namespaces"):
             said[key] = manifest.get_texts(claim, "selector", key)
+    said.setdefault("names", [_ALL])  # all are meant
     labels = [
         manifest.get_text_map(one) for one in manifest.get_maps(claim, "selector", "labelSelectors")
     ]

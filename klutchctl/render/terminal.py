@@ -4,6 +4,7 @@ A pipeline's log is such a terminal: runners of GitHub, Forgejo and Azure take `
 `##vso[...]` anywhere in a line, and `::...` where one begins, as commands.
 """
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ _COMMAND: Final = re.compile(r"##(?=\w*\[)")
 _STYLE: Final = re.compile(r"\x1b\[[0-9]+m")
 _WORDS: Final = re.compile(r"( *)([^ ]+)")  # other spaces are part of a value
 _STEP: Final = 4
+_USUAL: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
 _BELOW_SUBJECT: Final = 13  # of a row that begins with a symbol
 _RESET: Final = "\x1b[0m"
 
@@ -131,3 +133,12 @@ def few(names: Sequence[str]) -> str:
     if len(names) <= NAMES_SHOWN:
         return ", ".join(names)
     return f"{', '.join(names[:NAMES_SHOWN])} and {len(names) - NAMES_SHOWN} more"
+
+
+class Lines(logging.Formatter):
+    """Adds the fields of a warning to its line; below it stands a traceback, if there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as it is called
+        fields = record.__dict__.items() if record.levelno >= logging.WARNING else ()
+        shown = (f" {key}={visible(str(value))}" for key, value in fields if key not in _USUAL)
+        return super().formatMessage(record) + "".join(shown)

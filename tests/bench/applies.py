@@ -179,7 +179,6 @@ def bench_second(ground: Ground) -> None:
 
 
 def main() -> None:
-    """Run everything and print it."""
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         prepare(folder)

@@ -193,7 +193,6 @@ async def _measure(layout: Layout) -> None:
 
 
 def main() -> None:
-    """Measure both clients and print it."""
     with (
         tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
         sandbox(Path(folder)) as layout,

@@ -66,7 +66,6 @@ _FEWEST: Final = 5
 
 
 def main() -> None:
-    """Measure a front door and print it."""
     _time_commands()
     with (
         tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
@@ -137,7 +136,6 @@ class _Bench:
         await cluster.create(granted, CLUSTER_ROLE_BINDING, manager="bench")
 
     async def walk(self) -> None:
-        """Measure sign-ins."""
         async with self._served() as (process, browsers):
             known = [f"user-{number}" for number in range(KNOWN)]
             await self._first_binds(browsers, known)

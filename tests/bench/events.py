@@ -283,7 +283,6 @@ def _memory(make: Callable[[], T]) -> tuple[T, int]:
 
 
 def main() -> None:
-    """Run everything and print it."""
     bench_memory()
     with (
         tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name,

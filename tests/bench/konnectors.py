@@ -94,7 +94,6 @@ Figures = defaultdict[str, list[float]]  # by what, each of the rounds
 
 
 def main() -> None:
-    """Measure a konnector and print it."""
     digest = sha256(Path(bare_sync.__file__).read_bytes()).hexdigest()
     if digest[:16] != _BARE:
         raise SystemExit(f"bare_sync.py is another one ({digest[:16]}): figures do not compare")
@@ -230,7 +229,6 @@ class _Bench:
             figures[f"{what} p{share}, ms"].append(each)
 
     async def _secrets(self) -> None:
-        """Bring credentials down."""
         load, made = self._load, _numbered("credentials", SECRETS)
         async with self._konnector() as process:
             await self._through(["secrets-0"])

@@ -135,7 +135,6 @@ def bench_black_holes(folder: Path, files: Mapping[str, Path]) -> None:
 
 
 def main() -> None:
-    """Run everything and print it."""
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         prepare(folder)

@@ -193,7 +193,6 @@ def bench_commits(ground: Ground, branch: Branch, watch: Watch) -> None:
 
 
 def main() -> None:
-    """Run everything and print it."""
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         branch = prepare(folder)

@@ -85,7 +85,6 @@ class Claims:
         return await verdict(self.server.post(self.path, params=query, json=body))
 
     async def change(self, spec: Any, *, name: str = "one") -> str:
-        """Change an object by a merge patch."""
         head = {"Content-Type": "application/merge-patch+json"}
         body, query = json.dumps({"spec": spec}), {"dryRun": "All"}
         path = f"{self.path}/{name}"

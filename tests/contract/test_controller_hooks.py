@@ -20,7 +20,7 @@ from tests.support.applying import CLAIMS
 from tests.support.controllers import SELDOM, bound_with, controller, deeds, files
 from tests.support.eventually import eventually
 from tests.support.sink_server import SinkServer
-from tests.support.watching import fetch
+from tests.support.web import fetch
 
 __all__ = ["files", "mode", "scene"]
 

@@ -77,7 +77,6 @@ class Visitor:
         )
 
     async def person(self, found, client, nonce=""):
-        """Return the claims of an ID token."""
         check = tokens.IdTokenCheck(
             self.keycloak.issuer, client, nonce, ("RS256",), found.access_token
         )

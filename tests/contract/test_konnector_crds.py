@@ -148,7 +148,6 @@ class Heard:
         return plane, app
 
     def looks(self) -> float:
-        """Return how often an instance came to be looked at."""
         name = {"name": f"instances/{self.scene.offer.name}"}
         return self.ways.made.metrics.registry.get_sample_value("workqueue_adds_total", name) or 0
 

@@ -128,7 +128,6 @@ class Developer:
         return {key: base64.b64decode(get_text(data, key)).decode() for key in data}
 
     async def secrets(self) -> list[str]:
-        """Return the names of the team's Secrets."""
         found = await self._cluster.list(SECRET, namespace=TEAM)
         return [name_of(one) for one in found.items]
 

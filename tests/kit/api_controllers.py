@@ -126,7 +126,6 @@ class Controllers:
         return not of.namespace and True in namespaced
 
     def _fill_token(self, key: ObjectKey, live: Object) -> None:
-        """Give a Secret for a ServiceAccount its token."""
         account = (live["metadata"].get("annotations") or {}).get(_ACCOUNT, "")
         is_filled = "token" in live.get("data", {})
         if live.get("type") != _TOKEN or is_filled or not self._has_account(key, account):

@@ -171,7 +171,6 @@ def _made(live: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def teams(scene: Scene) -> AsyncIterator[dict[str, tuple[End, End]]]:
-    """A mapped app namespace for each team."""
     app, found = scene.app.cluster, {}
     names = {team: f"{scene.app_namespace}-{team[-1]}" for team in TEAMS}
     for name in names.values():

@@ -39,7 +39,6 @@ async def is_held(scene: Scene) -> bool:
 
 
 async def is_told(scene: Scene, reason: str) -> bool:
-    """Tell whether an Event of the binding says this."""
     found = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
     names = [
         manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason

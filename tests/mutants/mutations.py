@@ -106,7 +106,7 @@ CLAIMS: Final = (
         r"manifest\.is_deleting\(copy\)",
         "nothing tells a claim how the end of its copy goes",
         f"{_MODEL}instances.py",
-        then=r"note = claim_status",
+        then=r"found = claim_status",
     ),
     Mutation(
         "status-up",
@@ -135,7 +135,7 @@ CLAIMS: Final = (
     Mutation(
         "unserved-claim",
         "konnector",
-        r'self\.record\(claim, Note\("NotServed".*',
+        r'await self\._wait\(place, claim, Note\("NotServed".*',
         "pass",
         "a claim without a service namespace has no Event",
         (f"{_MODEL}waiting.py",),
@@ -360,7 +360,7 @@ NAMESPACES: Final = (
 )
 IDENTITY: Final = (
     _blind("claim-uid", "konnector", r"identity\.of_mark\(uid, .*\)", "Life.SAME", _LIVES),
-    _blind("own-uid", "konnector", r"identity\.of_mark\(manifest\..*\)", "Life.SAME", _INSTANCE),
+    _blind("own-uid", "konnector", r"identity\.of_mark\(.*, claim, .*\)", "Life.SAME", _INSTANCE),
     _blind("uid-let-go", "konnector", r"_life\(.*\) is Life\.ANOTHER(?=:)", "False", _LIVES),
     _blind("uid-joined", "konnector", r"is_ours and life is Life\.ANOTHER", "False", _INSTANCE),
     _blind("uid-marked", "konnector", r"(?<=and )life is not Life\.ANOTHER", "True", _INSTANCE),
@@ -479,7 +479,7 @@ SHARED: Final = (
     Mutation(
         "preconditions",
         "reconciler/core",
-        r'return \{"uid": uid_of\(live\), "resourceVersion": resource_version_of\(live\)\}',
+        r'return \{"uid": m\.uid_of\(live\), "resourceVersion": m\.resource_version_of\(live\)\}',
         "return {}",
         "patches apply to whatever is there by now",
         (f"{_UNIT}/test_instance_fields.py", "tests/unit/core"),
@@ -988,7 +988,7 @@ KERNEL: Final = (
     _guard(
         "status-anew",
         "reconciler/core",
-        r"covers\(get_map\(live, \"status\"\), status\)",
+        r"m\.covers\(m\.get_map\(live, \"status\"\), status\)",
         "a status is written although it says all of that",
         "tests/model/test_konnector_binding_writes.py",
     ),
@@ -1310,8 +1310,8 @@ RIGHTS: Final = (
     Mutation(
         "image-of-anywhere",
         "reconciler/blueprints",
-        r"if value and not any\(_is_below",
-        "if False and not any(_is_below",
+        r'if value not in \("", own\) and not below',
+        "if False",
         "an author of AppClusterBindings runs any image",
         ("tests/unit/bind/test_app_cluster_binding_konnector.py",),
     ),

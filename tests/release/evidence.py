@@ -124,7 +124,6 @@ def key_id(key: PrivateKey) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums of all files of a folder into it."""
     found = {
         path.relative_to(folder).as_posix(): digest(path)
         for path in folder.rglob("*")

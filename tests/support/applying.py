@@ -199,7 +199,6 @@ class Scene:
         return self.app if ref.cluster in (self.app.name, "shop") else self.plane
 
     async def at(self, ref: Ref) -> Manifest | None:
-        """Return an object of either cluster."""
         return await self.of(ref).cluster.get(ref)
 
     async def is_gone(self, ref: Ref) -> bool:

@@ -79,7 +79,6 @@ class Tenant:
 
     @property
     def space(self) -> str:
-        """The space of the AppClusterBinding."""
         return names.app_cluster_binding_space(self.team, ACB)
 
     async def at(self, kind: Kind, name: str, namespace: str = "") -> Any:
@@ -118,7 +117,6 @@ class Tenant:
         return answered and synced == {one.name for one in offers} and granted & ours == wanted
 
     async def beat(self, space: str) -> None:
-        """Let the konnector of a space be alive."""
         status: Manifest = {
             "lastHeartbeatTime": format_time(self.clock.now()),
             "heartbeatInterval": _INTERVAL,

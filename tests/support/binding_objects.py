@@ -100,7 +100,6 @@ def document(
 
 
 def secret(name: str, content: str | None = None) -> dict[str, Any]:
-    """Return a kubeconfig Secret in namespace klutch-bind."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

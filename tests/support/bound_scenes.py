@@ -156,13 +156,11 @@ class Scene:
         )
 
     async def set_policy(self, policy: str) -> None:
-        """Have the binding say how it is to be let go."""
         ref = refs.Ref(self.app.name, api.API_SERVICE_BINDING, BIND, self.offer.name)
         notes: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
         await self.app.cluster.merge_patch(ref, notes, manager=MANAGER)
 
     async def own_crd(self, binding: Manifest) -> None:
-        """As klutchctl does after it has made a binding again."""
         owner: Manifest = {
             "apiVersion": api.API_SERVICE_BINDING.api_version,
             "kind": api.API_SERVICE_BINDING.kind,

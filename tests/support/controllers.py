@@ -22,7 +22,8 @@ from tests.support.clusters import Write
 from tests.support.eventually import eventually
 from tests.support.git_server import GitServer
 from tests.support.role_holders import operator
-from tests.support.watching import Watcher, fetch, started
+from tests.support.watching import Watcher, started
+from tests.support.web import fetch
 
 HOME = "default"  # the namespace of Lease and FleetStatus
 SELDOM = ("--poll", "600", "--interval", "600")

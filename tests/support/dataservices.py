@@ -41,7 +41,6 @@ CATALOGUE = Catalogue(
 
 
 def ago(seconds: float) -> str:
-    """Return a time before NOW."""
     return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -86,7 +85,6 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def conditions(live: Manifest) -> dict[str, str]:
-    """Return the reasons of an object's conditions."""
     held = get_maps(live, "status", "conditions")
     return {get_text(one, "type"): get_text(one, "reason") for one in held}
 

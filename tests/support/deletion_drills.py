@@ -89,7 +89,6 @@ class Drill:
         await self.managed.plane.cluster.merge_patch(ref, body, manager=bound_scenes.MANAGER)
 
     async def hold(self, ref: Ref, *finalizers: str) -> None:
-        """Let exactly these finalizers be on an object."""
         body = {"metadata": {"finalizers": list(finalizers) or None}}
         await self.managed.plane.cluster.merge_patch(ref, body, manager=bound_scenes.MANAGER)
 

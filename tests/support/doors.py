@@ -40,7 +40,7 @@ from tests.support.issuer import CLI, WEB, FakeProvider
 from tests.support.offers import CREDENTIALS, Offer, offered
 from tests.support.original_provider import Ended
 from tests.support.replicas import MANAGER, Replica, Replicas, replicas
-from tests.support.watching import fetch
+from tests.support.web import fetch
 
 MOST_SPACES: Final = 3  # of a subject
 TEAM: Final = "team-a"  # may bind what is offered

@@ -85,7 +85,6 @@ class FaultProxy(Proxy):
 
     @property
     def is_left(self) -> bool:
-        """Whether no client has a connection now."""
         return not self._sessions
 
     def add(self, cue: Cue[Request], *effects: Effect, at: Point | None = None) -> None:
@@ -111,7 +110,6 @@ class FaultProxy(Proxy):
 
     @asynccontextmanager
     async def dial(self) -> "AsyncIterator[_Upstream]":
-        """Connect to the server for one exchange."""
         server, tls = urlsplit(self._upstream.server), self._upstream_tls
         name = (self._upstream.tls_server_name or server.hostname) if tls else None
         reader, writer = await asyncio.open_connection(

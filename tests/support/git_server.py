@@ -50,7 +50,6 @@ class GitServer:
         return f"https://{self.host}:{self.port}"
 
     def allows(self, authorization: str) -> bool:
-        """Tell whether a request brings the token."""
         wanted = base64.b64encode(f"git:{self.token}".encode()).decode()
         return not self.token or authorization == f"Basic {wanted}"
 

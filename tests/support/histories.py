@@ -172,7 +172,6 @@ class World:
         return store.get((ref.kind.group, ref.kind.plural), ObjectKey(ref.namespace, ref.name))
 
     def claims(self, scene: Scene) -> dict[str, Any]:
-        """Return the live claims by name."""
         kind, store = scene.offer.kind, self.models[scene.app.name].store
         found = store.all((kind.group, kind.plural))
         return {key.name: live for key, live in found if not is_deleting(live)}

@@ -30,7 +30,6 @@ _LAYOUT: Final = frozenset(
 
 
 def sources(*folders: str) -> Iterator[Path]:
-    """Yield the Python files below these folders."""
     return (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
 
 

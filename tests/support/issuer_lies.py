@@ -112,7 +112,6 @@ async def cut(request: web.Request) -> web.StreamResponse:
 
 
 async def cut_within(request: web.Request) -> web.StreamResponse:
-    """End the connection within an answer."""
     response = web.StreamResponse()
     response.content_length = 100
     await response.prepare(request)

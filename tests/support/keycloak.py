@@ -70,7 +70,6 @@ class Keycloak:
         return Client(realm.KEYED_MACHINE, key=Secret(key))
 
     def subject(self, name: str) -> str:
-        """Return the subject of a person's tokens."""
         return realm.subject(str(self.layout.root), name)
 
     def secret(self, purpose: Purpose) -> Secret:

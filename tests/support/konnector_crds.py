@@ -13,7 +13,6 @@ async def crd_of(live: LiveCluster, scene: Scene) -> Any:
 
 
 async def define(scene: Scene, *versions: Manifest, **more: Any) -> None:
-    """Let the provider's CRD have these versions."""
     ref = Ref(scene.plane.name, CRD, "", scene.offer.name)
     body: Manifest = {"spec": {"versions": versions, **more}}
     await scene.plane.cluster.merge_patch(ref, body, manager="provider")

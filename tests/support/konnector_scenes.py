@@ -186,7 +186,6 @@ async def story(scene: Scene, settings: Settings = USUAL) -> AsyncIterator[Story
 
 @contextlib.asynccontextmanager
 async def working(scene: Scene) -> AsyncIterator[Story]:
-    """Let a konnector work for the length of the block."""
     before = _marks(*sides(scene))  # it may write as soon as it starts
     async with konnector(scene.app.connection) as made:
         yield Story(scene, made, *sides(scene), before)

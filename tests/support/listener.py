@@ -99,7 +99,6 @@ class Listener:
             self._bound = bound_socket(self.port)
 
     def cut(self, how: How) -> None:
-        """End all connections now."""
         for task, writer in self._open.items():
             hang_up(writer, how)
             task.cancel()
@@ -163,11 +162,9 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections were ever accepted."""
         return self._listener.accepted
 
     def cut(self, how: How = "rst") -> None:
-        """End all connections now."""
         self._listener.cut(how)
 
     def refuse(self) -> None:

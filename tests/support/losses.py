@@ -52,7 +52,6 @@ class Many:
         await lose(cluster, Ref(cluster.name, self.kind, self.scene.app_namespace, name))
 
     async def lose_copy(self, name: str) -> None:
-        """Delete a copy on the control plane."""
         await remove(self.scene.plane, self.kind, self.scene.service_namespace, name)
 
     async def orphans(self) -> list[str]:
@@ -114,7 +113,6 @@ async def says(scene: Scene, condition: str, reason: str) -> bool:
 
 
 async def told(scene: Scene, reason: str) -> Any:
-    """Return the Event about the APIServiceBinding with this reason."""
     binding = await scene.binding()
     for event in (await scene.app.cluster.list(EVENT, namespace=BIND)).items:
         about = manifest.get_text(event, "regarding", "uid")

@@ -51,7 +51,6 @@ class Place:
 
 
 def definitions() -> list[Any]:
-    """Return the CRDs of the operator's kinds."""
     return [
         document
         for path in sorted(SERVICES.glob("crds/*.yaml"))

@@ -108,7 +108,6 @@ class BackupManager(LoopbackServer):
         return [number for number, job in list(self.backups.items()) if job.instance == instance]
 
     def count(self, *names: str) -> int:
-        """Return how many requests of these names were met."""
         return sum(line.name in names for line in list(self.journal))
 
     @contextlib.asynccontextmanager

@@ -161,7 +161,6 @@ class World:
         self.objects[self.ref(kind, name)] = live
 
     def delete(self, kind: Kind, name: str) -> None:
-        """Ask for the deletion of an object."""
         ref = self.ref(kind, name)
         if not self.objects[ref]["metadata"].get("finalizers"):
             self._gone(ref)

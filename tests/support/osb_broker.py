@@ -57,7 +57,6 @@ class ScriptedBroker:
         )
 
     def count(self, *verbs: str) -> int:
-        """Return how many requests of these verbs were met."""
         return sum(entry.verb in verbs for entry in list(self.journal))
 
     def provisioned(self) -> list[str]:

@@ -103,7 +103,6 @@ class Compositions:
         return Ref(self.plane.name, kind, namespace, self.named(name))
 
     async def configure(self, name: str, url: str, user: str, password: str, **spec: Any) -> None:
-        """Make a ProviderConfig with its Secret."""
         texts = {"username": user, "password": password}
         data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
         secret = {**build(refs.SECRET, self.named(name), namespace=self.namespace), "data": data}

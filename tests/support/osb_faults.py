@@ -38,7 +38,6 @@ def says(status: int, body: object = b"{}", *, processed: bool = False, **header
 
 
 def broken_json(status: int = 200, *, processed: bool = True) -> Fault:
-    """Answer with half an object."""
     return says(status, b'{"operation": "ta', processed=processed)
 
 
@@ -88,7 +87,6 @@ class Faults:
             self._rules += (_Rule(verb, fault, times),)
 
     def clear(self) -> None:
-        """Let no request meet a fault."""
         with self._lock:
             self._rules = ()
 

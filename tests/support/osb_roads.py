@@ -80,7 +80,6 @@ class Road:
         return kinds[False], kinds[True]
 
     def made(self, pattern: str) -> list[Any]:
-        """Return the documents of files of the catalogue."""
         texts = [file.read_text() for file in sorted(self.files.glob(pattern))]
         return [one for text in texts for one in yaml.safe_load_all(text)]
 

@@ -85,7 +85,6 @@ class Attempt:
     async def sent(
         self, session: aiohttp.ClientSession, headers: Mapping[str, str]
     ) -> tuple[int, str]:
-        """Return status and text of the answer."""
         apply = "&fieldManager=attacker&force=true" if self.content == APPLY_PATCH else ""
         async with session.request(
             self.method,

@@ -73,7 +73,6 @@ class Record:
 
     @contextmanager
     def request(self, path: str, *, by_hand: bool) -> Iterator[None]:
-        """Let the changes meanwhile be those of this request."""
         self._path, self._by_hand = path, by_hand
         yield
         self._path, self._by_hand = "", True

@@ -17,7 +17,6 @@ def http_session(connection: Connection) -> aiohttp.ClientSession:
 
 
 async def get_json(connection: Connection, path: str) -> Any:
-    """GET a path and return its JSON. Fails on any status but success."""
     async with http_session(connection) as session, session.get(path) as response:
         response.raise_for_status()
         return await response.json()

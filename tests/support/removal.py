@@ -18,7 +18,6 @@ async def remove(cluster: Cluster, ref: Ref) -> None:
 
 
 async def remove_manifest(cluster: Cluster, kind: Kind, manifest: Manifest) -> None:
-    """Delete the object of this name."""
     await remove(cluster, ref_of(cluster.name, kind, manifest))
 
 

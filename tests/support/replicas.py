@@ -21,7 +21,7 @@ from tests.support.backend import REGISTRY, USUAL
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
 from tests.support.observing import context
-from tests.support.watching import fetch
+from tests.support.web import fetch
 
 MANAGER: Final = "tests"
 BACKEND: Final = (
@@ -63,12 +63,10 @@ class Replica:
         return memory_of(self.process.pid, at)
 
     async def ended(self) -> int:
-        """Wait for its end and return its exit code."""
         async with asyncio.timeout(_START):
             return await self.process.wait()
 
     async def ask(self, path: str) -> tuple[int, str]:
-        """Return status and text of a page."""
         told = _METRICS if path == "/metrics" else _PROBES
         address = await eventually(lambda: self._address(told))
         return await asyncio.to_thread(fetch, f"{address}{path}")

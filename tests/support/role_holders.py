@@ -133,7 +133,6 @@ async def as_holder(live: "LiveCluster", token: str) -> AsyncIterator[KubeCluste
 
 
 def kubeconfig(folder: Path, tokens: "dict[LiveCluster, str]") -> Path:
-    """Write a kubeconfig with the usual contexts and these tokens."""
     whole: dict[str, Any] = {}
     for live, token in tokens.items():
         one = yaml.safe_load(context(live, live.context, user={"token": token}))

@@ -51,7 +51,6 @@ def fleet(control_plane: LiveCluster, app_cluster: LiveCluster) -> Fleet:
 async def scene(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
 ) -> AsyncIterator[Scene]:
-    """A space made by hand."""
     async with direct_scene(control_plane, app_cluster, namespace) as scene:
         yield scene
 
@@ -69,6 +68,5 @@ async def wide(
 async def managed(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
 ) -> AsyncIterator[Managed]:
-    """What an AppClusterBinding needs to be made."""
     async with managed_scene(control_plane, app_cluster, namespace) as managed:
         yield managed

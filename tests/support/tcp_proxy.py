@@ -40,7 +40,6 @@ class TcpProxy(Proxy):
 
     @property
     def url(self) -> str:
-        """The upstream URL with our address."""
         return self._upstream._replace(netloc=f"127.0.0.1:{self._listener.port}").geturl()
 
     def let(self, *, up: Flow | None = None, down: Flow | None = None) -> None:

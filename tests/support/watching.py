@@ -5,8 +5,6 @@ import contextlib
 import os
 import re
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from typing import TypeVar
 
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
+from tests.support.web import fetch
 
 _SERVED = re.compile(r"(?:Listening on|The board is at) (http://[^\s/]+)")
 
@@ -58,15 +57,6 @@ class Watcher:
         _, body = await self.get("/metrics")
         lines = [line.rpartition(" ") for line in body.splitlines()]
         return next((float(v) for key, _, v in lines if key == f"klutchctl_watch_{name}"), 0.0)
-
-
-def fetch(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 @asynccontextmanager

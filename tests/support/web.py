@@ -1,7 +1,9 @@
-"""Clients of `reconciler.web` that write bytes, and a server for them."""
+"""Clients of `reconciler.web`, which write bytes or get a page, and a server for them."""
 
 import asyncio
 import functools
+import urllib.error
+import urllib.request
 from contextlib import asynccontextmanager
 
 import uvloop
@@ -77,3 +79,12 @@ def status(answer):
 
 def statuses(answers):
     return [int(one.split(" ", 1)[0]) for one in answers.split("HTTP/1.1 ")[1:]]
+
+
+def fetch(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()

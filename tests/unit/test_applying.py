@@ -9,10 +9,10 @@ import sys
 ASKS = """
 import sys
 import uvloop
-from klutchctl.commands import apply
+from klutchctl import settings
 
 async def main():
-    print("answer:", apply._answer("Apply this? ", sys.stdout))
+    print("answer:", settings.answer("Apply this? ", sys.stdout))
 
 uvloop.run(main())
 """
@@ -23,14 +23,14 @@ INTERRUPTED = """
 import io
 import signal
 import uvloop
-from klutchctl.commands import apply
+from klutchctl import settings
 
 class Screen(io.StringIO):
     def flush(self):
         signal.raise_signal(signal.SIGINT)
 
 async def main():
-    apply._answer("Apply this? ", Screen())
+    settings.answer("Apply this? ", Screen())
 
 try:
     uvloop.run(main())

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from klutchctl.render.log_lines import Lines
+from klutchctl.render.terminal import Lines
 from reconciler.controller.process import Json, Text
 
 

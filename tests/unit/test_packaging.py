@@ -25,7 +25,6 @@ IMAGES = "registry.example.com/klutchctl/"
 
 
 def built(sources, folder):
-    """Return the names of the files in the wheel of these sources."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=sources, check=True, capture_output=True)
     [path] = folder.glob("*.whl")

@@ -45,7 +45,6 @@ def alice(provider):
 
 
 async def allow(backend, group, offer):
-    """Let a group bind one template."""
     plane, kind = backend.plane.cluster, API_SERVICE_EXPORT_TEMPLATE
     name = f"{group}-{offer.group.partition('.')[0]}"
     template = f"{offer.resource.plural}-{offer.group.partition('.')[0]}"

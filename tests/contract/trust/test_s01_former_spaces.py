@@ -40,7 +40,6 @@ async def data(space: Space, home: str, mark: str) -> Ref:
 
 
 async def reads(live: LiveCluster, space: Space, ref: Ref) -> bool:
-    """Tell whether the present token of a space reads an object."""
     token = base64.b64decode(await space.token()).decode()
     async with KubeCluster(with_token(live.connection, token)) as cluster:
         try:

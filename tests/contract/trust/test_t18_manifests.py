@@ -31,7 +31,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.deployed import FOLDER, NETWORK_POLICY, PDB
 from tests.support.eventually import eventually
 from tests.support.replicas import BACKEND, replicas
-from tests.support.watching import fetch
+from tests.support.web import fetch
 
 _POD: Final = Kind("", "v1", "Pod", "pods")
 _UNLABELLED: Final[Mapping[str, None]] = {

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from reconciler.controller import health_server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
-from tests.support.watching import fetch
+from tests.support.web import fetch
 
 HERE = ("127.0.0.1", 0)
 

@@ -19,7 +19,7 @@ from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.rights import Right, Scope, Side, Task
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
 from reconciler.health.survey import survey
-from reconciler.kube.cluster import Listing
+from reconciler.kube.cluster import Connectivity, Listing
 from reconciler.kube.registry import Reached
 from reconciler.observe import answer, observe
 from tests.support import fleets
@@ -36,6 +36,7 @@ class Recorder:
     def __init__(self, name: str) -> None:
         self.name = name
         self.asked: set[Question] = set()
+        self.connectivity = Connectivity()
 
     def _note(self, verb: str, kind: Kind, namespace: str = "", name: str = "") -> None:
         self.asked.add(Question(namespace, kind.group, kind.plural, verb, name))
@@ -212,7 +213,6 @@ def test_app_cluster_bindings_are_written_in_that_mode_only():
 
 
 def rights_in(documents) -> set[Question]:
-    """Read roles back into questions."""
     found: list[Right] = []
     for one in documents:
         for rule in one.get("rules", ()):

@@ -184,7 +184,6 @@ def test_nothing_is_written_however_little_an_export_says():
 
 
 def with_property(name, schema):
-    """Return a version with one property more in its spec."""
     properties = {**SPEC["properties"], name: schema}
     return version(schema={**SCHEMA, "properties": {"spec": {**SPEC, "properties": properties}}})
 

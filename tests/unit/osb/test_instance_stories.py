@@ -32,7 +32,6 @@ def edit(it: Turns, **spec: object) -> None:
 
 
 def held(it: Turns) -> tuple[str, object]:
-    """Return the plan and the parameters at the broker."""
     (instance,) = it.broker.inventory.instances.values()
     return instance["plan_id"], instance["parameters"]
 

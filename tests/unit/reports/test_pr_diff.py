@@ -67,10 +67,10 @@ def claims(*names, **more):
 
 
 DB = "bindings/db.yaml"
-ALL = "{resource: secrets, version: v1, owner: Provider}"
+ALL = "{resource: secrets, version: v1, owner: Provider, names: ['*']}"
 OPEN = {
     "templates/pg.yaml": TEMPLATE.replace("claims: [", f"claims: [{ALL}, ").replace(
-        "names: [a, b]", "namespaces: [kube-system]"
+        "names: [a, b]", "names: ['*'], namespaces: [kube-system]"
     )
 }
 SECRETS = "/claims/secrets v1 of Provider"

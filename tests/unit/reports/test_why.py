@@ -49,7 +49,7 @@ def selecting(clusters):
 
 
 def test_a_claim_is_shown_with_the_namespaces_that_it_names():
-    template = TEMPLATE.replace("names: [a, b]", "namespaces: [shop, kube-system]")
+    template = TEMPLATE.replace("names: [a, b]", "names: ['*'], namespaces: [shop, kube-system]")
     found = provenance(loaded(tree({"templates/pg.yaml": template})), parse_target("shop/db"))
     assert found is not None
     (claim,) = [which for what, which, _ in facts(found) if what == "claim"]

@@ -56,7 +56,6 @@ def counting_from(first):
 
 
 def having(*names, known=BARE, first=21000):
-    """Return the state with these add-ons."""
     for name in names:
         known = TABLE[name].extend(known, KITS[name], counting_from(first))
         first += 1000

@@ -90,7 +90,10 @@ def test_the_ceiling_is_what_was_accepted():
     assert binding["spec"] == {
         "template": "databases",
         "clusters": {"names": ["your-cluster"]},
-        "claims": [{**secrets, "state": "Rejected"}, {**queues, "state": "Accepted"}],
+        "claims": [
+            {**secrets, "names": ["*"], "state": "Rejected"},
+            {**queues, "state": "Accepted"},
+        ],
     }
 
 

@@ -102,7 +102,6 @@ def step(of, **more):
 
 
 def follow(of, *outcomes_, **more):
-    """Return the object after answers."""
     its = process(of, **more)
     for outcome in outcomes_:
         its.answer(outcome)
