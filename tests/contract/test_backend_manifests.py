@@ -100,7 +100,6 @@ def test_both_programs_are_confined_alike():
 
 
 def with_files(container, folder):
-    """Return the arguments with files in a folder in place of those that a Pod has."""
     (folder / "oidc").mkdir()
     (folder / "oidc" / "client-secret").write_text("canary\n")
     return [one.replace(MOUNTED, f"{folder}/") for one in container["args"]]

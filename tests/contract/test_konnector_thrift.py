@@ -10,6 +10,8 @@ from typing import Any
 
 from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import NAMESPACE, SECRET
 from tests.support.bound_scenes import ACCEPTED, Scene, remove, until
 from tests.support.eventually import eventually
@@ -81,6 +83,7 @@ async def test_a_change_is_one_request_that_holds_what_it_must(scene: Scene) -> 
         full = {"phase": "Ready", "log": text(LARGE)}
         await there.patch({"status": full}, subresource="status")
         await until(lambda: here.has_status(full))
+        await until(lambda: is_marked(here))  # at rest, after its first status
 
         await begins()
         await there.patch({"status": {"phase": "Busy"}}, subresource="status")
@@ -103,6 +106,10 @@ async def test_a_change_is_one_request_that_holds_what_it_must(scene: Scene) -> 
         await service.patch(SECRET, "creds", **data("two"))
         await until(lambda: user.holds(SECRET, "creds", "two"))
         await costs([], ["PATCH secrets/creds"])
+
+
+async def is_marked(side: Side) -> bool:
+    return keys.BOUND in annotations_of(await side.read() or {})
 
 
 async def has(side: Side, part: str, field: str, value: str) -> bool:

@@ -36,7 +36,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
 
 @pytest.fixture
 async def running(machine):
-    """The machine with a sandbox of two clusters that runs."""
     if len(machine.pids()) != 5:
         await machine.up("--app-clusters", "1")
     return machine

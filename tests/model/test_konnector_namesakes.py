@@ -196,7 +196,6 @@ async def another_secret(scene: Scene) -> str:
 
 @asynccontextmanager
 async def another_namespace(plane: LiveCluster, like: str) -> AsyncIterator[str]:
-    """Lend a second namespace of the control plane to a test that has one."""
     name = f"{like}-2"
     await plane.cluster.create(build(NAMESPACE, name), NAMESPACE, manager="tests")
     try:

@@ -113,7 +113,6 @@ def _provided() -> Path:
 
 
 def _with_pods(nodes: Nodes, server: Server) -> Server:
-    """Return a server of a cluster that trusts a node with its own pods alone."""
     kept = [one for one in server.arguments if not one.startswith(_WITHOUT_PODS)]
     if server.program == Program.API_SERVER:
         pki = nodes.layout.pki(server.cluster_id)

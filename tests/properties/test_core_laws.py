@@ -225,7 +225,6 @@ def test_direct_units_have_spaces_and_identities_of_their_own(one, other):
 
 @given(LABELS, LABELS)
 def test_no_login_can_claim_a_direct_space(fleet, cluster):
-    """The identity of a space that a login made is SUBJECT#CLUSTER."""
     assert "#" not in names.direct_identity(fleet, cluster)
 
 

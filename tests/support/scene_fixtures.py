@@ -19,7 +19,6 @@ from tests.support.wire_objects import MANAGER
 
 @pytest.fixture
 async def on_plane(control_plane: LiveCluster) -> AsyncIterator[Hand]:
-    """Objects that a test makes by hand on the control plane."""
     hand = Hand(control_plane, [])
     yield hand
     await hand.clean()

@@ -64,7 +64,6 @@ def memory() -> Iterator[None]:
 
 
 async def holds(replica: Replica, kind: Kind, count: int) -> bool:
-    """Tell whether a program has seen so many objects of a kind."""
     _, text = await replica.ask("/metrics")
     lines = [one for one in text.splitlines() if one.startswith("klutch_cache_objects")]
     found = [float(one.rpartition(" ")[2]) for one in lines if kind.resource in one]
