@@ -5,6 +5,7 @@ that knows the numbers. Imports take a good part of a second: heavy ones are whe
 """
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from reconciler.apply import Report
     from reconciler.planning.changes import Plan
 
@@ -106,20 +109,33 @@ def _replace_closed_streams() -> None:
     """Put /dev/null in the place of a closed standard stream, which Python shows as None.
 
     In the order of their numbers: a new file gets the lowest free one, so that no file that
-    we write can become the stream 1 or 2.
+    we write can become the stream 1 or 2. Warnings and progress go on without a reader.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - stays
+            number = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    notes = io.BufferedWriter(_Notes(sys.stderr.fileno(), "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(notes, "utf-8", errors="backslashreplace", line_buffering=True)
+
+
+class _Notes(io.FileIO):
+    """A stream that drops the text from the first error on: no run ends for want of a reader."""
+
+    def write(self, text: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(text)
 
 
 def _drop_unwritten() -> None:
-    """Drop what a stream did not take: at its end the interpreter would try again, and exit 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """Drop what stdout did not take: at its end the interpreter would try again, and exit 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

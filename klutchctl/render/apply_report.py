@@ -236,13 +236,13 @@ def _failed(outcome: Outcome) -> bool:
 
 
 class Lines:
-    """A line for each outcome, for logs. That nobody reads them any more stops nothing.
+    """A line for each outcome, for logs.
 
     `now`: puts the time before each line, for a log that goes on for ever.
     """
 
     def __init__(self, stream: TextIO, now: Callable[[], datetime] | None = None) -> None:
-        self._stream: TextIO | None = stream
+        self._stream = stream
         self._now = now
 
     def stage(self, text: str) -> None:
@@ -255,13 +255,8 @@ class Lines:
         self._print(text)
 
     def _print(self, line: str) -> None:
-        if self._stream is None:
-            return
         shown = line if self._now is None else stamped(line, self._now())
-        try:
-            print(shown, file=self._stream, flush=True)
-        except OSError:
-            self._stream = None
+        print(shown, file=self._stream, flush=True)
 
 
 def _line(outcome: Outcome) -> str:

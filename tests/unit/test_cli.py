@@ -190,7 +190,8 @@ def started(module, *arguments, **kwargs):
     command = [sys.executable, "-c", f"from {module} import main; main()", *arguments]
     # Nobody has this variable at home; with it, nothing is left for the end of a run to write.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ, **kwargs)
+    streams = {"stderr": subprocess.PIPE, **kwargs}
+    return subprocess.Popen(command, text=True, env=environ, **streams)
 
 
 BOTH = ["klutchctl.entry", "klutchctl.kubectl_bind"]
@@ -263,6 +264,14 @@ def test_an_output_that_takes_nothing_is_a_sentence(module, arguments):
     ):
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "Error: No space left on device\n")
+
+
+def test_errors_that_nobody_reads_change_no_exit_code():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread, started(BOTH[0], "--absent", stderr=unread) as process:
+        process.communicate()
+    assert process.returncode == 64
 
 
 REFUSING = ["/sys", "/proc/nope", "/dev/null"]
