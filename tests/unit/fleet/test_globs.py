@@ -65,8 +65,6 @@ def test_a_pattern_of_many_stars_takes_no_time():
 
 
 INCLUDES, FILES = 2_000, 1_000
-# Of the CPU, on a busy machine; one by one they took 4 s on an idle one, and 20 s on that.
-SECONDS = 15.0  # of CPU, which costs more on a busy machine
 KINDS = {
     "stars in names": "b/**/app-{n:04}*.yaml",
     "folders": "b/team-{n}/*.yaml",
@@ -79,11 +77,18 @@ PATHS = [f"b/team-{n % 50}/app-{n:04}.yaml" for n in range(FILES)]
 
 @pytest.mark.parametrize("glob", KINDS.values(), ids=KINDS.keys())
 def test_includes(glob):
+    """Five times sooner than one by one, which is tried for one file in a hundred."""
+    texts = [glob.format(n=n) for n in range(INCLUDES)]
     began = time.process_time()
-    patterns = Patterns(glob.format(n=n) for n in range(INCLUDES))
+    patterns = Patterns(texts)
     for path in PATHS:
         patterns.hits(path)
-    assert time.process_time() - began < SECONDS
+    together = time.process_time() - began
+    singles, began = [Patterns([text]) for text in texts], time.process_time()
+    for path in PATHS[::100]:
+        for one in singles:
+            one.hits(path)
+    assert together < (time.process_time() - began) * 100 / 5
 
 
 def test_paths_of_policies():
@@ -95,7 +100,7 @@ def test_paths_of_policies():
     policy = POLICY.replace("'bindings/*'", paths)
     began = time.process_time()
     load(tree({**GOOD, **files, "policies/p.yaml": policy}))
-    assert time.process_time() - began < SECONDS + 3
+    assert time.process_time() - began < 6
 
 
 def test_each_pattern_is_known_by_its_number():
