@@ -134,9 +134,9 @@ class SyncContext:
         Raises Early where it is another one, of which the view does not know yet, and
         ClusterErrors.
         """
-        ref = Ref(self.agent.app.name, NAMESPACE, "", app_namespace)
-        live = await self.agent.app.get(ref, metadata_only=True) if app_namespace else None
-        if namespace_decide.is_held(self.homes.mapping(app_namespace), live):
+        app, mapping = self.agent.app, self.homes.mapping(app_namespace)
+        ref = Ref(app.name, NAMESPACE, "", app_namespace)
+        if mapping and namespace_decide.is_held(mapping, await app.get(ref, metadata_only=True)):
             raise Early(SOON)
 
     def now(self) -> datetime:

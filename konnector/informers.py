@@ -140,10 +140,17 @@ class Homes:
         live = self._namespaces.get("", app_namespace)
         return namespace_decide.is_held(self.mapping(app_namespace), live)
 
-    def is_unseen(self, app_namespace: str) -> bool:
-        """Tell whether an app namespace is mapped, and the view of them does not show it."""
-        unseen = self._namespaces.get("", app_namespace) is None
-        return unseen and self.mapping(app_namespace) is not None
+    def is_behind(self, app_namespace: str, live: Manifest | None) -> bool:
+        """Tell whether the view shows another app namespace than the one that `live` is in.
+
+        It does not show the mapped one, or shows it on its way out: an API server makes nothing
+        there any more, so what was made since, and what is to be made (None), is in a later one.
+        """
+        shown = self._namespaces.get("", app_namespace)
+        ended = get_text(shown or {}, "metadata", "deletionTimestamp")
+        if self.mapping(app_namespace) is None or (shown is not None and not ended):
+            return False
+        return live is None or get_text(live, "metadata", "creationTimestamp") >= ended
 
     def mappings(self) -> list[Manifest]:
         return [one for one in self._mappings.all() if namespace_of(one) == self._space]

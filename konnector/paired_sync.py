@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from konnector import APP_CLUSTER
 from konnector.claim.orphans import Terms
 from konnector.context import SOON, Early, SyncContext
 from konnector.informers import Homes
@@ -193,8 +194,8 @@ class PairedSync(TaskSupervisor):
             if self.link.guards.stranger() or self.link.homes.is_held(place.namespace):
                 self.drop_event(place)
                 return HELD
-            if self.here.get(*place) is not None and self.link.homes.is_unseen(place.namespace):
-                return SOON  # a view is behind: it may be another one
+            if (live := self.here.get(*place)) and self.link.homes.is_behind(place.namespace, live):
+                return SOON
             return await self.sync(place)
         except Early as early:
             return early.wait
@@ -281,10 +282,12 @@ class PairedSync(TaskSupervisor):
         """Carry a decision out; what a cluster refuses is reported. Raises ClusterErrors.
 
         Returns how long it took since the event, where the sync began with one. Deletions wait
-        for their time, as `reconcile` returns it.
+        for their time, as `reconcile` returns it, and creates for a view that is behind.
         """
         if decision.deletes and (wait := self.link.guards.deletes_in()) is not None:
             raise Early(wait)
+        if decision.makes_in(APP_CLUSTER) and self.link.homes.is_behind(place.namespace, None):
+            raise Early(SOON)
         try:
             await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:

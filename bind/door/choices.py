@@ -89,13 +89,12 @@ def _said(claim: Manifest) -> Mapping[str, JSON]:
     said: dict[str, JSON] = {
         key: manifest.get_text(claim, key) for key in ("group", "resource", "version")
     }
-    said["owner"] = manifest.get_text(claim, "selector", "owner")
+    said |= {"owner": manifest.get_text(claim, "selector", "owner"), "names": [_ALL]}
     for key in ("names", "namespaces"):
         listed = manifest.get(claim, "selector", key)
         # No names are all names; no namespaces are those of objects that lie in none.
         if isinstance(listed, list) and listed != [_ALL] and (listed or key == "namespaces"):
             said[key] = manifest.get_texts(claim, "selector", key)
-    said.setdefault("names", [_ALL])  # all are meant
     labels = [
         manifest.get_text_map(one) for one in manifest.get_maps(claim, "selector", "labelSelectors")
     ]

@@ -263,10 +263,13 @@ class _Claims:
         return own
 
 
-def wide_claims(document: Document[BindingDocument] | Document[TemplateDocument]) -> list[Problem]:
+def wide_claims(
+    documents: Iterable[Document[BindingDocument] | Document[TemplateDocument]],
+) -> list[Problem]:
     """Return warnings of the claims on all Secrets of the provider that do not state "all"."""
     return [
         Problem(document.at("spec", "claims", at), "wide-secrets", _WIDE, _WIDE_HINT, _WARNING)
+        for document in documents
         for at, one in enumerate(document.model.spec.claims or ())
         if (one.group, one.resource, one.owner) == ("", "secrets", "Provider")
         and not one.model_fields_set & {"names", "labels"}

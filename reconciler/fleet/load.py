@@ -132,11 +132,8 @@ class _Loader:
         references = self._references(ca_files)
         templates = self._of("Template", models.TemplateDocument, references)
         resolved = self._resolved(templates, references)
-        for template in templates:
-            self.problems.extend(bindings.wide_claims(template))
-        for one in resolved:
-            if one.template is None:
-                self.problems.extend(bindings.wide_claims(one.document))
+        alone = (one.document for one in resolved if one.template is None)
+        self.problems.extend((*bindings.wide_claims(templates), *bindings.wide_claims(alone)))
         rules = self._of("Policy", models.PolicyDocument, references)
         found = [
             policies.resolve(rule, references=references, problems=self.problems) for rule in rules

@@ -190,7 +190,6 @@ class Events(History):
         if await read(*place) is None:
             made = namespace(self.scene.app_namespace)
             await self.scene.app.cluster.create(made, NAMESPACE, manager="tests")
-        await self.world.rest()
         await self.make("orders", sides(self.in_namespace[0])[0])
 
     async def kind_made_again(self) -> None:

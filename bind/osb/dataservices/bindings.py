@@ -144,9 +144,8 @@ class Bindings(Store[Seen]):
         details = connection.details(
             texts, manifest.labels_of(seen.live).get(keys.INSTANCE_TYPE, "")
         )
-        is_news = bool(details) and details != known
-        news: dict[str, JSON] = {"connectionDetails": details} if is_news else {}
-        return {"state": "Created", "planID": seen.plan_id, **news}
+        stated: dict[str, JSON] = {"state": "Created", "planID": seen.plan_id}
+        return {**stated, "connectionDetails": details} if details and details != known else stated
 
 
 BINDINGS: Final = Bindings()
@@ -348,12 +347,8 @@ def _begun(seen: Seen, records: tuple[Record, ...], numbers: look_of.Numbers) ->
         if one.operation is not None:
             wire: dict[str, JSON] = {"binding": one.id, "since": format_time(one.operation.since)}
             is_unbind = one.state == record.LEAVING and not look_of.is_still_bound(one)
-            key = one.operation.key
-            more: dict[str, JSON] = {
-                "unbind": is_unbind,
-                "key": "" if key is None else key.reveal(),
-            }
-            wire |= {name: value for name, value in more.items() if value}
+            wire |= {"unbind": True} if is_unbind else {}
+            wire |= {"key": key.reveal()} if (key := one.operation.key) is not None else {}
             return manifest.canonical(wire).decode()
     candidate, made_by = numbers.candidate, manifest.get_text(seen.operation, "binding")
     if candidate is None or (candidate.state, candidate.id) != (record.PRESENT, made_by):

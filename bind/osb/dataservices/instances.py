@@ -231,11 +231,8 @@ def _with_begun(seen: Seen) -> Record:
     tries, refused = manifest.get_int(seen.last, "tries") or 0, seen.is_refused
     target = _sent(seen, seen.plan_id, seen.parameters)
     if seen.last is not None and (tries or refused or seen.is_polled):
-        plan, parameters = (
-            manifest.get_text(seen.last, "planId"),
-            manifest.get_map(seen.last, "parameters"),
-        )
-        target = _sent(seen, plan, parameters)
+        plan = manifest.get_text(seen.last, "planId")
+        target = _sent(seen, plan, manifest.get_map(seen.last, "parameters"))
     if seen.state == "failed" and not refused:
         tries, refused = max(tries, 1), True  # nobody knows whether it has data
         wanted = resolved(seen)
@@ -243,8 +240,9 @@ def _with_begun(seen: Seen) -> Record:
         target = _sent(seen, plan, seen.parameters)
     closed = (record.FAILED if tries else record.REFUSED) if refused and not seen.is_polled else ""
     intent = Intent("Provision", seen.now, target, tries, closed, seen.offered)
-    known = _sent(seen, seen.plan_id, seen.held) if seen.held or not seen.parameters else None
-    sent = known or record.Sent(seen.plan_id)  # nobody knows with which parameters
+    sent = record.Sent(seen.plan_id)  # nobody knows with which parameters
+    if seen.held or not seen.parameters:
+        sent = _sent(seen, seen.plan_id, seen.held)
     match one.state:
         case record.LEAVING:
             return one

@@ -14,12 +14,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from bind.osb.dataservices import managed, rules
 from bind.osb.decisions import causes, record
 from bind.osb.decisions.record import Record
-from bind.osb.decisions.view import (
-    SOON,
-    Ask,
-    Next,
-    Pause,
-)
+from bind.osb.decisions.view import SOON, Ask, Next, Pause
 from reconciler.api.osb import BROKER_RECORD
 from reconciler.blueprints.offering import outcomes
 from reconciler.blueprints.offering.messages import Call
@@ -228,8 +223,9 @@ def _metadata(seen: rules.OfBroker, kept: Kept, marks: dict[str, JSON]) -> Patch
             marks[keys.EXTERNAL_NAME] = manifest.name_of(seen.live)
     if marks:
         metadata["annotations"] = marks
-    patch = modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
-    return patch if metadata else None
+    if not metadata:
+        return None
+    return modification(seen.cluster, seen.kind, seen.live, metadata=metadata)
 
 
 def _is_written(records: dict[str, Record], step: Step, seen: rules.OfBroker) -> bool:
