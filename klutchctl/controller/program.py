@@ -131,6 +131,7 @@ class Controller:
         """Return the name of the fleet, once its files can be read: the Lease bears it."""
         parts, shape = self._parts, Shape("", self._options.shard)
         source = remote(self._options.source, parts.settings, verification=parts.verification)
+        parts.publishing.follow(source)
         while True:
             try:
                 found = await source.look("")

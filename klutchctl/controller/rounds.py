@@ -26,11 +26,17 @@ from reconciler.kube import registry
 from reconciler.kube.registry import Registry
 from reconciler.planning.changes import Plan
 from reconciler.run import Look, look
-from reconciler.source.following import SourceState
+from reconciler.source.following import Server, SourceState
 from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import AGAIN, Scope, Task
-from reconciler.watch.fleet_state import RoundRecord, RoundResult, SourceProblem, merged
+from reconciler.watch.fleet_state import (
+    FleetState,
+    RoundRecord,
+    RoundResult,
+    SourceProblem,
+    merged,
+)
 from reconciler.watch.loop import Recorder, result_of
 from reconciler.watch.states import States
 
@@ -209,12 +215,21 @@ class Publishing(Recorder):
     ) -> None:
         self._states, self._now, self._sentence = states, now, sentence
         self._signature: Signature | None = None
+        self._source: Server | None = None
         self.snapshot: Snapshot | None = None  # of the files in use
+
+    def follow(self, source: Server) -> None:
+        """Publish from now on what this one has looked at."""
+        self._source = source
+
+    def _looked(self) -> FleetState:
+        now = self._states.now
+        return now if self._source is None else fleet_state.looked_at(now, self._source.looked)
 
     def unreadable(self, error: Exception) -> None:
         """Publish why the files are not used."""
         state = fleet_state.source_failed(
-            self._states.now,
+            self._looked(),
             problem_of(error),
             self._sentence(error),
             refused=error.revision if isinstance(error, Unverified | InvalidRepository) else "",
@@ -225,7 +240,7 @@ class Publishing(Recorder):
     def read(self, fleet: Fleet, found: SourceState | None) -> None:
         if found is not None:
             self._signature, self.snapshot = found.signature, found.snapshot
-        state = fleet_state.source_read(self._states.now, fleet, self._signature, now=self._now())
+        state = fleet_state.source_read(self._looked(), fleet, self._signature, now=self._now())
         self._states.put(state)
 
     def began(self, task: Task) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from klutchctl.settings import Place, Settings, folder_of
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet
 from reconciler.source import following
@@ -119,11 +119,10 @@ class Shape:
     def _shaped(self, fleet: Fleet, reason: str) -> Fleet:
         if self._name and fleet.name != self._name:
             # What clusters hold of that one would be taken for its own (trust.md T13).
-            raise ConfigError(
-                f"the Fleet is {fleet.name}, and this controller keeps {self._name}",
-                where=str(fleet.origin),
-                hint="Start a controller for it, or name it as before",
-            )
+            said = f"the Fleet is {fleet.name}, and this controller keeps {self._name}"
+            hint = "Start a controller for it, or name it as before"
+            problem = Problem(fleet.origin, "fleet-renamed", said, hint)
+            raise InvalidRepository([problem], revision=fleet.revision)
         if self._shard:
             fleet = load.shard(fleet, self._shard)
         if reason and fleet.suspended is None:

@@ -31,7 +31,7 @@ from reconciler.health.verdict import State
 from reconciler.kube import registry
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from reconciler.source.remote import Remote
+from reconciler.source.following import Server
 from reconciler.source.signature import VerificationMode
 from reconciler.source.verification import Verification
 from reconciler.watch.agenda import Terms
@@ -226,6 +226,7 @@ async def work(
             verification=parts.verification,
             accepted=status.accepted if history else lambda: "",
         )
+        parts.publishing.follow(source)
         await _serve(stack, parts, source)
         if options.sinks:
             from reconciler.watch.notify.sender import Notifier
@@ -250,7 +251,7 @@ async def work(
         await watch.run(rounds.stop)
 
 
-async def _serve(stack: AsyncExitStack, parts: Parts, source: Remote) -> None:
+async def _serve(stack: AsyncExitStack, parts: Parts, source: Server) -> None:
     """Serve the board and webhooks, where that is asked for."""
     board, hooks = parts.options.board, parts.options.hooks
     if board is not None:

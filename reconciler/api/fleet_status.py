@@ -3,7 +3,7 @@
 from typing import Final
 
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, get_text
+from reconciler.core.manifest import Manifest, annotations_of, get_int, get_text
 from reconciler.core.refs import Kind
 
 FLEET_GROUP: Final = "fleet.klutchctl.dev"
@@ -13,6 +13,19 @@ FLEET_STATUS: Final = Kind(FLEET_GROUP, keys.API_VERSION, "FleetStatus", "fleets
 def accepted_commit(live: Manifest | None) -> str:
     """Return the last commit that was accepted, "" where there is none."""
     return get_text(live, "status", "accepted")
+
+
+def observed_generation(live: Manifest, files: str) -> int:
+    """Return the generation that a new status is about, where the tree `files` was looked at.
+
+    While the object asks for another tree, it is about what was asked for before: a Ready of the
+    files before is no answer to a commit.
+    """
+    generation = get_int(live, "metadata", "generation") or 1
+    before = get_int(live, "status", "observedGeneration")
+    if get_text(live, "spec", "files") in ("", files):
+        return generation
+    return generation - 1 if before is None else min(before, generation)
 
 
 def suspension(live: Manifest | None) -> str:

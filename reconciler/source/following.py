@@ -42,6 +42,17 @@ class SourceState:
     signature: Signature | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was looked at last, used or refused: a commit, and the Git tree of the fleet's folder.
+
+    Both are ids, "" where they are unknown.
+    """
+
+    revision: str = ""
+    tree: str = ""
+
+
 class Source(Protocol):
     """A place that files come from."""
 
@@ -56,6 +67,15 @@ class Source(Protocol):
     async def changed(self) -> None:
         """Return when it is time for another look. May be cancelled."""
         ...
+
+
+class Server(Source, Protocol):
+    """A place on a server, which is looked at again and again."""
+
+    looked: Looked
+
+    def look_soon(self) -> None:
+        """Let `changed` return soon."""
 
 
 class Folder:

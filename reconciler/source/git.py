@@ -74,6 +74,14 @@ def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
     return str(_commit(opening.opened(_existing(path), check_owner=check_owner), ref).id)
 
 
+def tree_id(repository: pygit2.Repository, commit: str, folder: str) -> str:
+    """Return the id of a folder's tree, as `git rev-parse COMMIT:FOLDER` does, "" without one."""
+    try:
+        return str(_subfolder(repository, repository[commit].peel(pygit2.Commit), folder).id)
+    except (ConfigError, pygit2.GitError, KeyError, ValueError):
+        return ""
+
+
 def _existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 

@@ -25,7 +25,7 @@ from pygit2.enums import ConfigLevel, CredentialType
 from reconciler.core.errors import ConfigError, KlutchError, Unfetched
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import following, git, opening
-from reconciler.source.following import GitUrl, SourceState
+from reconciler.source.following import GitUrl, Looked, SourceState
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.signed_objects import is_id
 from reconciler.source.verification import MOST_COMMITS, Incomplete, Verification
@@ -92,6 +92,7 @@ class Remote:
         self._verification = verification if verified else None
         self._accepted_before, self._accepted = accepted, ""
         self._asked, self._looked_at = asyncio.Event(), -_SHORTEST
+        self.looked = Looked()
 
     async def look(self, known: str) -> SourceState | None:
         """Return the files of the commit, once it is verified where that is asked for."""
@@ -133,6 +134,7 @@ class Remote:
         try:
             name, commit = self._pointed_to(store, callbacks)
             if commit == known and self._verification is None:
+                self._note(store, commit)
                 return None
             # What is in use is verified again: a key may have been taken out of its list.
             commit, signature = self._fetched(store, name, commit, callbacks)
@@ -170,7 +172,11 @@ class Remote:
                 return fetched(*step)
         return fetched(*last)
 
+    def _note(self, store: pygit2.Repository, commit: str) -> None:
+        self.looked = Looked(commit, git.tree_id(store, commit, self._folder))
+
     def _verified(self, store: pygit2.Repository, name: str, commit: str) -> Signature | None:
+        self._note(store, commit)
         if self._verification is None:
             return None
         target = commit if name == commit else str(store.references[_FETCHED].target)

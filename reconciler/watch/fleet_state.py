@@ -5,7 +5,7 @@ time is passed in, and what a projection needs of the past stands in the value.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -16,6 +16,7 @@ from reconciler.fleet.values import Fleet
 from reconciler.health.board import Board
 from reconciler.health.memory import remembering
 from reconciler.planning.changes import Action, Change, Held, UnseenCluster
+from reconciler.source.following import Looked
 from reconciler.source.signature import Signature
 from reconciler.watch.agenda import Scope, Task, Trigger
 
@@ -36,8 +37,8 @@ class SourceView:
     """Where the files come from, and whether they can be used now.
 
     `revision` is the commit in use, "" before any; it stays while another is refused, for which
-    `refused` is its id where that is known. `why` is the sentence of a problem, and `since` when it
-    began.
+    `refused` is its id where that is known. `looked` is the commit that was looked at last. `why`
+    is the sentence of a problem, and `since` when it began.
     """
 
     url: str = ""
@@ -49,6 +50,7 @@ class SourceView:
     problem: SourceProblem = SourceProblem.NONE
     why: str = ""
     refused: str = ""
+    looked: Looked = field(default_factory=Looked)
     since: datetime | None = None
 
 
@@ -125,6 +127,11 @@ class RoundResult:
     report: Report
     board: Board | None = None
     storms: tuple[Storm, ...] = ()
+
+
+def looked_at(state: FleetState, looked: Looked) -> FleetState:
+    """Return the state after a look at a commit, whatever it is good for."""
+    return replace(state, source=replace(state.source, looked=looked))
 
 
 def source_read(

@@ -9,11 +9,13 @@ import pytest
 
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.core import keys, names, refs
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import Ref
 from tests.support.apply_runs import mode, scene
+from tests.support.checkouts import commit_work_tree
 from tests.support.controllers import HOME, OFTEN, bound_with, controller, deeds, files, writes_of
 from tests.support.eventually import eventually
+from tests.support.fleet_states import kstatus
 from tests.support.role_holders import operator
 from tests.support.signing import ALICE, ed25519, signed_commit
 
@@ -137,6 +139,56 @@ async def test_what_is_not_signed_is_not_written_and_the_status_says_why(scene, 
             await running.leads()
             await eventually(lambda: running.lines("the files cannot be used; nothing is changed"))
             assert deeds(scene, marks) == []
+
+
+async def test_a_status_is_ready_for_a_commit_only_once_that_was_looked_at(scene, files):
+    """Flux applies a FleetStatus that names the tree of a commit, at times before we look at it."""
+    plane = scene.plane
+    status = Ref(plane.name, FLEET_STATUS, HOME, scene.fleet.name)
+
+    async def asks(tree):
+        body: Manifest = {
+            "apiVersion": FLEET_STATUS.api_version,
+            "kind": FLEET_STATUS.kind,
+            "metadata": {"name": status.name, "namespace": HOME},
+            "spec": {"files": str(tree)},
+        }
+        await plane.cluster.apply(body, FLEET_STATUS, manager="flux", force=True)
+
+    async def reads(running, want, tree):
+        async def probe():
+            live = await running.status()
+            looked = get_text(live, "status", "source", "looked", "files")
+            return looked == str(tree) and kstatus(live) == want and live
+
+        return await eventually(probe)
+
+    first = files.push()
+    git = pygit2.Repository(str(files.bare))
+    await asks(git[first].tree.id)
+    async with scene.peers(), controller(scene, files, *OFTEN) as running:
+        leader = Leader(scene, running)
+        await reads(running, "Current", git[first].tree.id)
+        # The next one is asked for before its commit is there: what is shown is about the first.
+        scene.fleet.claims = ", claims: []"
+        scene.fleet.write()
+        work_tree = pygit2.Repository(str(scene.fleet.folder))
+        commit_work_tree(work_tree)
+        tree = work_tree.head.peel(pygit2.Commit).tree.id
+        await asks(tree)
+        await leader.rounds(3)
+        await reads(running, "InProgress", git[first].tree.id)
+        assert (await running.condition("Ready"))["status"] == "True"
+        second = files.send(work_tree)
+        live = await reads(running, "Current", tree)
+        assert live["status"]["source"]["looked"] == {"revision": second, "files": str(tree)}
+        # One that is no fleet is Failed at once, by its name; the one before stays in use.
+        broken = signed_commit(git, {"fleet.yaml": b"kind: ["})
+        await asks(git[broken].tree.id)
+        live = await reads(running, "Failed", git[broken].tree.id)
+        source = live["status"]["source"]
+        assert (source["revision"], source["refused"]) == (second, broken)
+        assert source["looked"]["revision"] == broken
 
 
 class Leader:

@@ -18,7 +18,7 @@ from reconciler.controller import lease
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
-from reconciler.source.following import GitRef, git_url
+from reconciler.source.following import GitRef, Looked, git_url
 from reconciler.watch.fleet_status.writer import UNREAD
 from tests.kit import virtual_time
 from tests.kit.clusters import live_model
@@ -39,8 +39,11 @@ IDLE = {"result": "nothing", "trigger": "drift"}
 def followed(monkeypatch):
     """Let controllers follow a repository on disk, and live by the clock of the models."""
 
+    class Server(GitRef):
+        looked = Looked()
+
     def remote(source, settings, **_):
-        return GitRef(source.path, "main", check_owner=False, every=source.poll)
+        return Server(source.path, "main", check_owner=False, every=source.poll)
 
     for module in (program, work):
         monkeypatch.setattr(module, "remote", remote)

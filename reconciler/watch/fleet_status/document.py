@@ -157,6 +157,9 @@ def _source(source: SourceView) -> dict[str, JSON]:
         "refused": cut(source.refused, _ID),
     }
     said: dict[str, JSON] = {key: value for key, value in fields.items() if value}
+    if source.looked.revision:
+        looked = {"revision": source.looked.revision, "files": source.looked.tree}
+        said["looked"] = {key: cut(value, _ID) for key, value in looked.items() if value}
     if source.problem is SourceProblem.UNVERIFIED:
         said["signature"] = {"status": "Unverified"}
     elif source.signature is not None:

@@ -10,14 +10,19 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from reconciler.api.fleet_status import FLEET_STATUS, accepted_commit, suspension
+from reconciler.api.fleet_status import (
+    FLEET_STATUS,
+    accepted_commit,
+    observed_generation,
+    suspension,
+)
 from reconciler.controller.executor import Recorder
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock, unless
 from reconciler.core import errors, keys
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError, NotServed
-from reconciler.core.manifest import JSON, Manifest, get_int, get_map, put, resource_version_of
+from reconciler.core.manifest import JSON, Manifest, get_map, put, resource_version_of
 from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.kube.cluster import Cluster
@@ -154,7 +159,7 @@ class FleetStatusWriter:
             self._clock.now(),
             before=known,
             accepted=self._accepted or "",
-            generation=get_int(live, "metadata", "generation") or 1,
+            generation=observed_generation(live, state.source.looked.tree),
         )
         written = (status, resource_version_of(live)) == (self._written, self._version)
         if before != status and not written:

@@ -10,9 +10,10 @@ import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
 
-from reconciler.core.errors import ConfigError, HostError, Unfetched
+from reconciler.core.errors import ConfigError, HostError, KlutchError, Unfetched
 from reconciler.source import following
 from reconciler.source import remote as remote_source
+from reconciler.source.following import Looked
 from reconciler.source.remote import Keys, Remote, ssh_key
 from reconciler.source.signature import Signature, Unverified, VerificationMode
 from reconciler.source.verification import Verification
@@ -269,6 +270,31 @@ async def test_a_signed_head_is_followed_and_an_unsigned_one_is_not(remote, repo
     assert (await one.look(first)).mark == last
     assert (await remote(first, mode=HEAD).look("")).signature == found.signature
     assert "it has no signature" in await refusal(remote(unsigned, mode=HEAD))
+
+
+async def test_what_was_looked_at_is_known_whether_it_is_used_or_not(remote, repository, good):
+    def as_git(revision, folder="fleets"):
+        said = subprocess.check_output(["git", "rev-parse", f"{revision}:{folder}"], cwd=place)
+        return Looked(revision, said.decode().strip())
+
+    place, first, one, plain = repository.path, good(), remote(mode=HEAD), remote()
+    assert one.looked == Looked()
+    await one.look("")
+    await plain.look("")
+    assert one.looked == plain.looked == as_git(first)
+    unsigned = signed_commit(repository, {"fleets/fleet.yaml": b"broken"}, note="y")
+    await refusal(one, first)
+    assert one.looked == as_git(unsigned)
+    assert one.looked.tree != plain.looked.tree
+    nowhere = signed_commit(repository, {"README": b"x"}, note="z")
+    for each in (one, plain):
+        with pytest.raises(KlutchError):
+            await each.look(first)
+        assert each.looked == Looked(nowhere)
+    repository.references.create("refs/heads/main", first, force=True)
+    for each in (one, plain):
+        assert await each.look(first) is None
+        assert each.looked == as_git(first)
 
 
 async def test_nothing_of_an_unverified_commit_is_read(remote, repository, monkeypatch):

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reconciler.api.fleet_status import observed_generation
 from reconciler.apply import Status
 from reconciler.core.manifest import canonical, get_map
 from reconciler.health.verdict import State
 from reconciler.kube import crds
 from reconciler.planning.changes import Action, Held, UnseenCluster
+from reconciler.source.following import Looked
 from reconciler.source.signature import Signature, VerificationMode
 from reconciler.watch import fleet_state
 from reconciler.watch.agenda import Task, Trigger
@@ -35,6 +37,7 @@ from tests.support.fleet_states import (
 )
 from tests.support.reports import change, report
 
+TREE = "d" * 40
 READY, DEGRADED, UNKNOWN = State.READY, State.DEGRADED, State.UNKNOWN
 
 
@@ -91,6 +94,37 @@ def test_a_source_says_whence_it_is_and_what_was_refused():
     )
     said = status(state)["source"]
     assert (said["refused"], said["signature"]) == (NEXT, {"status": "Unverified"})
+
+
+def test_a_source_says_what_was_looked_at_used_or_not():
+    state = fleet_state.looked_at(at_rest(), Looked(NEXT, TREE))
+    assert status(state)["source"]["looked"] == {"revision": NEXT, "files": TREE}
+    state = fleet_state.source_failed(state, SourceProblem.INVALID, "no", refused=NEXT, now=at(1))
+    said = status(state)["source"]
+    assert (said["revision"], said["looked"]["revision"]) == (COMMIT, NEXT)
+    state = fleet_state.looked_at(state, Looked(NEXT))
+    assert status(state)["source"]["looked"] == {"revision": NEXT}
+
+
+OTHER = "e" * 40
+ASKED = {  # generation, tree that is asked for, generation observed before, and now
+    "nothing is asked for": (3, "", 2, 3),
+    "the tree was looked at": (3, TREE, 2, 3),
+    "another was looked at": (3, OTHER, 2, 2),
+    "nothing was observed before": (1, OTHER, None, 0),
+    "an observed one is observed when the branch goes on": (3, OTHER, 3, 3),
+    "the object was made again": (1, OTHER, 7, 1),
+}
+
+
+@pytest.mark.parametrize(("generation", "files", "before", "want"), ASKED.values(), ids=ASKED)
+def test_a_generation_is_observed_once_its_tree_was_looked_at(generation, files, before, want):
+    live = {
+        "metadata": {"generation": generation},
+        "spec": {"files": files},
+        "status": {} if before is None else {"observedGeneration": before},
+    }
+    assert observed_generation(live, TREE) == want
 
 
 def test_units_that_leave_do_not_count():
