@@ -95,6 +95,12 @@ class Record:
             if cluster != PLANE and resource in self.kinds and uid_of(live) not in served:
                 self.served.discard(uid_of(live))
 
+    def unmapped(self, service_namespace: str) -> None:
+        """Forget of which app cluster a service namespace is: its mapping alone recorded that."""
+        self.deleted.add(service_namespace)
+        if pair := self.pairs.get(service_namespace):
+            self.pairs[service_namespace] = pair._replace(app_cluster="")
+
     def space(self, app: str) -> str:
         """Return the uid of the space of an app cluster, "" while there is none."""
         return self._uid(PLANE, self.spaces[app])
@@ -153,6 +159,8 @@ class Record:
         uids = self._uid(app.cluster, KUBE_SYSTEM), app.namespace, self.space(app.cluster)
         pair, key = Pair(app.cluster, *uids), there.namespace or there.object
         before = self.pairs.setdefault(key, pair)
+        if before == pair._replace(app_cluster=""):
+            before = self.pairs[key] = pair
         is_free = self.confirmed or not self._has_moved(there)
         self.moved.add(text)
         if is_free and before.cluster == pair.cluster:
