@@ -34,6 +34,11 @@ class ModelAudit(AuditLog):
         return [event for number, one in writes for event in _events(number, one)]
 
 
+def model_of(live: LiveCluster) -> ApiModel:
+    assert isinstance(live.audit, ModelAudit)
+    return live.audit.model
+
+
 def _events(number: int, written: Written) -> list[Any]:
     group, plural = written.resource
     target = {

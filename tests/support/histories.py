@@ -18,7 +18,7 @@ from reconciler.core.manifest import get_text, is_deleting, uid_of
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET, ObjectKey, Ref
 from tests.kit.api_model import ApiModel, Call, Reply
 from tests.kit.api_store import Snapshot
-from tests.kit.clusters import ModelAudit, live_model, model_clusters
+from tests.kit.clusters import live_model, model_clusters, model_of
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import Scene, b64, until, well_but_for_claims
 from tests.support.clusters import LiveCluster
@@ -221,7 +221,7 @@ async def two_app_clusters(folder: Path, *, wide: bool) -> AsyncIterator[World]:
 
 def _world(plane: LiveCluster, scenes: Sequence[Scene], settings: Settings) -> World:
     lives = {live.name: live for live in (plane, *(scene.app for scene in scenes))}
-    models = {name: _model(live) for name, live in lives.items()}
+    models = {name: model_of(live) for name, live in lives.items()}
     spaces = {scene.app.name: scene.space for scene in scenes}
     kinds = {(scene.offer.group, scene.offer.resource.plural) for scene in scenes}
     programs = {PLANE: Program(lambda: scenes[0].backend(settings=settings))}
@@ -230,11 +230,6 @@ def _world(plane: LiveCluster, scenes: Sequence[Scene], settings: Settings) -> W
     for name, model in models.items():
         _follow(world, name, model)
     return world
-
-
-def _model(live: LiveCluster) -> ApiModel:
-    assert isinstance(live.audit, ModelAudit)
-    return live.audit.model
 
 
 def _follow(world: World, name: str, model: ApiModel) -> None:
