@@ -2,6 +2,8 @@
 
 import copy
 import json
+import re
+import shlex
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -149,7 +151,8 @@ def test_dashboards_are_whole(tmp_path):
 
 @pytest.mark.parametrize("chart", CHARTS, ids=chart_ids)
 def test_a_chart_is_well_made(chart, tmp_path):
-    assert "0 chart(s) failed" in helm.helm(tmp_path, "lint", "--strict", str(chart))
+    given = helm.given(tmp_path, chart)
+    assert "0 chart(s) failed" in helm.helm(tmp_path, "lint", "--strict", str(chart), given)
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     project = (ROOT / "pyproject.toml").read_text()
     assert f'\nversion = "{about["version"]}"\n' in project
@@ -159,10 +162,9 @@ def test_a_chart_is_well_made(chart, tmp_path):
     ours = tmp_path / "release.tgz"
     archives.pack(ours, archives.files_below(chart, about["name"]), epoch=0, gzipped=True)
     assert members(ours) == members(by_helm)
-    plain = helm.helm(tmp_path, "template", "x", str(chart))
-    assert [helm.helm(tmp_path, "template", "x", str(one)) for one in (by_helm, ours)] == [
-        plain
-    ] * 2
+    plain = helm.helm(tmp_path, "template", "x", str(chart), given)
+    packs = [helm.helm(tmp_path, "template", "x", str(one), given) for one in (by_helm, ours)]
+    assert packs == [plain] * 2
 
 
 def members(archive: Path) -> dict[str, Any]:
@@ -205,6 +207,90 @@ def test_values_are_refused(case, tmp_path):
     done = helm.run(tmp_path, "template", "release", str(chart), *settings)
     assert done.returncode != 0
     assert named in done.stderr
+
+
+# What each chart asks for, and the values by which it is asked.
+MISSING: dict[str, tuple[Path, list[str], list[str]]] = {
+    "the konnector": (KONNECTOR, [], ["image.repository"]),
+    "the backend": (BACKEND, [], ["image.repository"]),
+    "the controller": (
+        CONTROLLER,
+        [],
+        ["fleet.git", "fleet.name", "image.repository", "trust"],
+    ),
+    "a controller that verifies nothing": (
+        CONTROLLER,
+        ["verify=off"],
+        ["fleet.git", "fleet.name", "image.repository"],
+    ),
+    "AppClusterBindings": (
+        BACKEND,
+        ["controlPlaneMode.enabled=true", "image.repository=x"],
+        ["controlPlaneMode.konnectorImage"],
+    ),
+    "the front door": (
+        BACKEND,
+        ["door.enabled=true", "image.repository=x"],
+        ["door.externalAddress", "door.host", "door.issuerURL", "door.konnectorImage"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_only_an_operator_knows_is_asked_for_at_once(case, tmp_path):
+    chart, values, asked = MISSING[case]
+    done = helm.run(tmp_path, "template", "x", str(chart), *(f"--set={one}" for one in values))
+    assert done.returncode != 0
+    (sentence,) = re.findall(r"the chart needs values for:(.*)", done.stderr, re.DOTALL)
+    assert re.findall(r"^  ([\w.]+): \S", sentence, re.MULTILINE) == asked
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=chart_ids)
+def test_the_readme_of_a_chart_has_a_command_that_is_enough(chart, tmp_path):
+    readme = helm.helm(tmp_path, "show", "readme", str(chart))
+    (command,) = re.findall(r"^helm upgrade --install (.*?[^\\])\n", readme, re.M | re.S)
+    arguments = shlex.split(command.replace("\\\n", " "))
+    arguments[1] = str(ROOT / arguments[1])
+    assert arguments[1] == str(chart)
+    with_notes = ["install", "--dry-run=client", *arguments]
+    assert "\nNOTES:\n" in helm.helm(tmp_path, *with_notes)
+
+
+NAMED: dict[str, tuple[Path, dict[str, Any], set[str]]] = {
+    "the controller": (
+        CONTROLLER,
+        {"secrets": {"kubeconfig": "mine-kube", "git": "mine-git"}, "trust": "mine-trust"},
+        {"mine-kube", "mine-git", "mine-trust"},
+    ),
+    "the front door": (
+        BACKEND,
+        {"door": {"enabled": True, "clientSecret": "mine-oidc", "tlsSecret": "mine-tls"}},
+        {"mine-oidc", "mine-tls"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_secrets_have_the_names_that_values_give_and_notes_say_how_to_make_them(case, tmp_path):
+    chart, values, names = NAMED[case]
+    made = helm.rendered(tmp_path, chart, values)
+    pod = deployed.only(DEPLOYMENT, made)["spec"]["template"]["spec"]
+    sources = [one.get("secret") or one.get("configMap") or {} for one in pod["volumes"]]
+    assert {one.get("secretName") or one.get("name") for one in sources} - {None} == names
+    for ingress in (one for one in made if one["kind"] == deployed.INGRESS.kind):
+        assert [one["secretName"] for one in ingress["spec"]["tls"]] == ["mine-tls"]
+    more = f"--values={helm.written(tmp_path / 'more.yaml', values)}"
+    way = ["--dry-run=client", helm.given(tmp_path, chart), more]
+    notes = helm.helm(tmp_path, "install", "x", str(chart), *way).partition("NOTES:")[2]
+    created = re.findall(r"create (?:secret (?:generic|tls)|configmap) (\S+)", notes)
+    assert {*created} == names
+
+
+def test_a_controller_that_verifies_nothing_starts_without_keys(tmp_path):
+    made = helm.rendered(tmp_path, CONTROLLER, {"verify": "off", "trust": ""})
+    volumes = deployed.only(DEPLOYMENT, made)["spec"]["template"]["spec"]["volumes"]
+    (trust,) = [one for one in volumes if one["name"] == "trust"]
+    assert trust["configMap"]["optional"]
 
 
 WORKLOAD: dict[str, Any] = {
@@ -338,7 +424,7 @@ async def test_a_release_takes_over_upgrades_rolls_back_and_leaves_what_outlives
         await deployed.apply(cluster, made)
         found = await cluster.json_patch(crd, older, manager="operator")
         install = ["upgrade", "--install", "--take-ownership", "--force-conflicts", *way]
-        install += ["klutch-bind", str(BACKEND)]
+        install += ["klutch-bind", str(BACKEND), helm.given(tmp_path, BACKEND)]
         helm.helm(tmp_path, *install)
         taken = await cluster.get(workload)
         assert taken is not None

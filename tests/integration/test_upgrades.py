@@ -77,7 +77,8 @@ class Release:
             "--take-ownership",
             "--force-conflicts",
         )
-        await self._helm(*way, self.name, str(self.chart), f"--values={file}", *more)
+        values = (helm.given(self.home, self.chart), f"--values={file}")
+        await self._helm(*way, self.name, str(self.chart), *values, *more)
 
     async def roll_back(self) -> None:
         """Bring back its first revision, and wait for that."""

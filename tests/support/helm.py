@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -24,6 +25,27 @@ BACKEND: Final = Path(bind.__file__).parent / "deploy" / "chart"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy" / "chart"
 CONTROLLER: Final = Path(klutchctl.__file__).parent / "deploy" / "chart"
 CHARTS: Final = (BACKEND, KONNECTOR, CONTROLLER)
+# What an operator has to say of each chart, here as the kustomizations have it.
+_IMAGES: Final = "registry.example.com/klutchctl"
+_AGENT: Final = {"konnectorImage": f"{_IMAGES}/konnector:0.1.0"}
+_DOOR: Final = {
+    "host": "bind.example.org",
+    "issuerURL": "https://login.example.org/realms/main",
+    "externalAddress": "https://api.example.org:6443",
+}
+GIVEN: Final[Mapping[str, Mapping[str, Any]]] = {
+    "klutch-bind": {
+        "image": {"repository": f"{_IMAGES}/klutch-bind"},
+        "controlPlaneMode": _AGENT,
+        "door": {**_AGENT, **_DOOR},
+    },
+    "konnector": {"image": {"repository": f"{_IMAGES}/konnector"}},
+    "klutchctl-controller": {
+        "image": {"repository": f"{_IMAGES}/klutchctl"},
+        "fleet": {"name": "prod", "git": "https://git.example.com/platform/fleet.git"},
+        "trust": "klutchctl-trust",
+    },
+}
 VERSION: Final = "v4.3.1"
 _MODULE: Final = Path(__file__).parent / "helm_module"
 _TIMEOUT: Final = 120.0
@@ -73,8 +95,18 @@ def helm(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def given(home: Path, chart: Path) -> str:
+    """Return the flag with what an operator has to say of a chart, a folder or an archive."""
+    name = yaml.safe_load(helm(home, "show", "chart", str(chart)))["name"]
+    return f"--values={written(home / f'{name}.yaml', GIVEN[name])}"
+
+
 def rendered(home: Path, chart: Path, values: Mapping[str, Any]) -> list[Any]:
-    file = home / "values.yaml"
-    file.write_text(yaml.safe_dump(dict(values)))
-    text = helm(home, "template", "release", str(chart), "--values", str(file))
+    more = f"--values={written(home / 'values.yaml', values)}"
+    text = helm(home, "template", "release", str(chart), given(home, chart), more)
     return [one for one in yaml.safe_load_all(text) if one]
+
+
+def written(file: Path, values: Mapping[str, Any]) -> Path:
+    file.write_text(json.dumps(values))
+    return file

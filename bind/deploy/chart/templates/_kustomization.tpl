@@ -119,6 +119,34 @@ options (flags of its program, without dashes: null takes one away, true is one 
 {{- end -}}
 {{- end -}}
 
+{{/* Fail with a line for each value that is empty. A dict of lists: a value, and what belongs there. */}}
+{{- define "kustomization.needs" -}}
+{{- $missing := list -}}
+{{- range $name, $need := . -}}
+  {{- if not (first $need) -}}{{- $missing = append $missing (printf "\n  %s: %s" $name (last $need)) -}}{{- end -}}
+{{- end -}}
+{{- with $missing -}}{{- fail (printf "the chart needs values for:%s" (join "" .)) -}}{{- end -}}
+{{- end -}}
+
+{{/*
+Mount Secrets and ConfigMaps by other names; what has the name "" may be missing. A dict of objects, and
+of names by those of volumes.
+*/}}
+{{- define "kustomization.mount" -}}
+{{- range $object := .objects -}}
+  {{- if eq $object.kind "Deployment" -}}
+    {{- range $volume := $object.spec.template.spec.volumes -}}
+      {{- if hasKey $.names $volume.name -}}
+        {{- $key := ternary "name" "secretName" (hasKey $volume "configMap") -}}
+        {{- $source := or $volume.configMap $volume.secret -}}
+        {{- $name := index $.names $volume.name -}}
+        {{- $_ := set $source (ternary $key "optional" (ne $name "")) (ternary $name true (ne $name "")) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Change a Deployment as values say. A dict of root, spec, workload, options. */}}
 {{- define "kustomization.deployment" -}}
 {{- $workload := .workload -}}
