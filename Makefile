@@ -38,15 +38,15 @@ check: $(STAMP)
 
 # The site of the books, in dist/site, from klutchctl/docs and what the code generates. A dead link fails.
 DOCS := $(CACHE)/docs
-docs: $(STAMP) $(DOCS)/.installed
+docs: $(DOCS)/.installed
 	rm -rf $(DOCS)/source dist/site && mkdir -p dist
-	$(BIN)/python -m tests.support.site $(DOCS)/source
+	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source
 	cd $(DOCS)/source && ../bin/zensical build --clean --strict
 	mv $(DOCS)/source/site dist/site
 
 $(DOCS)/.installed: klutchctl/docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes -r $<
 	touch $@
 
 bench: $(STAMP)
@@ -83,7 +83,7 @@ lock: $(STAMP) # needs uv on PATH
 	$(COMPILE) -c requirements.txt --group klutch-bind -o bind/deploy/requirements.txt
 	$(COMPILE) -c requirements.txt --group konnector -o konnector/deploy/requirements.txt
 	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
-	$(COMPILE) --group docs -o klutchctl/docs/requirements.txt
+	$(COMPILE) -c requirements.txt --group docs pyproject.toml -o klutchctl/docs/requirements.txt
 
 # The file names all there is to install; most of it is never imported, so it is compiled in use.
 # What is unpacked meanwhile is in .venv: a pip that is killed leaves it.
