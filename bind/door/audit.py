@@ -13,7 +13,7 @@ from reconciler.core import times
 from reconciler.web.requests import Request
 
 _FORMAT: Final = 1
-Event: TypeAlias = Literal["sign-in", "refused-token", "bind", "redeem", "join", "sign-out"]
+Event: TypeAlias = Literal["sign-in", "refused-token", "bind", "redeem", "sign-out"]
 
 
 @dataclass(frozen=True, slots=True)

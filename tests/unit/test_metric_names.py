@@ -82,7 +82,7 @@ async def test_every_label_that_is_allowed_is_used(programs):
     assert LABELS - used == set()
 
 
-TABLES = ("klutchctl/METRICS.md", "klutchctl/docs/reference/flags.md")
+TABLES = ("klutchctl/docs/reference/metrics.md", "klutchctl/docs/reference/flags.md")
 NAME = re.compile(r"`((?:klutchctl|klutch|workqueue)_[a-z0-9_]+)(?:\{([a-z_,]+)\})?`")
 
 

@@ -122,7 +122,7 @@ def test_a_file_that_is_not_there(folder):
 
 
 def test_the_file_that_is_shown_is_valid(folder):
-    [shown] = books.blocks("klutchctl/WEBHOOKS.md", "yaml")
+    [shown] = books.blocks("klutchctl/docs/operate/notifications.md", "yaml")
     for name, of in (("github-token", "token"), ("slack-url", "url"), ("events-key", "key")):
         (folder / of).rename(folder / name)
     assert [one.name for one in parsed(folder, head=shown)] == ["commits", "chat", "events"]
