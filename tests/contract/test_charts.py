@@ -245,15 +245,20 @@ def test_what_only_an_operator_knows_is_asked_for_at_once(case, tmp_path):
     assert re.findall(r"^  ([\w.]+): \S", sentence, re.MULTILINE) == asked
 
 
+PRODUCTION = ROOT / "klutchctl" / "docs" / "start" / "production.md"
+
+
 @pytest.mark.parametrize("chart", CHARTS, ids=chart_ids)
-def test_the_readme_of_a_chart_has_a_command_that_is_enough(chart, tmp_path):
+def test_the_commands_of_its_readme_and_of_the_first_hour_are_enough(chart, tmp_path):
     readme = helm.helm(tmp_path, "show", "readme", str(chart))
-    (command,) = re.findall(r"^helm upgrade --install (.*?[^\\])\n", readme, re.M | re.S)
-    arguments = shlex.split(command.replace("\\\n", " "))
-    arguments[1] = str(ROOT / arguments[1])
-    assert arguments[1] == str(chart)
-    with_notes = ["install", "--dry-run=client", *arguments]
-    assert "\nNOTES:\n" in helm.helm(tmp_path, *with_notes)
+    text = readme + PRODUCTION.read_text()
+    commands = re.findall(r"^helm upgrade --install (.*?[^\\])\n", text, re.M | re.S)
+    given = [shlex.split(one.replace("\\\n", " ")) for one in commands]
+    own = [one for one in given if ROOT / one[1] == chart]
+    assert len(own) == 2
+    for name, _, *more in own:
+        notes = helm.helm(tmp_path, "install", "--dry-run=client", name, str(chart), *more)
+        assert "\nNOTES:\n" in notes
 
 
 NAMED: dict[str, tuple[Path, dict[str, Any], set[str]]] = {
