@@ -164,17 +164,20 @@ def _exists(path: Path) -> bool:
 
 
 class Document(StrEnum):
-    """What there are schemas of."""
+    """What there are schemas of; health is rules, and no JSON."""
 
     FLEET = "fleet"
     PLAN = "plan"
     STATUS = "status"
+    HEALTH = "health"
 
 
 def schema(
     document: Annotated[
         str | None,
-        typer.Argument(metavar="[fleet|plan|status]", help="Of which documents; else of fleet."),
+        typer.Argument(
+            metavar="[fleet|plan|status|health]", help="Of which documents; else of fleet."
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Argument(help="Write it there instead of printing it.")
@@ -182,10 +185,21 @@ def schema(
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether FILE is what would be written.")
     ] = False,
+    tool: Annotated[
+        str | None,
+        typer.Option("--for", metavar="argocd|flux", help="With health: which tool reads it."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND.GROUP",
+            help='With health: a kind of claims, or "*.GROUP" for a group of them; repeatable.',
+        ),
+    ] = None,
 ) -> int:
-    """Print a JSON Schema: of fleet files, plans or status.
+    """Print a JSON Schema, or rules of health.
 
-    For editors, and for CI.
+    Of fleet files, plans and status, for editors and CI; of health, for Argo CD and Flux.
     """
     known = [one.value for one in Document]
     if document is not None and document not in known:
@@ -197,7 +211,9 @@ def schema(
     from reconciler.core.errors import ConfigError
 
     of_what = Document(document or Document.FLEET)
-    text = schema_text(of_what)
+    if (of_what is Document.HEALTH) is not bool(tool) or (kind and not tool):
+        raise typer.BadParameter("health, --for and --kind belong together")
+    text = schema_text(of_what) if tool is None else _health_text(tool, kind or ())
     if file is None:
         typer.echo(text, nl=False)
     elif not check:
@@ -206,6 +222,12 @@ def schema(
         hint = f"`klutchctl schema {of_what} {file}` writes it"
         raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
     return ExitCode.SUCCESS
+
+
+def _health_text(tool: str, kinds: Sequence[str]) -> str:
+    from klutchctl.render import health
+
+    return health.text(tool, kinds)
 
 
 def schema_text(document: Document = Document.FLEET) -> str:

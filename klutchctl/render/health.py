@@ -1,0 +1,97 @@
+"""Renders how our objects and claims are healthy, as configuration of Argo CD and of Flux.
+
+Argo CD has no kstatus, and Flux calls an object without a status current. The rules are files in
+deploy/health: Lua for Argo CD, CEL for Flux.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import Final
+
+import typer
+import yaml
+
+from klutchctl.render import manifests
+from reconciler.api.fleet_status import FLEET_GROUP
+from reconciler.api.osb import OSB_GROUP
+from reconciler.core import keys
+
+_FOLDER: Final = Path(__file__).parents[1] / "deploy" / "health"
+EVERY: Final = "*"
+_CLAIM: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRule:
+    """The rule for a kind of an API group, EVERY for all of it; `name` is that of its files."""
+
+    group: str
+    kind: str
+    name: str = "claim"
+
+
+_BINDINGS: Final = (
+    *("APIServiceBinding", "APIServiceExport", "APIServiceExportRequest"),
+    *("AppClusterBinding", "ClusterBinding"),
+)
+OURS: Final = (
+    HealthRule(FLEET_GROUP, "FleetStatus", "fleet"),
+    *(HealthRule(keys.KLUTCH_GROUP, kind, "binding") for kind in _BINDINGS),
+    HealthRule(OSB_GROUP, "ServiceBroker", "binding"),
+)
+
+
+def text(tool: str, kinds: Iterable[str]) -> str:
+    """Return what a tool reads, argocd or flux, for our kinds and these: KIND.GROUP or *.GROUP.
+
+    Raises typer.BadParameter.
+    """
+    if tool not in _TOOLS:
+        raise typer.BadParameter(f"{tool!r} is none of {', '.join(_TOOLS)}", param_hint="'--for'")
+    known = {(one.group, one.kind) for one in OURS}
+    claims = dict.fromkeys(map(_claim, kinds))
+    return _TOOLS[tool](tuple(one for one in claims if (one.group, one.kind) not in known))
+
+
+def _claim(text: str) -> HealthRule:
+    if not _CLAIM.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is not KIND.GROUP", param_hint="'--kind'")
+    kind, _, group = text.partition(".")
+    return HealthRule(group, kind)
+
+
+def _argocd(claims: tuple[HealthRule, ...]) -> str:
+    """Return a patch of ConfigMap argocd-cm. It knows wildcards for groups in this form alone."""
+    rules = "".join(
+        f'"{one.group}/{one.kind}":\n  health.lua: |\n{indent(_lua(one.name), "    ")}'
+        for one in (*OURS, *claims)
+    )
+    return f"data:\n  resource.customizations: |\n{indent(rules, '    ')}"
+
+
+def _flux(claims: tuple[HealthRule, ...]) -> str:
+    """Return a patch of a Kustomization, in which versions are not compared."""
+    known = yaml.safe_load((_FOLDER / "flux.yaml").read_text("utf-8"))
+    exprs: list[Mapping[str, str]] = []
+    for one in (*OURS, *claims):
+        kind = {} if one.kind == EVERY else {"kind": one.kind}
+        version = "v1" if one in claims else keys.API_VERSION
+        exprs.append(
+            {
+                "apiVersion": f"{one.group}/{version}",
+                **kind,
+                "inProgress": known["inProgress"],
+                **known[one.name],
+            }
+        )
+    return "\n".join(manifests.yaml_lines({"spec": {"healthCheckExprs": exprs}})) + "\n"
+
+
+def _lua(name: str) -> str:
+    return "".join((_FOLDER / f"{one}.lua").read_text("utf-8") for one in ("conditions", name))
+
+
+_TOOLS: Final = {"argocd": _argocd, "flux": _flux}
