@@ -13,10 +13,11 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("klutchctl", "reconciler", "konnector", "bind")
+_QUESTION: Final = r"(what|who|whose|which|how|where|one|it)\b"
 _LAYOUT: Final = frozenset(
     {
         tokenize.COMMENT,
@@ -55,6 +56,12 @@ def _documented(tree: ast.Module) -> Iterator[ast.Module | ast.ClassDef | ast.Fu
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node  # type: ignore[misc]
+
+
+def questions(path: Path) -> int:
+    """Count the docstrings that begin with a question's word, or with a word for no noun."""
+    docs = map(ast.get_docstring, _documented(ast.parse(path.read_text("utf-8"))))
+    return sum(re.match(_QUESTION, doc or "", re.IGNORECASE) is not None for doc in docs)
 
 
 def tokens(path: Path) -> int:
@@ -98,6 +105,7 @@ def measure() -> dict[str, int]:
         "lines of a file": max(map(lines, product)),
         "lines of a function, p90": lengths[len(lengths) * 9 // 10],
         "lines of README.md": lines(ROOT / "README.md"),
+        "questions in docstrings": sum(map(questions, product)),
         "lines of the product": sum(map(lines, product)),
         "statements of the product": sum(map(statements, product)),
         "tokens of the product": sum(map(tokens, product)),
@@ -107,14 +115,34 @@ def measure() -> dict[str, int]:
     }
 
 
-def budgets() -> dict[str, int]:
+def subjects() -> Iterator[str]:
+    """Yield a row for each subject: its lines, tokens, aim and anchor."""
+    of = {path: name for name, one in _house()["subjects"].items() for path in one["paths"]}
+    found: dict[str, Counter[str]] = {name: Counter() for name in of.values()}
+    for path in sources(*PROGRAMS):
+        place = str(path.relative_to(ROOT))
+        longest = max((one for one in of if f"{place}/".startswith(f"{one}/")), key=len)
+        found[of[longest]].update(lines=lines(path), tokens=tokens(path))
+    yield f"{'subject':26}{'lines':>8}{'tokens':>9}{'aim':>8}  anchor"
+    for name, one in _house()["subjects"].items():
+        figures = f"{found[name]['lines']:8,}{found[name]['tokens']:9,}{one['aim']:8,}"
+        yield f"{name:26}{figures}  {one['anchor']}"
+
+
+def _house() -> dict[str, Any]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    house = project["tool"]["klutchctl"]["house"]
+    house: dict[str, Any] = project["tool"]["klutchctl"]["house"]
+    return house
+
+
+def budgets() -> dict[str, int]:
+    house = _house()
     return {**house["budgets"], **{f"word {word}": most for word, most in house["words"].items()}}
 
 
 def main() -> int:
-    """Print each figure beside its budget, and the tokens; return 1 where one is more than that."""
+    """Print subjects, and each figure beside its budget; return 1 where one is more than that."""
+    print(*subjects(), "", sep="\n")
     figures = measure()
     broken = 0
     for name, most in budgets().items():
