@@ -14,6 +14,8 @@ import typer
 
 from klutchctl import settings
 from klutchctl.commands import (
+    Command,
+    Group,
     apply,
     bind,
     board,
@@ -21,6 +23,7 @@ from klutchctl.commands import (
     completion,
     controller,
     doctor,
+    end_of_help,
     explain,
     init,
     plan,
@@ -31,7 +34,6 @@ from klutchctl.commands import (
 from klutchctl.entry import (
     ExitCode,
     code_of,
-    codes_help,
     end_after,
     first,
     leaves,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="klutchctl",
+    cls=Group,
     help="Declarative service binding for fleets of Kubernetes clusters.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -82,7 +85,7 @@ COMMANDS: Final[Sequence[tuple[str, Callable[..., int], Mapping[ExitCode, str]]]
     ("explain", explain.explain, {}),
 )
 for _command, _function, _codes in COMMANDS:
-    app.command(_command, epilog=codes_help(_codes))(_function)
+    app.command(_command, cls=Command, epilog=end_of_help(_command, _codes))(_function)
 app.add_typer(sandbox.app, name="sandbox")
 
 
@@ -141,11 +144,11 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     chdir: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", exists=True, file_okay=False, help="Run as if started there."
+            metavar="FOLDER", exists=True, file_okay=False, help="Change into this folder first."
         ),
     ] = None,
     git_owner_check: Annotated[
-        OnOff, typer.Option(help="off: read also a Git checkout that belongs to another user.")
+        OnOff, typer.Option(help="off: also read a Git checkout of another user.")
     ] = OnOff.ON,
     cluster: Annotated[
         list[str] | None,
@@ -157,34 +160,40 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
             "--selector",
             "-l",
             metavar="LABELS",
-            help="Only app clusters with these labels, as env=prod,region in (eu,us),!beta.",
+            help="Only app clusters with these labels, such as env=prod,region in (eu,us),!beta.",
         ),
     ] = None,
     kubeconfig: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Instead of $KUBECONFIG and ~/.kube/config."),
     ] = None,
-    parallelism: Annotated[int, typer.Option(min=1, help="Clusters that are read at once.")] = 32,
-    qps: Annotated[float, typer.Option(min=0.1, help="Calls a second, per cluster.")] = 100.0,
-    burst: Annotated[int, typer.Option(min=1, help="Calls before --qps holds.")] = 300,
+    parallelism: Annotated[
+        int, typer.Option(min=1, help="Clusters to read at the same time.")
+    ] = 32,
+    qps: Annotated[float, typer.Option(min=0.1, help="Calls a second to each cluster.")] = 100.0,
+    burst: Annotated[
+        int, typer.Option(min=1, help="Calls to a cluster before --qps applies.")
+    ] = 300,
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, max=86_400, help="Seconds for all that is read of one cluster."),
+        typer.Option(min=0.1, max=86_400, help="Seconds to read one cluster."),
     ] = 60.0,
     connect_timeout: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="Seconds for a connection to an API server.")
     ] = 10.0,
     deny_networks: Annotated[
         list[str] | None,
-        typer.Option(metavar="CIDR", help="Kubeconfigs in Secrets may not lead there; repeatable."),
+        typer.Option(
+            metavar="CIDR", help="Refuse kubeconfigs in Secrets that lead there; repeatable."
+        ),
     ] = None,
     allow_networks: Annotated[
         list[str] | None,
-        typer.Option(metavar="CIDR", help="And there they may all the same; repeatable."),
+        typer.Option(metavar="CIDR", help="Exceptions from --deny-networks; repeatable."),
     ] = None,
     allow_unreachable: Annotated[
         bool,
-        typer.Option("--allow-unreachable", help="Succeed although some clusters are not read."),
+        typer.Option("--allow-unreachable", help="Succeed even if some clusters are unreachable."),
     ] = False,
     show_version: Annotated[  # its callback ends the run
         bool,
@@ -242,10 +251,10 @@ def _selector(text: str | None) -> "Selector | None":
         raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
 
 
-@app.command()
+@app.command(cls=Command, epilog=end_of_help("version", {}))
 def version(
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also the environment, and name clashes.")
+        bool, typer.Option("--verbose", "-v", help="Also print the environment, and name clashes.")
     ] = False,
 ) -> int:
     """Print the version."""

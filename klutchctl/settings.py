@@ -133,7 +133,7 @@ class Place:
     path: Annotated[
         Path,
         typer.Argument(
-            help="The fleet repository, a folder or the file to begin with. With --git, --oci and "
+            help="The fleet repository: a folder, or its first file. With --git, --oci and "
             "--artifact, the folder in it.",
         ),
     ] = Path()
@@ -141,43 +141,42 @@ class Place:
         str | None,
         typer.Option(
             metavar="URL",
-            help="The repository is on a server (https or ssh). The files named by "
-            "KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
+            help="Read a repository on a server (https or ssh), with the credential in the file "
+            "KLUTCHCTL_GIT_TOKEN_FILE or KLUTCHCTL_GIT_SSH_KEY_FILE.",
         ),
     ] = None
     oci: Annotated[
         str | None,
         typer.Option(
             metavar="REF@DIGEST",
-            help="The files are an OCI artifact, as `flux push artifact` makes it. Docker's "
-            "config.json opens its registry.",
+            help="Read an OCI artifact of `flux push artifact`, with the credentials in Docker's "
+            "config.json.",
         ),
     ] = None
     artifact: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL@DIGEST", help="The files are an archive of Flux's source-controller."
-        ),
+        typer.Option(metavar="URL@DIGEST", help="Read an archive of Flux's source-controller."),
     ] = None
     ref: Annotated[
         str | None,
         typer.Option(
             metavar="REF",
-            help="The files in this branch, tag or commit. With --git, else in the default branch.",
+            help="Read this branch, tag or commit. With --git, the default is the default branch.",
         ),
     ] = None
     verify: Annotated[
         str,
         typer.Option(
             metavar="off|head|tag|history",
-            help="With --git: which signatures are needed: of the commit, of a tag that leads to "
-            "it, or (for a controller) of every commit since the last one that was accepted.",
+            help="With --git: require a signature of the commit, of the tag, or (for a controller) "
+            "of every commit since the last accepted one.",
         ),
     ] = "off"
     allowed_signers: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="SSH keys, as of `git config gpg.ssh.allowedSignersFile`."
+            metavar="FILE",
+            help="SSH keys, in the format of `git config gpg.ssh.allowedSignersFile`.",
         ),
     ] = None
     gpg_keys: Annotated[

@@ -53,14 +53,17 @@ _AutoApprove: TypeAlias = Annotated[
 _WaitTimeout: TypeAlias = Annotated[
     float,
     typer.Option(
-        min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer, and for Ready."
+        min=0.1,
+        max=86_400,
+        metavar="SECONDS",
+        help="For each wait for another program, and for Ready.",
     ),
 ]
 _Force: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Skip the proof that sync stopped or an address works.")
+    bool, typer.Option("--force", help="Skip the check that the sync stopped or an address works.")
 ]
 _BreakLock: TypeAlias = Annotated[
-    bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
+    bool, typer.Option("--break-lock", help="Take over the lock of a dead run.")
 ]
 
 
@@ -85,7 +88,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     place: Place,
     auto_approve: _AutoApprove = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; no more.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="End when all units are Ready.")] = False,
     wait_timeout: _WaitTimeout = 120.0,
     break_lock: _BreakLock = False,
@@ -95,7 +98,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--repository",
             metavar="PATH",
-            help="With a saved plan: where the fleet repository is, whatever the plan says.",
+            help="With a saved plan: the fleet repository, instead of the plan's own path.",
         ),
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
@@ -109,7 +112,9 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     poll: Annotated[
         float,
-        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="With --watch: between looks."),
+        typer.Option(
+            min=0.1, max=86_400, metavar="SECONDS", help="With --watch: between looks at the files."
+        ),
     ] = 10.0,
     interval: Annotated[
         float,
@@ -248,7 +253,7 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     force: _Force = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Let go of bindings that left the files; data and Secrets stay."""
+    """Release bindings that left the files; all data stays."""
     wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
 

@@ -49,21 +49,25 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     url: Annotated[str, typer.Argument(help="The provider: its base URL, or .../export.")],
     resource: Annotated[
         list[str] | None,
-        typer.Option(metavar="PLURAL.GROUP", help="What to bind; repeatable. Else you choose."),
+        typer.Option(
+            metavar="PLURAL.GROUP", help="The service to bind; repeatable. Without it, you choose."
+        ),
     ] = None,
     app: Annotated[
         str | None,
-        typer.Option("--context", metavar="CONTEXT", help="The app cluster; else the current one."),
+        typer.Option(
+            "--context", metavar="CONTEXT", help="The app cluster. Default: the current context."
+        ),
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authorities for the provider's HTTPS.")
+        Path | None, typer.Option(metavar="FILE", help="Certificate authorities of the provider.")
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the URL, and open no browser.")
     ] = False,
     callback_port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Where the browser comes back to; 0: a free port."),
+        typer.Option(min=0, max=65_535, help="Port of the callback; 0: any free port."),
     ] = 0,
     device_code: Annotated[
         bool, typer.Option("--device-code", help="Sign in with a browser on another machine.")
@@ -86,45 +90,53 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
     ] = "",
     exchange: Annotated[
         bool,
-        typer.Option("--exchange", help="Have the identity provider exchange it (RFC 8693)."),
+        typer.Option("--exchange", help="Exchange it at the identity provider (RFC 8693)."),
     ] = False,
     issuer: Annotated[
         str,
         typer.Option(
             metavar="URL",
-            help="The only identity provider that may get a credential of yours, or sign you in by"
-            " device code. Without it that is the one which the front door names: one that lies"
-            " could name its own.",
+            help="The only identity provider that may get your credential, or sign you in by device"
+            " code. Without it, the front door names one, and a malicious door could name its"
+            " own.",
         ),
     ] = "",
     claims: Annotated[
-        ClaimChoice, typer.Option(help="Permission claims that are accepted without a question.")
+        ClaimChoice, typer.Option(help="Permission claims to accept without a question.")
     ] = ClaimChoice.ASK,
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE[.GROUP]", help="Accept the claims on this; repeatable."),
+        typer.Option(
+            metavar="RESOURCE[.GROUP]", help="Accept permission claims on this kind; repeatable."
+        ),
     ] = None,
     skip_konnector: Annotated[
         bool, typer.Option("--skip-konnector", help="Install no konnector.")
     ] = False,
     konnector_image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Else the provider's, if none is there.")
+        str,
+        typer.Option(
+            metavar="IMAGE", help="Its image. Default: the provider's, for the first bind."
+        ),
     ] = "",
     konnector_rbac: Annotated[
-        KonnectorRights, typer.Option(help="Minimal: of what is bound. The original's needs Full.")
+        KonnectorRights,
+        typer.Option(help="Its rights. Minimal: on bound services. The original needs Full."),
     ] = KonnectorRights.MINIMAL,
     no_policy: Annotated[
-        bool, typer.Option("--no-policy", help="Its rights without an admission policy.")
+        bool, typer.Option("--no-policy", help="Install no admission policy for its rights.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be requested; write nothing.")
+        bool, typer.Option("--dry-run", help="Print the requests; write nothing.")
     ] = False,
-    output: Annotated[Format, typer.Option("--output", "-o", help="Of a dry run.")] = Format.YAML,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Format of a dry run.")
+    ] = Format.YAML,
     write: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Bind nothing: write a file of a fleet, for the clusters of --cluster or -l.",
+            help="Bind nothing. Write a file for a fleet, for the clusters of --cluster or -l.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
@@ -132,7 +144,7 @@ def bind(  # noqa: PLR0913, PLR0917 - each is an option
         float, typer.Option(min=0.0, max=86_400.0, help="Seconds for each wait in the app cluster.")
     ] = 120.0,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Do not wait until what is bound is Ready.")
+        bool, typer.Option("--no-wait", help="Do not wait until the service is Ready.")
     ] = False,
 ) -> int:
     """Bind a service of a provider in an app cluster.

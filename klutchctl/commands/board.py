@@ -30,27 +30,28 @@ def board(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
     given: Annotated[
         Path | None,
-        typer.Option("--from", metavar="STATUS.json", help="Show this; contact no cluster."),
+        typer.Option("--from", metavar="STATUS.json", help="Show this file; contact no cluster."),
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option("--plan", metavar="PLAN.json", help="With --from: what waits, by this plan."),
+        typer.Option(
+            "--plan", metavar="PLAN.json", help="With --from: the plan of the same fleet."
+        ),
     ] = None,
     listen: Annotated[
-        str, typer.Option(metavar="ADDR:PORT", help="Where it is served.")
+        str, typer.Option(metavar="ADDR:PORT", help="Address of the board.")
     ] = "127.0.0.1:8080",
     behind_proxy: Annotated[
         bool,
-        typer.Option(
-            "--behind-proxy", help="--listen may be for others: a proxy authenticates them."
-        ),
+        typer.Option("--behind-proxy", help="An authenticating proxy is in front of --listen."),
     ] = False,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name that the proxy is asked by; repeatable."),
+        typer.Option(metavar="NAME", help="Host name that the proxy uses; repeatable."),
     ] = None,
     every: Annotated[
-        float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="From look to look.")
+        float,
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Between looks at the clusters."),
     ] = 10.0,
 ) -> int:
     """Serve the state of bindings as pages, until interrupted.

@@ -26,25 +26,27 @@ def catalog(
     broker: Annotated[Path, typer.Argument(metavar="BROKER.yaml", help="A ServiceBroker.")],
     catalog_file: Annotated[
         Path | None,
-        typer.Option("--catalog", metavar="FILE", help="What GET /v2/catalog answered, saved."),
+        typer.Option("--catalog", metavar="FILE", help="The saved answer of GET /v2/catalog."),
     ] = None,
     credentials: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Ask the broker, with the keys of its Secret as a YAML mapping."
+            metavar="FILE", help="Ask the broker, with the keys of its Secret in a YAML mapping."
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the files are; by default, beside BROKER.yaml."),
+        typer.Option(
+            metavar="DIR", help="Folder of the files. Default: the folder of BROKER.yaml."
+        ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; say whether the files differ.")
+        bool, typer.Option("--check", help="Write nothing; exit with 2 if the files differ.")
     ] = False,
     allow_narrowing: Annotated[
         bool,
         typer.Option(
-            "--allow-narrowing", help="Let go of plans and parameters that are no longer offered."
+            "--allow-narrowing", help="Remove plans and parameters that are no longer offered."
         ),
     ] = False,
 ) -> int:

@@ -19,60 +19,67 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         str,
         typer.Option(
             metavar="NAME",
-            help="The name that the fleet has to have; --verify history needs it. Without it, "
-            "nothing is shown of files that cannot be read at the start.",
+            help="The name of the fleet; --verify history needs it. Without it, there is no status "
+            "until the files are readable.",
         ),
     ] = "",
     poll: Annotated[
-        float, typer.Option(min=0.1, max=86_400, metavar=_SECONDS, help="Between looks at it.")
+        float,
+        typer.Option(
+            min=0.1, max=86_400, metavar=_SECONDS, help="Between looks at the repository."
+        ),
     ] = _POLL,
     interval: Annotated[
         float, typer.Option(min=1, max=86_400, metavar=_SECONDS, help="Between repairs of drift.")
     ] = 300.0,
     wait_timeout: Annotated[
         float,
-        typer.Option(min=0.1, max=86_400, metavar=_SECONDS, help="For each wait for a peer."),
+        typer.Option(
+            min=0.1, max=86_400, metavar=_SECONDS, help="For each wait for another program."
+        ),
     ] = 120.0,
     listen: Annotated[
         str,
-        typer.Option(metavar="[ADDR]:PORT", help='/metrics, /healthz and /readyz. "" is nowhere.'),
+        typer.Option(metavar="[ADDR]:PORT", help='/metrics, /healthz and /readyz. "": nowhere.'),
     ] = ":9090",
     board: Annotated[
         str,
-        typer.Option(metavar="ADDR:PORT", help='Pages that show how all is. "" is nowhere.'),
+        typer.Option(metavar="ADDR:PORT", help='The board. "": nowhere.'),
     ] = "127.0.0.1:8080",
     board_behind_proxy: Annotated[
         bool,
         typer.Option(
-            "--board-behind-proxy", help="--board may be for others: a proxy authenticates them."
+            "--board-behind-proxy", help="An authenticating proxy is in front of --board."
         ),
     ] = False,
     board_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name that the proxy is asked by; repeatable."),
+        typer.Option(metavar="NAME", help="Host name that the proxy uses; repeatable."),
     ] = None,
     hooks: Annotated[
         str | None,
-        typer.Option(metavar="[ADDR]:PORT", help="Where webhooks are received, at /hooks/NAME."),
+        typer.Option(metavar="[ADDR]:PORT", help="Receive webhooks there, at /hooks/NAME."),
     ] = None,
     hook: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PROVIDER:SECRETFILE",
-            help="A webhook, which causes a look at once; repeatable. PROVIDER is github, gitlab, "
+            help="A webhook, for a look at once; repeatable. PROVIDER is github, gitlab, "
             "gitea or generic.",
         ),
     ] = None,
     hooks_tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Certificate of --hooks, as PEM.")
     ] = None,
-    hooks_tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="And its key.")] = None,
+    hooks_tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Key of --hooks, as PEM.")
+    ] = None,
     hooks_plain_http: Annotated[
         bool, typer.Option("--hooks-plain-http", help="A proxy in front of --hooks ends TLS.")
     ] = False,
     notify: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Whom to notify of what becomes of commits."),
+        typer.Option(metavar="FILE", help="Receivers of the state of commits."),
     ] = None,
     control_plane: Annotated[
         list[str] | None,
@@ -82,31 +89,33 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
         str,
         typer.Option(
             metavar="REPAIRS/TIME",
-            help="An object that is changed back after so many repairs in this time rests.",
+            help="Leave an object alone after so many repairs in this time.",
         ),
     ] = "3/1h",
     home_context: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Context of the cluster for its own Lease; else the current one, or the pod's "
+            help="Context of the cluster for its own Lease. Default: the current one, or the pod's "
             "cluster.",
         ),
     ] = None,
     lease_namespace: Annotated[
         str | None,
-        typer.Option(metavar="NAMESPACE", help="Else $POD_NAMESPACE, else klutch-bind."),
+        typer.Option(
+            metavar="NAMESPACE", help="Of its Lease. Default: $POD_NAMESPACE, else klutch-bind."
+        ),
     ] = None,
     status_namespace: Annotated[
         str | None,
-        typer.Option(metavar="NAMESPACE", help="Of its FleetStatus; else as for the Lease."),
+        typer.Option(metavar="NAMESPACE", help="Of its FleetStatus. Default: as for the Lease."),
     ] = None,
     leader_election: Annotated[
-        OnOff, typer.Option(help="off: this is the only process, and no Lease is held.")
+        OnOff, typer.Option(help="off: it is the only process, and needs no Lease.")
     ] = OnOff.ON,
     log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
 ) -> int:
-    """Keep the clusters as a Git repository says, that of --git. One of several processes works."""
+    """Apply a Git repository (--git) continuously. Of several processes, one works."""
     if place.git is None:
         raise typer.BadParameter("the repository on a server is needed", param_hint="'--git'")
     from klutchctl.controller import options as parsed

@@ -60,7 +60,7 @@ def doctor(
         Purpose,
         typer.Option(
             "--for",
-            help="What the credentials have to be good for; import, release and "
+            help="The command to check the credentials for; import, release and "
             "drift --credentials need those for apply.",
         ),
     ] = Purpose.APPLY,
@@ -69,11 +69,14 @@ def doctor(
         typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authorities for the HTTPS of URL.")
+        Path | None, typer.Option(metavar="FILE", help="Certificate authorities of URL.")
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
+    """Check connections, clocks, CRDs and rights.
+
+    Prints a command for each problem, and changes nothing.
+    """
     wanted = parse_outputs(output, known=_FORMATS)
     if path.startswith(_SCHEMES):
         if printed is not None:

@@ -42,14 +42,14 @@ class Mode(StrEnum):
 
 def init(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The folder; it is made where absent.")] = Path(),
+    path: Annotated[Path, typer.Argument(help="The folder; init makes it.")] = Path(),
     name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "acme",
     plane: Annotated[
         str,
         typer.Option(
             "--control-plane",
             metavar="NAME[=CONTEXT]",
-            help="The control plane, and its kubeconfig context where that has another name.",
+            help="The control plane, and its kubeconfig context if that has another name.",
         ),
     ] = _PLANE,
     app: Annotated[
@@ -57,25 +57,25 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         typer.Option(
             "--app",
             metavar="NAME[=CONTEXT]",
-            help="An app cluster, as for --control-plane; repeatable. Without: app-1.",
+            help="An app cluster, as for --control-plane; repeatable. Default: app-1.",
         ),
     ] = None,
     team: Annotated[
-        list[str], typer.Option(metavar="NAME", help="Whose clusters and bindings these are.")
+        list[str], typer.Option(metavar="NAME", help="The team of the clusters and bindings.")
     ] = [_TEAM],  # noqa: B006 - only read
     live: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="CONTEXT",
-            help="From what is live: a control plane by its context, and each --app.",
+            help="Import live bindings: of this control plane's context, and of each --app.",
         ),
     ] = None,
     mode: Annotated[
-        Mode, typer.Option(help="With --from: who makes the binding spaces there.")
+        Mode, typer.Option(help="With --from: the mode of the control plane.")
     ] = Mode.DIRECT,
 ) -> int:
-    """Write the files with which a fleet repository begins. Overwrites nothing."""
+    """Write the first files of a fleet. Overwrites nothing."""
     from klutchctl import scaffold
 
     _check_name(name, "--name")
@@ -176,18 +176,16 @@ def schema(
     document: Annotated[
         str | None,
         typer.Argument(
-            metavar="[fleet|plan|status|health]", help="Of which documents; else of fleet."
+            metavar="[fleet|plan|status|health]", help="Kind of documents. Default: fleet."
         ),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Argument(help="Write it there instead of printing it.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="Write it to this file.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Only say whether FILE is what would be written.")
+        bool, typer.Option("--check", help="Write nothing; check that FILE is up to date.")
     ] = False,
     tool: Annotated[
         str | None,
-        typer.Option("--for", metavar="argocd|flux", help="With health: which tool reads it."),
+        typer.Option("--for", metavar="argocd|flux", help="With health: the tool that reads it."),
     ] = None,
     kind: Annotated[
         list[str] | None,

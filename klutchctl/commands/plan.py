@@ -41,7 +41,8 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     place: Place,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Save it, to be applied exactly.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Save the plan, for `klutchctl apply FILE`."),
     ] = None,
     snapshot: Annotated[
         Path | None,
@@ -52,18 +53,20 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     base: Annotated[
         str | None,
         typer.Option(
-            "--base", metavar="REF", help="As a pull request to REF: by its Policies and guards."
+            "--base",
+            metavar="REF",
+            help="Plan a pull request: with the Policies and guards of REF.",
         ),
     ] = None,
     credentials: Annotated[
         bool,
         typer.Option(
             "--credentials",
-            help="As an apply sees it: read the Secrets with kubeconfigs too. Needs its rights.",
+            help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
         ),
     ] = False,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there are changes.")
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
@@ -126,20 +129,20 @@ def drift(
     context: typer.Context,
     place: Place,
     detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there is drift.")
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 if there is drift.")
     ] = False,
     credentials: Annotated[
         bool,
         typer.Option(
             "--credentials",
-            help="Read the Secrets with kubeconfigs as well; needs the rights to apply.",
+            help="Also read the Secrets with kubeconfigs. Needs the rights of apply.",
         ),
     ] = False,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
-    """Show what is ours and differs from the files.
+    """Show objects of the fleet that differ from the files.
 
-    Not what is new or leaves.
+    New and removed objects are no drift.
     """
     wanted = parse_outputs(output, known=_FORMATS)
     import uvloop
@@ -159,7 +162,7 @@ def drift(
 
 def show(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file of `klutchctl plan --out`.")],
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from klutchctl.entry import ExitCode, codes_help
+from klutchctl.commands import Command, end_of_help
+from klutchctl.entry import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from klutchctl.sandbox.report import Progress
     from klutchctl.sandbox.state import Layout, State, Wanted
 
+_STATUS_CODES = {ExitCode.FAILED: "there is none, or not all of it runs"}
 app = typer.Typer(
     help="Run real control planes on this machine.",
     rich_markup_mode=None,
@@ -40,7 +42,7 @@ def _without_nodes(asked: object) -> None:
 
 
 _Name: TypeAlias = Annotated[
-    str, typer.Option("--name", callback=_checked, help="Which sandbox; several can run.")
+    str, typer.Option("--name", callback=_checked, help="Name of the sandbox; several can run.")
 ]
 
 
@@ -58,21 +60,21 @@ class Format(StrEnum):
     JSON = "json"
 
 
-@app.command(epilog=codes_help({}))
+@app.command(cls=Command, epilog=end_of_help("up", {}))
 def up(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     name: _Name = "default",
     app_clusters: Annotated[
         int | None,
         typer.Option(
-            min=0, help="App clusters beside the control plane: 2 at first, then those there are."
+            min=0, help="Number of app clusters. Default: 2 for a new sandbox, else unchanged."
         ),
     ] = None,
     fleet: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Instead: a cluster per ControlPlane and Cluster of this fleet repository.",
+            help="A cluster for each ControlPlane and Cluster of this fleet repository.",
         ),
     ] = None,
     services: Annotated[
@@ -88,7 +90,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         Crossplane | None,
         typer.Option(
             show_default=False,
-            help="The Crossplane of --services. From 1.20 to 2.4 is an upgrade, without a way back."
+            help="Crossplane of --services. After an upgrade to 2.4, 1.20 is refused."
             " Without: 2.4 at first, then as it is.",
         ),
     ] = None,
@@ -129,7 +131,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
     ] = False,
     reassign_ports: Annotated[
-        bool, typer.Option("--reassign-ports", help="Replace ports that another program holds.")
+        bool, typer.Option("--reassign-ports", help="Replace ports that another program uses.")
     ] = False,
 ) -> int:
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
@@ -185,7 +187,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     return ExitCode.SUCCESS
 
 
-@app.command(epilog=codes_help({}))
+@app.command(cls=Command, epilog=end_of_help("down", {}))
 def down(
     context: typer.Context,
     name: _Name = "default",
@@ -207,7 +209,7 @@ def down(
     return ExitCode.SUCCESS
 
 
-@app.command(epilog=codes_help({ExitCode.FAILED: "there is none, or not all of it runs"}))
+@app.command(cls=Command, epilog=end_of_help("status of a sandbox", _STATUS_CODES))
 def status(
     context: typer.Context,
     name: _Name = "default",

@@ -49,18 +49,14 @@ _CLEAR: Final = "\x1b[H\x1b[2J"
 def status(
     context: typer.Context,
     place: Place,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted.")] = False,
     every: Annotated[
         float,
-        typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: from look to look."),
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: between looks."),
     ] = 10.0,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="What -o json or a controller wrote; contact no cluster."
-        ),
+        typer.Option("--from", metavar="FILE", help="Show a file of -o json; contact no cluster."),
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:
@@ -247,7 +243,7 @@ def _log(*, as_json: bool) -> "Callable[[Board], None]":
 
 def snapshot(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
 ) -> int:
     """Write what is live to a file.
@@ -312,7 +308,7 @@ def why(
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     snapshot: Annotated[
         Path | None,
-        typer.Option("--snapshot", metavar="FILE", help="By a snapshot; contact no cluster."),
+        typer.Option("--snapshot", metavar="FILE", help="Use a snapshot; contact no cluster."),
     ] = None,
     output: Annotated[list[str] | None, output_option(_OF_WHY)] = None,
 ) -> int:

@@ -41,7 +41,9 @@ def validate(
     place: Place,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="REF", help="As a pull request: by the Policies at REF."),
+        typer.Option(
+            "--base", metavar="REF", help="Check a pull request: with the Policies of REF."
+        ),
     ] = None,
     output: Annotated[list[str] | None, output_option(_FORMATS)] = None,
 ) -> int:

@@ -11,7 +11,7 @@ from klutchctl.entry import MEANINGS
 from klutchctl.main import app
 
 _NAME: Final = "klutchctl"
-_EXIT_CODES: Final = re.compile(r"^Exit codes: (.*)\.$", re.DOTALL)
+_END: Final = re.compile(r"^\x08\nExample:\n *(.*?)\n\nExit codes: (.*)\.$", re.DOTALL)
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "KUBECONFIG": "Files with the contexts that clusters name; else ~/.kube/config.",
     "NO_COLOR": "Print no colours.",
@@ -70,9 +70,9 @@ def _commands(context: Any) -> Iterator[str]:
             yield from [".PP"] if number else []
             yield from _lines(part)
         yield from _parameters(inner)
-        codes = _EXIT_CODES.match(command.epilog or "")
-        if codes:
-            yield from (".PP", *_lines(f"Exit codes: {codes[1]}."))
+        if end := _END.match(command.epilog or ""):
+            yield from (".PP", *_lines("Example:"), ".PP", *_lines(end[1]))
+            yield from (".PP", *_lines(f"Exit codes: {end[2]}."))
 
 
 def _parameters(context: Any) -> Iterator[str]:

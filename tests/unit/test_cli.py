@@ -3,15 +3,20 @@
 import errno
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib import metadata
+from typing import Any
 
 import pytest
+import typer
 
 from bind import settings as backend_settings
 from bind.osb import settings as osb_settings
 from klutchctl import kubectl_bind, main
+from klutchctl.commands import sandbox
 from klutchctl.main import clashes
 from klutchctl.sandbox.servers import Program
 from klutchctl.settings import Settings
@@ -323,3 +328,26 @@ def test_settings(monkeypatch, environ, no_color, color, state):
     got = Settings(environ, no_color=no_color)
     assert got.color is color
     assert str(got.state_home) == os.path.join("/home/dev", state)
+
+
+def commands(group: str = ""):
+    root: Any = typer.main.get_command(sandbox.app if group else main.app)
+    return {group + name: command for name, command in root.commands.items() if name != "sandbox"}
+
+
+@pytest.mark.parametrize("name", [*commands(), *commands("sandbox ")])
+def test_help_has_a_short_summary_and_an_example_that_runs(name, capsys):
+    command = (commands() | commands("sandbox "))[name]
+    assert len(command.get_short_help_str(200)) < 60
+    assert main.run([*name.split(), "--help"]) == 0
+    example = capsys.readouterr().out.partition("Example:\n")[2].splitlines()[0]
+    program, *arguments = shlex.split(example)
+    assert (program, arguments[: len(name.split())]) == ("klutchctl", name.split())
+    assert main.run([*arguments, "--help"]) == 0  # its options exist
+
+
+def test_help_shows_options_in_groups(capsys):
+    assert main.run(["controller", "--help"]) == 0
+    groups = re.findall(r"^(\S.*):$", capsys.readouterr().out, re.MULTILINE)
+    assert groups[:3] == ["Arguments", "Options", "Source of the files"]
+    assert {"Webhooks and notifications", "Lease and status"} <= {*groups}
