@@ -145,6 +145,10 @@ class Place:
             "KLUTCHCTL_GIT_TOKEN_FILE or KLUTCHCTL_GIT_SSH_KEY_FILE.",
         ),
     ] = None
+    git_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --git: the authority of its certificate, as PEM."),
+    ] = None
     oci: Annotated[
         str | None,
         typer.Option(
@@ -194,6 +198,8 @@ class Place:
             raise typer.BadParameter("--git, --oci and --artifact: name one of them")
         if archive and self.ref is not None:
             raise typer.BadParameter("an archive has its digest, and neither --ref nor --base")
+        if self.git is None and self.git_ca is not None:
+            raise typer.BadParameter("--git-ca needs --git")
         if self.git is None and (self.verify != "off" or self.allowed_signers or self.gpg_keys):
             raise typer.BadParameter("--verify, --allowed-signers and --gpg-keys need --git")
 

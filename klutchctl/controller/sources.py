@@ -32,13 +32,14 @@ class Followed:
     """What is followed, and how often it is looked at, in seconds.
 
     `path` is a folder on disk; with `ref`, of a Git repository there, or, with `url`, of one on a
-    server.
+    server, whose certificate is from the authorities in `ca`, or from those of the system.
     """
 
     path: Path
     url: GitUrl | None
     ref: str | None
     poll: float
+    ca: Path | None = None
 
 
 def of_place(place: Place, *, poll: float) -> Followed:
@@ -49,7 +50,7 @@ def of_place(place: Place, *, poll: float) -> Followed:
         url = None if place.git is None else following.git_url(place.git, where="--git")
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from None
-    return Followed(path=place.path, url=url, ref=place.ref, poll=poll)
+    return Followed(path=place.path, url=url, ref=place.ref, poll=poll, ca=place.git_ca)
 
 
 def remote(
@@ -74,7 +75,7 @@ def remote(
         options.ref or "HEAD",
         folder=folder_of(options.path),
         cache=cache or settings.cache_home / "klutchctl" / "git",
-        keys=Keys(token=token, ssh_key=ssh_key),
+        keys=Keys(token=token, ssh_key=ssh_key, ca=options.ca),
         every=options.poll,
         verification=verification,
         accepted=accepted,

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,11 +51,13 @@ _SPACES: Final = ("refs/heads/", _TAGS)
 class Keys:
     """Files with what opens the repository, read anew for each fetch; None where there is none.
 
-    `token` holds the password of https, `ssh_key` a private key as `ssh_key` reads it.
+    `token` holds the password of https, `ssh_key` a private key as `ssh_key` reads it, `ca` the
+    authorities of the server's certificate, which hold for all servers of the process.
     """
 
     token: Path | None = None
     ssh_key: Path | None = None
+    ca: Path | None = None
 
 
 class _Absent(ConfigError):
@@ -130,6 +133,7 @@ class Remote:
 
     def _look(self, known: str) -> SourceState | None:
         store = self._prepared()
+        _trust(self._keys.ca)
         callbacks = _Callbacks(self._url, self._keys, now=time.monotonic)
         try:
             name, commit = self._pointed_to(store, callbacks)
@@ -304,6 +308,18 @@ def ssh_key(path: Path) -> Secret:
     if not isinstance(key, Ed25519PrivateKey | EllipticCurvePrivateKey):
         raise ConfigError("is a key of another kind", where=where, hint=_KEY_HINT)
     return Secret(text.decode("ascii", "replace"))
+
+
+def _trust(authorities: Path | None) -> None:
+    """Believe the certificates of these authorities, too. Raises ConfigError."""
+    if authorities is None:
+        return
+    try:
+        ssl.create_default_context(cafile=authorities)  # it says what is wrong with a file
+        pygit2.settings.ssl_cert_file = str(authorities)
+    except (OSError, pygit2.GitError) as error:
+        why = "cannot be read" if isinstance(error, FileNotFoundError) else "holds no certificate"
+        raise ConfigError(why, where=str(authorities)) from None
 
 
 class _Callbacks(pygit2.RemoteCallbacks):

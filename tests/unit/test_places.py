@@ -99,7 +99,7 @@ FAULTS = {
     "an unknown commit": ("--ref " + "f" * 40, 3, "is not in it. It was never pushed, or was"),
     "an unknown branch": ("--ref other", 3, "'other' is not in it"),
     "no signature": ("--verify head --allowed-signers allowed", 4, "it has no signature"),
-    "no keys": ("--verify head", 3, "there are no keys to verify signatures with"),
+    "no keys": ("--verify head", "--git-ca f", 3, "there are no keys to verify signatures with"),
     "a memory": ("--verify history --allowed-signers allowed", 64, "only a controller keeps"),
     "another mode": ("--verify some", 64, "'some' is not one of off, head, tag, history"),
 }
@@ -152,7 +152,7 @@ def test_a_dry_run_leaves_no_output_that_was_asked_for_unwritten(output, capsys)
     assert "`klutchctl plan -o` has other formats" in " ".join(capsys.readouterr().err.split())
 
 
-REFUSED = ("--verify head", "--allowed-signers f", "--gpg-keys f")
+REFUSED = ("--verify head", "--git-ca f", "--allowed-signers f", "--gpg-keys f")
 
 
 @pytest.mark.parametrize("options", REFUSED)

@@ -226,6 +226,18 @@ async def test_a_certificate_that_nobody_vouches_for(remote, repository, server,
         assert other.seen == []
 
 
+async def test_the_authority_of_a_server_is_named(remote, repository, server, tmp_path):
+    found = commit(repository)
+    (tmp_path / "other").mkdir()
+    with git_server.served(server.root, tmp_path / "other") as other:
+        url, ca = f"{other.url}/fleet.git", tmp_path / "other" / "ca.crt"
+        for bad, why in ((tmp_path / "none", "cannot be read"), (tmp_path / "text", "certificate")):
+            (tmp_path / "text").write_text("no PEM")
+            with pytest.raises(ConfigError, match=why):
+                await remote(url=url, ca=bad).look("")
+        assert (await remote(url=url, ca=ca).look("")).mark == found
+
+
 async def test_ssh_needs_known_hosts(remote, home):
     with pytest.raises(ConfigError, match="nothing vouches for its host key") as caught:
         await remote(url="ssh://git@localhost/fleet.git").look("")
