@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ class ServicesKit:
     built: Mapping[Component, Path]  # the folder that the recipe of each made
     postgresql: PostgresqlPlace | None
     crossplane: str = max(recipes.CROSSPLANES)
+    path: str = os.defpath  # on which programs find others
 
 
 def find(request: Request) -> ServicesKit:
@@ -66,7 +68,8 @@ def find(request: Request) -> ServicesKit:
             hint="`pip install '.[sandbox]'` in a checkout of klutchctl brings it",
         )
     remembered = known.crossplane if known else max(recipes.CROSSPLANES)
-    return ServicesKit(found, {}, place, request.crossplane or remembered)
+    path = request.settings.environ.get("PATH", os.defpath)
+    return ServicesKit(found, {}, place, request.crossplane or remembered, path)
 
 
 def provide(kit: ServicesKit, request: Request, progress: Progress) -> ServicesKit:
@@ -182,7 +185,9 @@ def _program(layout: Layout, program: Program, kit: ServicesKit) -> tuple[Launch
     ]
     # A bare name is one on PATH.
     executable = kit.suite.folder / words[0] if "/" in words[0] else Path(words[0])
-    return Launch(executable, kit.suite.folder), words[1:]
+    # What others keep at home, such as the cache of kubectl, stays out of the fleet's repository.
+    environment = {"HOME": meant["data"], "PATH": kit.path}
+    return Launch(executable, kit.suite.folder, environment), words[1:]
 
 
 def start(run: Run, kit: ServicesKit) -> None:

@@ -1,6 +1,7 @@
 """The services beside the control plane: their commands, and when they are others."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from klutchctl.sandbox.addons import services
@@ -51,6 +52,18 @@ def test_references_are_replaced_in_the_commands_of_programs():
     assert command_of("sleeper") == ("sleep", "1")
     folders = {launch_of(program.name).folder for program in PROGRAMS}
     assert folders == {Path("/fleet/services")}
+
+
+def test_programs_find_others_as_the_user_does_and_write_nothing_into_the_fleet():
+    kit = replace(KIT, path="/usr/local/bin:/bin")
+    launches = {one.program: one.launch for one in services.servers(LAYOUT, STATE, kit)}
+    for program in PROGRAMS:
+        launch = launches[program.name]
+        assert launch is not None
+        assert launch.environment == {
+            "HOME": f"/state/box/services/data/{program.name}",
+            "PATH": "/usr/local/bin:/bin",
+        }
 
 
 def test_no_argument_and_no_environment_holds_the_password_of_the_database():
