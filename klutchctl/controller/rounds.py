@@ -29,7 +29,7 @@ from reconciler.run import Look, look
 from reconciler.source.following import Server, SourceState
 from reconciler.source.signature import Signature, Unverified
 from reconciler.watch import fleet_state
-from reconciler.watch.agenda import AGAIN, Scope, Task
+from reconciler.watch.agenda import AGAIN, Scope, Task, Trigger
 from reconciler.watch.fleet_state import (
     FleetState,
     RoundRecord,
@@ -43,6 +43,7 @@ from reconciler.watch.states import States
 if TYPE_CHECKING:
     from reconciler.fleet.files import Snapshot
 
+_SAID: Final = 3  # objects, and fields of each, that a round names
 _HEED: Final = 0.5  # seconds between looks at whether the fleet was suspended
 
 
@@ -250,7 +251,8 @@ class Publishing(Recorder):
         report = result.report
         done = sum(one.status is Status.DONE for one in report.outcomes)
         failed = sum(one.status in AGAIN for one in report.outcomes)
-        record = self._record(task, seconds, result_of(report), done=done, failed=failed)
+        why = "" if failed or task.trigger is not Trigger.DRIFT else _repaired(report)
+        record = self._record(task, seconds, result_of(report), done=done, failed=failed, why=why)
         self._states.put(fleet_state.round_ended(self._states.now, task, result, record))
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
@@ -278,6 +280,17 @@ class Publishing(Recorder):
             failed=failed,
             why=why,
         )
+
+
+def _repaired(report: Report) -> str:
+    """Name the objects, and their fields, that others had changed; "" for none."""
+    lines = [one.change for one in report.outcomes if one.status is Status.DONE]
+    said = [
+        f"{line.cluster}: {line.action.value} {line.ref.object}"
+        + "".join(f" {field.path}" for field in line.fields[:_SAID])
+        for line in lines[:_SAID]
+    ]
+    return "; ".join([*said, *([f"and {len(lines) - _SAID} more"] if lines[_SAID:] else [])])
 
 
 def problem_of(error: Exception) -> SourceProblem:

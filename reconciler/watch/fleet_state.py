@@ -58,8 +58,9 @@ class SourceView:
 class RoundRecord:
     """A round that has ended. `result` is a word of `loop.result_of`, or locked, failed.
 
-    `done` and `failed` count lines. `why` is the sentence of a round that failed. Of rounds that
-    came to the same without a write, the first stands for all, with the newest sentence.
+    `done` and `failed` count lines. `why` is the sentence of a round that failed, or names
+    what one repaired. Of rounds that came to the same without a write, the first stands for all,
+    with the newest sentence.
     """
 
     ended_at: datetime

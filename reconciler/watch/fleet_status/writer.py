@@ -259,7 +259,10 @@ def _rounds(before: FleetState, after: FleetState) -> Iterator[Note]:
     elif after.applied_at is not None and before.applied_at is None:
         yield _note("Applied", f"revision {revision} is in place")
     elif last is not None and new and last.done:
-        yield _note("Applied", f"revision {revision}: {last.done} done again, as they had changed")
+        why = f": {last.why}" if last.why else ""
+        yield _note(
+            "Applied", f"revision {revision}: {last.done} done again, as they had changed{why}"
+        )
 
 
 def _guards(before: FleetState, after: FleetState) -> Iterator[Note]:

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from klutchctl.controller import rounds
-from klutchctl.controller.rounds import Rounds
+from klutchctl.controller.rounds import Publishing, Rounds, now_here
+from reconciler.apply import Status
 from reconciler.controller.fence import Stopped
+from reconciler.core.decision import FieldChange
 from reconciler.fleet import load
 from reconciler.observe import Pace
+from reconciler.watch.agenda import Task, Trigger
+from reconciler.watch.fleet_state import FleetState, RoundRecord, RoundResult
+from reconciler.watch.states import States
 from tests.support import fleets
 from tests.support.eventually import eventually
 from tests.support.reports import report
@@ -62,3 +67,23 @@ async def test_a_round_of_a_suspended_fleet_comes_to_its_end(made):
     one.heed(lambda: "a migration")
     found = await of(one, load.suspended(FLEET, "a migration"))
     assert (found.ended, written) == ("", [])
+
+
+def ended(trigger: Trigger, *ends: Status) -> RoundRecord:
+    states = States(FleetState(name="acme"))
+    recorder = Publishing(states, now=now_here, sentence=str)
+    found = report(*ends)
+    fields = (FieldChange("/spec/claims", [], ["x"]),)
+    lines = [replace(one, change=replace(one.change, fields=fields)) for one in found.outcomes]
+    recorder.ended(Task(trigger, None), RoundResult(replace(found, outcomes=tuple(lines))), 1.0)
+    return states.now.history[0]
+
+
+def test_a_round_of_drift_names_what_it_repaired():
+    first = "shop: update Namespace x /spec/claims"
+    assert ended(Trigger.DRIFT, Status.DONE).why == first
+    why = ended(Trigger.DRIFT, *[Status.DONE] * 5).why
+    assert why.startswith(f"{first}; ")
+    assert why.endswith("; and 2 more")
+    assert ended(Trigger.SOURCE, Status.DONE).why == ""
+    assert ended(Trigger.DRIFT, Status.DONE, Status.FAILED).why == ""
