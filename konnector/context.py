@@ -101,7 +101,7 @@ class ProviderCallbacks:
 class SyncContext:
     """The app cluster with all that works on it, the space, and what writes to both.
 
-    `want` asks for a mapping.
+    `want` asks for a mapping; `cut_off` returns why nothing is synced at the moment, or "".
     """
 
     agent: AgentContext
@@ -111,6 +111,7 @@ class SyncContext:
     space_uid: str
     homes: Homes
     want: Callable[[str], None]
+    cut_off: Callable[[], str]
     guards: Guardian
     executor: Executor
     troubles: "Troubles" = field(default_factory=lambda: Troubles())

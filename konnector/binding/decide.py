@@ -227,8 +227,8 @@ def _of_provider(
 
 def _cut_off(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
     """Return the condition of a control plane that was there, and does not let us in any more."""
-    since = provider.silent_since or provider.refused_since
-    if since is None:
+    found = cut_off(provider.silent_since, provider.refused_since)
+    if found is None:
         return None
     last = held.get(conditions.CONNECTED)
     was_there = last is not None and (
@@ -236,18 +236,25 @@ def _cut_off(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> C
     )
     if not seen.synced and not was_there:
         return None
-    if provider.silent_since is not None:
+    return conditions.false(*found)
+
+
+def cut_off(silent: datetime | None, refused: datetime | None) -> tuple[Cause, str] | None:
+    """Return why nothing is synced with a control plane, by when it answered, or refused, last."""
+    if silent is not None:
         message = (
-            f"The service provider cluster has not answered since {format_time(since)}."
+            f"The service provider cluster has not answered since {format_time(silent)}."
             " Nothing is synced until it does; what is here stays as it is."
         )
-        return conditions.false(conditions.CONTROL_PLANE_UNREACHABLE, message)
+        return conditions.CONTROL_PLANE_UNREACHABLE, message
+    if refused is None:
+        return None
     message = (
-        f"The service provider cluster has answered with Unauthorized since {format_time(since)}:"
+        f"The service provider cluster has answered with Unauthorized since {format_time(refused)}:"
         " the token of the kubeconfig is revoked. Nothing is synced until it is renewed, by"
         " `klutchctl apply` or `kubectl bind`; what is here stays as it is."
     )
-    return conditions.false(conditions.CONTROL_PLANE_REFUSES, message)
+    return conditions.CONTROL_PLANE_REFUSES, message
 
 
 def _is_starting(seen: Seen) -> bool:

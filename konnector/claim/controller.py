@@ -311,7 +311,8 @@ class Claims(PairedSync):
             self.say(place, obstacle)
             if not obstacle and (left := NOTED_AFTER - self.waited(place)) > 0:
                 return timedelta(seconds=left)
-            await self._wait(place, claim, Note("NotServed", obstacle or _NO_ANSWER, "Warning"))
+            why = obstacle or self.link.cut_off() or _NO_ANSWER
+            await self._wait(place, claim, Note("NotServed", why, "Warning"))
             return HELD
         if self.link.homes.mapping(place.namespace) is None:
             terms = self.link.guards.terms(self.kind.resource)

@@ -77,6 +77,10 @@ class Provider(TaskSupervisor):
             export=self.views.export(name),
         )
 
+    def cut_off(self) -> str:
+        found = binding_decide.cut_off(self._reach.since, self._reach.refused_since)
+        return "" if found is None else found[1]
+
     async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
         """Let a binding, by its key, have its sync, or end it."""
         if self.serving is not None:
@@ -189,6 +193,7 @@ class Serving(TaskSupervisor):
             space_uid=provider.guardian.space_uid,
             homes=Homes(provider.views.mappings, provider.space, context.namespaces),
             want=provider.look_at_namespace,
+            cut_off=provider.cut_off,
             guards=provider.guardian,
             executor=context.executor(provider.plane),
         )
