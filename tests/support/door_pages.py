@@ -1,5 +1,6 @@
 """Views of every page of the front door: plain ones, and hostile ones."""
 
+from dataclasses import replace
 from typing import Final
 
 from bind.door.catalogue import Offer
@@ -146,6 +147,7 @@ def every() -> dict[str, str]:
             views.ResourcesView((), "", "", signed_in=False, sign_in_hint="Run it again")
         ),
         "consent": views.html(consent),
+        "consent-dry": views.html(replace(consent, dry_run=True)),
         "consent-problem": views.html(
             views.ConsentView(
                 DATABASES,

@@ -13,6 +13,7 @@ from bind.door.handlers import answers
 from bind.door.handlers.services import Services
 from bind.door.handlers.sign_in import SignIn
 from bind.door.handlers.walk import form_of, places_of, sentences_of
+from bind.door.identity import owner_key
 from bind.door.pages import views
 from bind.door.refusals import Refused
 from bind.door.sessions import Visit, Wish
@@ -138,9 +139,8 @@ class Ui:
     async def _bindings(self, visitor: _Visitor, parts: Parts) -> Response:
         del parts
         everybody, bound = await self._seen(visitor)
-        now = datetime.fromtimestamp(self._services.now(), UTC)
         view = views.BindingsView(
-            [choices.row(one, now) for one in bound],
+            [self._shown(visitor, one) for one in bound],
             everybody,
             replace(visitor.frame, here="bindings"),
         )
@@ -150,11 +150,16 @@ class Ui:
         _, bound = await self._seen(visitor)
         for one in bound:
             if one.space == parts["space"]:
-                now = datetime.fromtimestamp(self._services.now(), UTC)
                 frame = replace(visitor.frame, here="bindings")
-                view = views.BindingView(choices.row(one, now), choices.unbind(one), frame)
+                view = views.BindingView(self._shown(visitor, one), choices.unbind(one), frame)
                 return self._answer(view)
         raise Refused("not_found", "You have no such binding", reason="space")
+
+    def _shown(self, visitor: _Visitor, bound: choices.BoundCluster) -> views.BindingRow:
+        """Return a binding; a person's own is bound by the name that other pages show, too."""
+        row = choices.row(bound, datetime.fromtimestamp(self._services.now(), UTC))
+        is_own = bound.owner == owner_key(visitor.visit.identity)
+        return replace(row, owner=visitor.frame.user) if is_own else row
 
     async def _seen(self, visitor: _Visitor) -> tuple[bool, Sequence[choices.BoundCluster]]:
         """Return whether a person may see all bindings, and those that it sees."""

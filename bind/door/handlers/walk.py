@@ -139,6 +139,7 @@ class Walk:
             chosen=chosen,
             frame=self._frame(session),
             decline=self._to_the_cli(session, error="access_denied"),
+            dry_run=session.wish.dry_run,
         )
         return self._page(view, answers.origin(session.wish.target))
 

@@ -73,7 +73,7 @@ class ConsentView:
     """What a person agrees to before a CLI gets an answer.
 
     `chosen` are the places of claims that were checked before, when a `problem` is shown.
-    `decline` leads back to the CLI without an agreement.
+    `decline` leads back to the CLI without an agreement. Of a `dry_run`, nothing is bound.
     """
 
     offer: Offer
@@ -86,6 +86,7 @@ class ConsentView:
     chosen: Collection[int] = ()
     frame: Frame = NO_FRAME
     decline: str = ""
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

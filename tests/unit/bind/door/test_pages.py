@@ -199,6 +199,29 @@ def test_a_status_is_a_word_and_a_shape():
         assert re.search(f"{re.escape(shape)}[^\n]*</svg><bdi>{word}</bdi>", html)
 
 
+def test_a_cluster_with_many_services_shows_four():
+    services = tuple(f"kind-{number}.shop.example" for number in range(8))
+    row = dataclasses.replace(door_pages.ROWS[0], services=services)
+    words = Outline(views.html(views.BindingsView((row,)))).words()
+    assert "kind-3.shop.example" in words
+    assert "kind-4.shop.example" not in words
+    assert "and 4 more" in words
+
+
+def test_a_dry_run_promises_no_binding():
+    html = _PAGES["consent-dry"]
+    assert "nothing is bound" in Outline(html).words()
+    assert "gets access" not in html
+    assert "gets access" in _PAGES["consent"]
+
+
+def test_a_card_repeats_no_kind():
+    cards = [dataclasses.replace(door_pages.card(), title=title) for title in ("", "Databases")]
+    for card, number in zip(cards, (0, 1), strict=True):
+        html = views.html(views.ResourcesView((card,), "", "", signed_in=True))
+        assert html.count("<dt>Kind</dt>") == number
+
+
 def test_without_pages_for_people_nothing_leads_to_them():
     assert "/ui/" not in _PAGES["error-bare"]
     assert "/assets/" not in _PAGES["error-bare"]
