@@ -36,13 +36,16 @@ check: $(STAMP)
 	$(BIN)/python -m tests.support.house
 	$(BIN)/python -m tests.support.prose
 
-# The site of the books, in dist/site, from klutchctl/docs and what the code generates. A dead link fails.
+# The site of the books, in a folder of dist/site for its version, from klutchctl/docs and what the code generates. A dead link fails.
 DOCS := $(CACHE)/docs
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 docs: $(DOCS)/.installed
 	rm -rf $(DOCS)/source dist/site && mkdir -p dist
 	$(DOCS)/bin/python -m tests.support.site $(DOCS)/source
 	cd $(DOCS)/source && ../bin/zensical build --clean --strict
-	mv $(DOCS)/source/site dist/site
+	mkdir dist/site && mv $(DOCS)/source/site dist/site/$(VERSION)
+	echo '[{"version": "$(VERSION)", "title": "$(VERSION)", "aliases": []}]' > dist/site/versions.json
+	echo '<meta http-equiv="refresh" content="0; url=$(VERSION)/">' > dist/site/index.html
 
 $(DOCS)/.installed: klutchctl/docs/requirements.txt
 	$(PYTHON) -m venv $(DOCS)
