@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test compiled check docs bench soak nodes mutants images lock audit release sign scan
+.PHONY: demo again test compiled check docs bench soak nodes pipelines mutants images lock audit release sign scan
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -66,6 +66,10 @@ soak: $(STAMP)
 nodes: $(STAMP)
 	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/integration/test_nodes.py \
 	  tests/integration/test_upgrades.py $(ARGS)
+
+# Of `make soak`: the real Flux, which is built once.
+pipelines: $(STAMP)
+	$(BIN)/pytest -n 0 --hypothesis-profile=soak --timeout=0 tests/pipelines $(ARGS)
 
 # Defects of the product, one at a time, that the tests have to notice.
 mutants: $(STAMP)

@@ -1,11 +1,7 @@
 """The Job of fleet-example: what Argo CD and Flux make of it, as far as that needs neither."""
 
-import asyncio
-import re
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +9,15 @@ import yaml
 
 from klutchctl.entry import ExitCode
 from reconciler.core.manifest import Manifest, annotations_of, get_list, get_maps, get_text, name_of
-from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT, Kind
-from reconciler.fleet.values import Mode
-from tests.support import controllers
-from tests.support.apply_runs import staged
+from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
+from tests.pipelines.jobs import EXAMPLE as PIPELINES
+from tests.pipelines.jobs import JOB, JOBS, runner, with_job
+from tests.support.apply_runs import mode, scene
+from tests.support.controllers import files
+from tests.support.eventually import eventually
 
-PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"
-JOB = Kind("batch", "v1", "Job", "jobs")
+__all__ = ["files", "mode", "runner", "scene"]
+
 KINDS = {kind.kind: kind for kind in (JOB, NAMESPACE, SERVICE_ACCOUNT)}
 REVISION = "klutchctl.dev/revision"
 
@@ -98,46 +96,18 @@ async def test_a_real_api_server_takes_all_of_it(control_plane, namespace):
         assert name_of(made) == name_of(manifest)
 
 
-def command(url: str, revision: str) -> list[str]:
-    """Return what the kubelet runs, with the variables as it puts them in."""
-    environ = {one["name"]: one.get("value", "") for one in container()["env"]}
-    paths = {
-        one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"]
-        for one in container()["env"]
-        if "valueFrom" in one
-    }
-    assert paths == {"FLEET_REF": f"metadata.annotations['{REVISION}']"}
-    environ |= {"FLEET_URL": url, "FLEET_REF": revision}
-    (program,) = container()["command"]
-    arguments = [
-        re.sub(r"\$\((\w+)\)", lambda found: environ[found[1]], one) for one in container()["args"]
-    ]
-    return [str(Path(sys.executable).with_name(program)), *arguments]
-
-
-async def test_the_command_of_the_job_applies_the_commit(
-    control_plane, app_cluster, namespace, tmp_path
-):
-    mode, folder = Mode.DIRECT, tmp_path / "fleet"
-    folder.mkdir()
-    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
-    async with made as scene, scene.peers():
-        with controllers.repository(scene, tmp_path) as files:
-            commit = files.push()
-            scene.fleet.bound = False
-            files.push()
-            process = await asyncio.create_subprocess_exec(
-                *command(files.options[1], commit),
-                env={
-                    "KUBECONFIG": str(scene.kubeconfig),
-                    "HOME": str(tmp_path),
-                    "KLUTCHCTL_GIT_TOKEN_FILE": "/absent/token",
-                    **files.environ,
-                },
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            out, _ = await process.communicate()
-        assert process.returncode == 0, out.decode()
-        assert await scene.at(scene.binding) is not None
+async def test_the_command_of_the_job_applies_the_commit(scene, files, runner):
+    with_job(files)
+    commit = files.push()
+    text = (scene.fleet.folder / "pipelines" / "job.yaml").read_text()
+    *_, made = yaml.safe_load_all(text)
+    made["metadata"]["namespace"] = JOBS
+    made["spec"]["template"]["metadata"]["annotations"][REVISION] = commit
+    scene.fleet.bound = False
+    files.push()
+    async with scene.peers():
+        await scene.plane.cluster.create(made, JOB, manager="tests")
+        await eventually(lambda: runner.ended)
+    (ended,) = runner.ended
+    assert ended.code == 0, ended.output
+    assert await scene.at(scene.binding) is not None

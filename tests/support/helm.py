@@ -1,7 +1,6 @@
 """Helm, built as the servers of tests are: what it makes of charts, and does with them."""
 
 import functools
-import hashlib
 import json
 import os
 import subprocess
@@ -9,17 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import yaml
 
 import bind
 import klutchctl
 import konnector
-from klutchctl.sandbox import binaries
-from klutchctl.sandbox.recipes import Recipe
-from klutchctl.settings import Settings
-from reconciler.core.errors import HostError
-from tests.support.quiet import Quiet
+from tests.support.go_programs import built
 
 BACKEND: Final = Path(bind.__file__).parent / "deploy" / "chart"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy" / "chart"
@@ -54,26 +48,8 @@ _TIMEOUT: Final = 120.0
 @functools.cache
 def program() -> Path:
     """Return the executable, built now if need be; without a Go, a test is skipped."""
-    digest = hashlib.sha256((_MODULE / "go.sum").read_bytes()).hexdigest()[:8]
-    recipe = Recipe(
-        module=_MODULE,
-        subject="Helm",
-        versions=f"Helm {VERSION}",
-        otherwise="",
-        go=(1, 26),
-        arguments=("-trimpath", "-ldflags=-s -w"),
-        packages={"helm": "helm.sh/helm/v4/cmd/helm"},
-        crds=(),
-        patches=(),
-        id=f"{VERSION}-{digest}",
-    )
-    shop = binaries.workshop(
-        recipe, "helm", cache_home=Settings(os.environ).cache_home, environ=os.environ
-    )
-    try:
-        return binaries.provide_built(shop, recipe, progress=Quiet()) / "helm"
-    except HostError as error:
-        pytest.skip(str(error))
+    packages = {"helm": "helm.sh/helm/v4/cmd/helm"}
+    return built(_MODULE, "Helm", VERSION, packages, cache="helm") / "helm"
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -81,10 +81,11 @@ async def started(
     command: Sequence[str],
     environ: Mapping[str, str],
     make: Callable[[asyncio.subprocess.Process], W],
+    program: str = KLUTCHCTL,
 ) -> AsyncIterator[W]:
-    """Run klutchctl for as long as the block lasts, with `environ` beside our own."""
+    """Run a program for as long as the block lasts, with `environ` beside our own."""
     process = await asyncio.create_subprocess_exec(
-        KLUTCHCTL,
+        program,
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

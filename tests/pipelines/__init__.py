@@ -1,0 +1,1 @@
+"""The real Flux, as processes beside API servers, drives this project."""
