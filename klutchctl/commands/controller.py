@@ -15,6 +15,20 @@ _SECONDS: Final = "SECONDS"
 def controller(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     place: Place,
+    flux_source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[KIND/]NAMESPACE/NAME",
+            help="Read the artifact of a source of Flux, in the cluster of the Lease. KIND: "
+            "GitRepository (default), OCIRepository, Bucket, ExternalArtifact.",
+        ),
+    ] = None,
+    require_verified: Annotated[
+        bool,
+        typer.Option(
+            "--require-verified", help="Use --flux-source only while it is SourceVerified."
+        ),
+    ] = False,
     fleet: Annotated[
         str,
         typer.Option(
@@ -115,11 +129,16 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     ] = OnOff.ON,
     log_format: Annotated[str, typer.Option(metavar="text|json", help="Form of the log.")] = "text",
 ) -> int:
-    """Apply a Git repository (--git) continuously. Of several processes, one works."""
-    if place.git is None:
-        raise typer.BadParameter("the repository on a server is needed", param_hint="'--git'")
+    """Apply a Git repository, or a source of Flux, continuously.
+
+    Of several processes, one works.
+    """
+    if place.git is None and flux_source is None:
+        raise typer.BadParameter("--git or --flux-source is needed")
+    if require_verified and flux_source is None:
+        raise typer.BadParameter("--require-verified needs --flux-source")
     from klutchctl.controller import options as parsed
-    from klutchctl.controller.sources import of_place
+    from klutchctl.controller.sources import of_flux, of_place
     from klutchctl.controller.storms import parse_terms
     from reconciler.controller import process, tracing
     from reconciler.watch.notify import sinks_file
@@ -128,7 +147,9 @@ def controller(  # noqa: PLR0913, PLR0917 - each is an option
     if log_format not in ("text", "json"):
         raise typer.BadParameter(f"{log_format!r} is not text or json", param_hint="--log-format")
     options = parsed.Options(
-        source=of_place(place, poll=poll),
+        source=of_place(place, poll=poll)
+        if flux_source is None
+        else of_flux(flux_source, place, poll=poll, verified=require_verified),
         trust=parsed.trust(place, fleet=fleet),
         home=parsed.home(
             settings.environ,

@@ -9,7 +9,7 @@ from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
 from klutchctl.controller.rounds import Publishing, Rounds, now_here
-from klutchctl.controller.sources import Shape, remote
+from klutchctl.controller.sources import Shape, server
 from klutchctl.controller.work import Parts, work
 from klutchctl.entry import ExitCode, ending, sentence
 from klutchctl.settings import Settings
@@ -29,6 +29,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig.files import in_cluster
 from reconciler.kube.networks import IN_CLUSTER
+from reconciler.source.following import Server
 from reconciler.source.verification import Verification
 from reconciler.watch.fleet_state import FleetState, SourceView
 from reconciler.watch.states import States
@@ -53,10 +54,11 @@ async def run(options: Options, settings: Settings) -> int:
 
 def _parts(options: Options, settings: Settings) -> Parts:
     trust = options.trust
+    url, ref = options.source.place
     states = States(
         FleetState(
             name=options.fleet,
-            source=SourceView(url=str(options.source.url), ref=options.source.ref or "HEAD"),
+            source=SourceView(url=url, ref=ref),
             shard=options.shard,
         )
     )
@@ -99,7 +101,7 @@ class Controller:
         try:
             with ExitStack() as stack:
                 self._listen(stack, pulse)
-                name = self._options.fleet or await unless(self._stop, self._name())
+                name = self._options.fleet or await unless(self._stop, self._name(home))
                 if name is not None:
                     await self._lead(name, home)
         finally:
@@ -127,11 +129,17 @@ class Controller:
         host, port = stack.enter_context(served)
         log.info("probes and metrics are served", extra={"host": host, "port": port})
 
-    async def _name(self) -> str:
+    async def _name(self, home: Connection) -> str:
         """Return the name of the fleet, once its files can be read: the Lease bears it."""
+        parts = self._parts
+        async with server(
+            self._options.source, parts.settings, home, verification=parts.verification
+        ) as source:
+            parts.publishing.follow(source)
+            return await self._name_in(source)
+
+    async def _name_in(self, source: Server) -> str:
         parts, shape = self._parts, Shape("", self._options.shard)
-        source = remote(self._options.source, parts.settings, verification=parts.verification)
-        parts.publishing.follow(source)
         while True:
             try:
                 found = await source.look("")

@@ -17,9 +17,11 @@ from reconciler.core.errors import ConfigError, InvalidRepository, Problem
 from reconciler.fleet import load
 from reconciler.fleet.values import Fleet
 from reconciler.source import following
-from reconciler.source.following import Folder, GitRef, GitUrl, Source
+from reconciler.source.following import Folder, GitRef, GitUrl, Server, Source
 
 if TYPE_CHECKING:
+    from reconciler.kube.connection import Connection
+    from reconciler.source.flux import FluxName
     from reconciler.source.remote import Remote
     from reconciler.source.verification import Verification
 
@@ -32,7 +34,8 @@ class Followed:
     """What is followed, and how often it is looked at, in seconds.
 
     `path` is a folder on disk; with `ref`, of a Git repository there, or, with `url`, of one on a
-    server, whose certificate is from the authorities in `ca`, or from those of the system.
+    server, whose certificate is from the authorities in `ca`, or from those of the system. With
+    `flux` it is a folder in what Flux serves; `flux_verifies`: and has verified.
     """
 
     path: Path
@@ -40,6 +43,13 @@ class Followed:
     ref: str | None
     poll: float
     ca: Path | None = None
+    flux: "FluxName | None" = None
+    flux_verifies: bool = False
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Return the address of what is followed on a server, and the ref there or ""."""
+        return (str(self.url), self.ref or "HEAD") if self.flux is None else (str(self.flux), "")
 
 
 def of_place(place: Place, *, poll: float) -> Followed:
@@ -51,6 +61,47 @@ def of_place(place: Place, *, poll: float) -> Followed:
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from None
     return Followed(path=place.path, url=url, ref=place.ref, poll=poll, ca=place.git_ca)
+
+
+def of_flux(text: str, place: Place, *, poll: float, verified: bool) -> Followed:
+    """Return what is followed of a source of Flux. Raises typer.BadParameter."""
+    from reconciler.source import flux
+
+    if not place.is_here or place.ref is not None:
+        raise typer.BadParameter("--flux-source says what the files are: leave --git and --ref out")
+    try:
+        name = flux.flux_name(text, where="--flux-source")
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
+    return Followed(
+        path=place.path, url=None, ref=None, poll=poll, flux=name, flux_verifies=verified
+    )
+
+
+@asynccontextmanager
+async def server(
+    options: Followed,
+    settings: Settings,
+    home: "Connection",
+    *,
+    verification: "Verification",
+    accepted: Callable[[], str] = lambda: "",
+) -> AsyncIterator[Server]:
+    """Yield the source on a server; `home` leads to the cluster of Flux. Raises HostError."""
+    if options.flux is None:
+        yield remote(options, settings, verification=verification, accepted=accepted)
+        return
+    from reconciler.kube.client import KubeCluster
+    from reconciler.source.flux import FluxSource
+
+    async with KubeCluster(home) as cluster:
+        yield FluxSource(
+            cluster,
+            options.flux,
+            folder=folder_of(options.path),
+            every=options.poll,
+            verified=options.flux_verifies,
+        )
 
 
 def remote(

@@ -13,7 +13,7 @@ from klutchctl.controller.journal import Journal, Vitals
 from klutchctl.controller.metrics import FleetMetrics
 from klutchctl.controller.options import Options
 from klutchctl.controller.rounds import Publishing, Rounds, now_here
-from klutchctl.controller.sources import Shape, remote
+from klutchctl.controller.sources import Shape, server
 from klutchctl.settings import Settings
 from reconciler.api.fleet_status import FLEET_STATUS
 from reconciler.controller.events import EventRecorder, Source
@@ -220,11 +220,14 @@ async def work(
         status = await stack.enter_async_context(_shown(parts, name, home, fence))
         rounds.heed(status.suspended)
         history = options.trust.mode is VerificationMode.HISTORY
-        source = remote(
-            options.source,
-            parts.settings,
-            verification=parts.verification,
-            accepted=status.accepted if history else lambda: "",
+        source = await stack.enter_async_context(
+            server(
+                options.source,
+                parts.settings,
+                home,
+                verification=parts.verification,
+                accepted=status.accepted if history else lambda: "",
+            )
         )
         parts.publishing.follow(source)
         await _serve(stack, parts, source)

@@ -6,10 +6,13 @@ would have in their place is not here.
 """
 
 import gzip
+import hashlib
 import io
+import os
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from reconciler.core.errors import ConfigError, InvalidRepository
@@ -22,7 +25,17 @@ from reconciler.source.gather import MAX_DEPTH, MAX_FILES, EntryType, Unreadable
 _MOST_UNPACKED: Final = 128 << 20
 _BROKEN: Final = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError)
 
-_Folder: TypeAlias = "dict[str, _Folder | bytes | None]"  # None: a file that is too large
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file; its `content` is None where that is too large. `id` is that of Git, 20 bytes."""
+
+    content: bytes | None
+    id: bytes
+    executable: bool
+
+
+_Folder: TypeAlias = "dict[str, _Folder | _File]"
 
 
 class _Refused(Exception):
@@ -51,6 +64,34 @@ def read(content: bytes, *, revision: str, folder: str, where: str) -> Snapshot:
     except InvalidRepository as error:
         raise InvalidRepository(error.problems, revision=revision) from None
     return Snapshot(found.files, revision, entry, found.unread, folder)
+
+
+def tree_id(content: bytes, folder: str) -> str:
+    """Return the id that Git gives a folder of an archive, "" where there is none.
+
+    It is that of the commit only where all of the folder is in the archive.
+    """
+    try:
+        return _tree(_at(_unpacked(content), folder.rstrip("/"))).hex()
+    except (_Refused, Unreadable, *_BROKEN):
+        return ""
+
+
+def _tree(found: "_Folder | _File") -> bytes:
+    """Return the id of a tree, b"" for one without files: Git has none."""
+    entries: dict[bytes, bytes] = {}
+    for name, one in found.items() if isinstance(found, dict) else ():
+        key = os.fsencode(name)
+        if isinstance(one, _File):
+            entries[key] = (b"100755 " if one.executable else b"100644 ") + key + b"\0" + one.id
+        elif below := _tree(one):
+            entries[key + b"/"] = b"40000 " + key + b"\0" + below  # Git sorts it so
+    return _object_id("tree", b"".join(entries[key] for key in sorted(entries))) if entries else b""
+
+
+def _object_id(kind: str, content: bytes) -> bytes:
+    whole = f"{kind} {len(content)}\0".encode() + content
+    return hashlib.sha1(whole, usedforsecurity=False).digest()
 
 
 class _Bounded(io.RawIOBase):
@@ -92,23 +133,22 @@ def _unpacked(content: bytes) -> _Folder:
     return top
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "_Folder | bytes | None":
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> "_Folder | _File":
     if member.isdir():
         return {}
-    if member.size > MAX_BYTES:
-        return None
     file = archive.extractfile(member)
     assert file is not None
     content = file.read()
     if len(content) != member.size:
         raise tarfile.ReadError("cut short")
-    return content
+    kept = content if len(content) <= MAX_BYTES else None
+    return _File(kept, _object_id("blob", content), bool(member.mode & 0o100))
 
 
-def _put(top: _Folder, path: str, content: "_Folder | bytes | None") -> None:
+def _put(top: _Folder, path: str, content: "_Folder | _File") -> None:
     """Put a file or folder in its place. Raises _Refused where another one is."""
     *above, name = path.split("/")
-    folder: _Folder | bytes | None = top
+    folder: _Folder | _File | None = top
     for one in above:
         folder = folder.setdefault(one, {}) if isinstance(folder, dict) else None
     if not isinstance(folder, dict) or (name in folder and not (folder[name] == {} == content)):
@@ -116,11 +156,11 @@ def _put(top: _Folder, path: str, content: "_Folder | bytes | None") -> None:
     folder[name] = content
 
 
-def _at(top: _Folder, path: str) -> "_Folder | bytes | None":
+def _at(top: _Folder, path: str) -> "_Folder | _File":
     """Return what is at a path, "" for the top. Raises Unreadable."""
-    found: _Folder | bytes | None = top
+    found: _Folder | _File = top
     for name in path.split("/") if path else ():
-        if not isinstance(found, Mapping) or name not in found:
+        if not isinstance(found, dict) or name not in found:
             raise Unreadable("missing-file", "does not exist")
         found = found[name]
     return found
@@ -129,7 +169,7 @@ def _at(top: _Folder, path: str) -> "_Folder | bytes | None":
 class _Archive:
     """A `gather.Store` in folders that were unpacked."""
 
-    def __init__(self, top: "_Folder | bytes | None") -> None:
+    def __init__(self, top: "_Folder | _File") -> None:
         if not isinstance(top, dict):
             raise Unreadable("missing-file", "does not exist")
         self._top = top
@@ -143,11 +183,11 @@ class _Archive:
 
     def read(self, path: str) -> bytes:
         found = _at(self._top, path)
-        if found is None:
-            raise gather.too_large()
-        if not isinstance(found, bytes):
+        if not isinstance(found, _File):
             raise gather.not_a_file(EntryType.FOLDER)
-        return found
+        if found.content is None:
+            raise gather.too_large()
+        return found.content
 
     def entry_type(self, path: str) -> EntryType:
         return _type(_at(self._top, path))
@@ -157,5 +197,5 @@ class _Archive:
         raise Unreadable("missing-file", f"is no link: {path}")
 
 
-def _type(found: "_Folder | bytes | None") -> EntryType:
+def _type(found: "_Folder | _File") -> EntryType:
     return EntryType.FOLDER if isinstance(found, dict) else EntryType.FILE

@@ -50,17 +50,29 @@ def pinned(text: str, *, where: str) -> Pinned:
     return Pinned(place, digest)
 
 
+class Gone(Unfetched):
+    """There is nothing at a URL."""
+
+
 async def of_flux(found: Pinned, *, folder: str) -> Snapshot:
     """Return the fleet in the archive at a URL, which may be of plain http within a cluster.
 
     Raises ConfigError, InvalidRepository and Unfetched.
     """
+    content, where = await fetched(found), shown(found.place)
+    return archive.read(content, revision=found.digest, folder=folder, where=where)
+
+
+async def fetched(found: Pinned) -> bytes:
+    """Return the archive at a URL, which may be of plain http within a cluster.
+
+    Raises ConfigError, and Unfetched, Gone of them.
+    """
     if fault := url_fault(found.place, plain_http=True):
         raise ConfigError(fault, where="--artifact")
     async with Http(timeout=_TIMEOUT, plain_http=True) as http:
         answer = await _Server(http, None).get(found.place, _ANY, _MOST)
-    content, where = _checked(answer, found, found.place), shown(found.place)
-    return archive.read(content, revision=found.digest, folder=folder, where=where)
+    return _checked(answer, found, found.place)
 
 
 async def of_oci(found: Pinned, *, folder: str, docker: Path) -> Snapshot:
@@ -173,6 +185,8 @@ def _login(docker: Path, host: str) -> Secret | None:
 
 
 def _good(answer: Answer, url: str) -> Answer:
+    if answer.status == 404:
+        raise Gone("HTTP 404", where=shown(url))
     if answer.status != 200:
         raise Unfetched(f"HTTP {answer.status}", where=shown(url))
     return answer

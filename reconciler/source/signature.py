@@ -22,6 +22,8 @@ class VerificationMode(StrEnum):
 class Signature:
     """Whose signature was accepted. `kind` is ssh or gpg, `signer` a principal or a fingerprint.
 
+    Where Flux has verified it, `kind` is flux, and `signer` the source.
+
     `first`: with `history`, there was no commit to begin from, so only this one was looked at.
     """
 
@@ -43,11 +45,12 @@ class Refused(Exception):
 
 
 class Unverified(KlutchError):
-    """A commit is not verified, so its files count as unreadable. `revision` is its id."""
+    """A commit is not verified, so its files count as unreadable. `revision` is its id, or ""."""
 
     def __init__(self, message: str, *, revision: str) -> None:
         self.revision = revision
-        super().__init__(f"commit {revision[:12]} is not verified: {message}")
+        commit = f"commit {revision[:12]}" if revision else "the newest commit"
+        super().__init__(f"{commit} is not verified: {message}")
 
 
 def shown(text: bytes | str) -> str:

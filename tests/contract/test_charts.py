@@ -298,6 +298,19 @@ def test_a_controller_that_verifies_nothing_starts_without_keys(tmp_path):
     assert trust["configMap"]["optional"]
 
 
+def test_a_controller_that_follows_flux_needs_neither_git_nor_keys(tmp_path):
+    values = {"fleet": {"flux": "flux-system/fleet", "git": ""}, "trust": ""}
+    pod = deployed.only(DEPLOYMENT, helm.rendered(tmp_path, CONTROLLER, values))["spec"]["template"]
+    args = pod["spec"]["containers"][0]["args"]
+    assert "--flux-source=flux-system/fleet" in args
+    given = {one.partition("=")[0] for one in args}
+    assert given.isdisjoint({"--git", "--ref", "--verify", "--allowed-signers"})
+    sources = {
+        one["name"]: one.get("secret") or one.get("configMap") for one in pod["spec"]["volumes"]
+    }
+    assert [sources[one]["optional"] for one in ("git", "trust")] == [True, True]
+
+
 WORKLOAD: dict[str, Any] = {
     "replicas": 3,
     "resources": {"limits": {"memory": "1Gi"}},

@@ -42,11 +42,12 @@ def followed(monkeypatch):
     class Server(GitRef):
         looked = Looked()
 
-    def remote(source, settings, **_):
-        return Server(source.path, "main", check_owner=False, every=source.poll)
+    @asynccontextmanager
+    async def server(source, *_, **__):
+        yield Server(source.path, "main", check_owner=False, every=source.poll)
 
     for module in (program, work):
-        monkeypatch.setattr(module, "remote", remote)
+        monkeypatch.setattr(module, "server", server)
     for module in (program, work, rounds):
         monkeypatch.setattr(module, "now_here", virtual_time.now)
     # In a thread of its own, the clock would not jump.

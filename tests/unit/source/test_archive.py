@@ -5,11 +5,14 @@ import io
 import tarfile
 import zlib
 
+import pygit2
 import pytest
+from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError, InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.source import archive
+from tests.support.checkouts import commit_files
 from tests.support.fleet_texts import GOOD
 
 FLEET = {path: text.encode() for path, text in GOOD.items()}
@@ -48,6 +51,21 @@ def test_a_fleet_is_read_as_from_a_folder(above, form):
     found = read(content, folder)
     assert (found.files, found.unread) == (FLEET, {})
     assert (found.revision, found.folder, found.entry) == ("sha256:x", folder, "fleet.yaml")
+
+
+def test_a_folder_has_the_id_that_git_gives_it(tmp_path):
+    large = {"a/big": b"x" * (MAX_BYTES + 1), "a.b/c": b"", "a-b": b"y", "a/\u00e9/z": b"z"}
+    git = pygit2.init_repository(tmp_path, bare=True)
+    run = {"script": (FileMode.BLOB_EXECUTABLE, git.create_blob(b"#!"))}
+    commit = git[commit_files(git, FLEET | large | run)]
+    content = packed(
+        (member("script", size=2, mode=0o700), b"#!"),
+        (member("empty/folder", tarfile.DIRTYPE), b""),
+        files=FLEET | large,
+    )
+    assert archive.tree_id(content, "") == str(commit.tree.id)
+    assert archive.tree_id(content, "a/") == str(commit.tree["a"].id)
+    assert archive.tree_id(content, "b/") == archive.tree_id(b"x", "") == ""
 
 
 def test_a_file_that_is_too_large_is_a_problem_only_where_an_include_means_it():

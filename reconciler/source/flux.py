@@ -1,0 +1,166 @@
+"""Follows a source of Flux: the artifact that its status names, read by digest as any archive.
+
+Flux fetches, verifies and receives webhooks, and serves what it found within the cluster.
+"""
+
+import asyncio
+import contextlib
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reconciler.core.conditions import READY, TRUE
+from reconciler.core.errors import ConfigError, Unfetched
+from reconciler.core.manifest import Manifest, get, get_int, get_maps, get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Cluster
+from reconciler.source import archive, artifact
+from reconciler.source.artifact import Gone, Pinned
+from reconciler.source.following import Looked, SourceState
+from reconciler.source.signature import Signature, Unverified, VerificationMode
+
+_GROUP: Final = "source.toolkit.fluxcd.io"
+_PLURALS: Final = {
+    "GitRepository": "gitrepositories",
+    "OCIRepository": "ocirepositories",
+    "Bucket": "buckets",
+    "ExternalArtifact": "externalartifacts",
+}
+_NAME: Final = re.compile("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ID: Final = re.compile("(?:sha1|sha256):([0-9a-f]{40,64})")
+_VERIFIED: Final = "SourceVerified"
+
+
+@dataclass(frozen=True, slots=True)
+class FluxName:
+    """The name of a source in the cluster of the controller."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind}/{self.namespace}/{self.name}"
+
+
+def flux_name(text: str, *, where: str) -> FluxName:
+    """Read [KIND/]NAMESPACE/NAME; the kind is else GitRepository. Raises ConfigError."""
+    parts = text.split("/")
+    kind, *names = parts if len(parts) == 3 else ("GitRepository", *parts)
+    if kind not in _PLURALS or len(names) != 2 or not all(map(_NAME.fullmatch, names)):
+        hint = f"Write [KIND/]NAMESPACE/NAME; KIND is one of {', '.join(_PLURALS)}"
+        raise ConfigError("it names no source of Flux", where=where, hint=hint)
+    return FluxName(Kind(_GROUP, "v1", kind, _PLURALS[kind]), *names)
+
+
+@dataclass(frozen=True, slots=True)
+class FluxArtifact:
+    """An archive that Flux serves. `revision` is the id of its commit or content."""
+
+    pinned: Pinned
+    revision: str
+
+    @property
+    def mark(self) -> str:
+        return f"{self.revision} {self.pinned.digest}"
+
+
+def artifact_of(live: Manifest | None, name: FluxName, *, verified: bool) -> FluxArtifact:
+    """Return the artifact that a source offers. Raises Unfetched, ConfigError and Unverified.
+
+    One that is not Ready keeps its artifact, as while Git is away, and Flux goes on with that. It
+    is of the old spec until the new generation was observed.
+    """
+    if live is None:
+        raise Unfetched("it is not there", where=str(name))
+    ready = _condition(live, READY)
+    said = get_text(ready, "message")
+    generation = get_int(live, "metadata", "generation")
+    if _observed(live) not in (None, generation):
+        raise Unfetched(f"Flux has not looked at its newest form yet: {said}", where=str(name))
+    found = get(live, "status", "artifact")
+    url, digest, revision = (get_text(found, key) for key in ("url", "digest", "revision"))
+    if not (url and digest):
+        raise Unfetched(f"Flux has no artifact of it: {said}", where=str(name))
+    offered = FluxArtifact(artifact.pinned(f"{url}@{digest}", where=str(name)), _id(revision))
+    # What was verified is the commit that was looked at last: it is this one where all went well.
+    if verified and not (_is_true(live, READY) and _is_true(live, _VERIFIED)):
+        why = get_text(_condition(live, _VERIFIED), "message") or said
+        raise Unverified(f"{name} has to be Ready and SourceVerified. {why}", revision="")
+    return offered
+
+
+def _id(revision: str) -> str:
+    """Return the id in a revision of Flux, such as main@sha1:ID, latest@sha256:ID or sha256:ID."""
+    found = _ID.fullmatch(revision.rpartition("@")[2])
+    return revision if found is None else found[1]
+
+
+def _observed(live: Manifest) -> int | None:
+    """Return the generation that the status is about; an ExternalArtifact has it in Ready alone."""
+    whole = get_int(live, "status", "observedGeneration")
+    return get_int(_condition(live, READY), "observedGeneration") if whole is None else whole
+
+
+def _condition(live: Manifest, kind: str) -> Manifest:
+    found = get_maps(live, "status", "conditions")
+    return next((one for one in found if get_text(one, "type") == kind), {})
+
+
+def _is_true(live: Manifest, kind: str) -> bool:
+    found = _condition(live, kind)
+    observed = get_int(found, "observedGeneration")
+    known = observed in (None, get_int(live, "metadata", "generation"))
+    return get_text(found, "status") == TRUE and known
+
+
+class FluxSource:
+    """The artifact of a source of Flux, whose status is read every `every` seconds.
+
+    `folder` is where in it: "", or with "/" at the end. `verified`: Flux has to have verified it.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: FluxName, *, folder: str, every: float, verified: bool
+    ) -> None:
+        self._cluster, self._name = cluster, name
+        self._ref = Ref(cluster.name, name.kind, name.namespace, name.name)
+        self._folder, self._every, self._verified = folder, every, verified
+        self._asked = asyncio.Event()
+        self._given = self.looked = Looked()
+
+    async def look(self, known: str) -> SourceState | None:
+        """Return the files of the artifact. Raises ClusterErrors, too."""
+        self._asked.clear()
+        offered = await self._offered()
+        if offered.mark == known:
+            self.looked = self._given
+            return None
+        try:
+            content = await artifact.fetched(offered.pinned)
+        except Gone:  # Flux keeps two for a minute: another one is there
+            offered = await self._offered()
+            content = await artifact.fetched(offered.pinned)
+        return await asyncio.to_thread(self._read, offered, content)
+
+    async def changed(self) -> None:
+        """Return when it is time for another look."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await self._asked.wait()
+
+    def look_soon(self) -> None:
+        """Let `changed` return at once."""
+        self._asked.set()
+
+    async def _offered(self) -> FluxArtifact:
+        live = await self._cluster.get(self._ref)
+        return artifact_of(live, self._name, verified=self._verified)
+
+    def _read(self, offered: FluxArtifact, content: bytes) -> SourceState:
+        where, revision = str(self._name), offered.revision
+        self.looked = Looked(revision, archive.tree_id(content, self._folder))
+        snapshot = archive.read(content, revision=revision, folder=self._folder, where=where)
+        self._given = self.looked
+        by = Signature(VerificationMode.HEAD, "flux", where) if self._verified else None
+        return SourceState(offered.mark, replace(snapshot, revision=revision), by)
