@@ -84,8 +84,7 @@ async def fetched(spec: BrokerSpec, credentials: Path) -> Catalogue:
 
     What stands in a file of the person who runs this may lead to the own machine.
     """
-    from reconciler.broker.address import address_of
-    from reconciler.broker.client import BrokerClient
+    from reconciler.broker.client import BrokerClient, address_of
 
     held = yaml_text.read(files.read(credentials), str(credentials)).plain()
     address = address_of(spec, {"stringData": held})

@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
     from reconciler.apply import Report
     from reconciler.planning.changes import Plan
 
@@ -122,7 +120,7 @@ def _replace_closed_streams() -> None:
 class _Notes(io.FileIO):
     """A stream that drops the text from the first error on: no run ends for want of a reader."""
 
-    def write(self, text: "ReadableBuffer", /) -> int:
+    def write(self, text: Any, /) -> int:
         try:
             return super().write(text)
         except OSError:

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding import facts, ownership
+from bind.app_cluster_binding import facts
 from bind.app_cluster_binding.facts import DELETE, RELEASE, Seen, Space, Terms
-from bind.app_cluster_binding.ownership import Ownership
+from bind.app_cluster_binding.space import Ownership, is_ours, verdict, was_found
 from reconciler import api
 from reconciler.core import conditions, keys, manifest
 from reconciler.core.conditions import Cause
@@ -58,7 +58,7 @@ class ReleaseTerms:
 
 def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the next step of a deletion; the last one takes our finalizer off."""
-    space, standing = seen.space, ownership.verdict(seen).standing
+    space, standing = seen.space, verdict(seen).standing
     if standing is Ownership.TAKEN:
         return _ends(seen, terms)  # what bears our names may be of the other one
     if space is None or standing is Ownership.FREE:
@@ -118,7 +118,7 @@ def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
 
 
 def _offers(seen: Seen, space: Space) -> list[_Held]:
-    requests = [one for one in space.requests if ownership.is_ours(one, seen)]
+    requests = [one for one in space.requests if is_ours(one, seen)]
     return [
         *((api.API_SERVICE_EXPORT_REQUEST, one) for one in requests),
         *((api.API_SERVICE_EXPORT, one) for one in space.exports),
@@ -128,7 +128,7 @@ def _offers(seen: Seen, space: Space) -> list[_Held]:
 def _running(seen: Seen, space: Space) -> list[_Held]:
     """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
     copies = [one for one in space.secrets if manifest.name_of(one) == seen.secret_name]
-    ours: list[_Held] = [(SECRET, one) for one in copies if ownership.is_ours(one, seen)]
+    ours: list[_Held] = [(SECRET, one) for one in copies if is_ours(one, seen)]
     deployment = [] if space.deployment is None else [space.deployment]
     return [*((DEPLOYMENT, one) for one in deployment), *ours]
 
@@ -137,9 +137,9 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return how the space goes: marked first, because the proof whose it is goes before it."""
     namespace = space.namespace
     held: list[_Held] = [(NAMESPACE, namespace)]
-    if ownership.is_ours(namespace, seen):
+    if is_ours(namespace, seen):
         return _going(held, terms)
-    if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
+    if was_found(seen, space) and not manifest.is_deleting(namespace):
         return facts.trouble(facts.CLEANUP_WAITING, _unproven(seen))
     step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
     return Decision.merge([writes(step, failure=_FAILED), _missed(held)])

@@ -11,7 +11,7 @@ from typing import Final
 from bind.app_cluster_binding import cleanup, facts
 from bind.app_cluster_binding.cleanup import ReleaseTerms
 from bind.app_cluster_binding.facts import RELEASE, Seen, Space, Terms
-from bind.app_cluster_binding.ownership import is_ours
+from bind.app_cluster_binding.space import is_ours
 from reconciler import api
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest, names

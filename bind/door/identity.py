@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bind.door.refusals import Refused
-from reconciler.oidc.claims import Claims, texts
+from reconciler.oidc.tokens import Claims, texts
 
 _DIGITS: Final = 10  # of base32 in a space's name: 50 bits
 _MOST_GROUPS: Final = 200

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from reconciler.broker.address import BrokerAddress
-from reconciler.broker.client import BrokerClient, Observe
+from reconciler.broker.client import BrokerAddress, BrokerClient, Observe
 from reconciler.controller import flags
 from reconciler.controller.flags import Operation
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from klutchctl import files
-from klutchctl.binding import door, response
+from klutchctl.binding import provider, response
 from klutchctl.binding.job import Job, tabled
 from klutchctl.binding.response import Grant
 from klutchctl.binding.sign_in.signed_in import SignedIn
@@ -48,7 +48,7 @@ class Source:
     async def request(self, http: Http) -> Manifest:
         """Return the APIServiceExportRequest. Raises ConfigError, BadAnswer, BindEnded."""
         if self.url:
-            text = await door.fetched(http, self.url)
+            text = await provider.fetched(http, self.url)
         elif self.manifest == "-":
             text = sys.stdin.buffer.read(yaml_text.MAX_BYTES + 1)
         else:

@@ -13,9 +13,9 @@ from typing import Final
 import yaml
 
 from klutchctl.binding.decisions import Answers, Claims
-from klutchctl.binding.door import MOST, TIMEOUT
 from klutchctl.binding.errors import Denied
 from klutchctl.binding.progress import Progress
+from klutchctl.binding.provider import MOST, TIMEOUT
 from klutchctl.binding.run import Asked, Bind
 from klutchctl.render.terminal import visible
 from reconciler.core import conditions, manifest

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from klutchctl.binding import decisions, door, konnector, response
+from klutchctl.binding import decisions, konnector, response
 from klutchctl.binding.app_cluster import AppCluster, Seen
 from klutchctl.binding.decisions import (
     Answers,
@@ -20,11 +20,10 @@ from klutchctl.binding.decisions import (
 )
 from klutchctl.binding.konnector import Decision, Rights
 from klutchctl.binding.progress import Progress
-from klutchctl.binding.provider import FrontDoor, Provider
+from klutchctl.binding.provider import FrontDoor, Provider, discovered
 from klutchctl.binding.response import Grant, Wanted, merged
-from klutchctl.binding.sign_in.identities import Identity, Sources
 from klutchctl.binding.sign_in.signed_in import SignedIn, SignIn, front_door, require_asked
-from klutchctl.binding.sign_in.tokens import TokenSource, require_for
+from klutchctl.binding.sign_in.tokens import Identity, Sources, TokenSource, require_for
 from reconciler.blueprints.consent import reserved
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest
@@ -171,7 +170,7 @@ class Bind:
         return Agreed(wanted, claims)
 
     async def _provider(self) -> Provider:
-        provider = await door.discovered(self.http, self.asked.url)
+        provider = await discovered(self.http, self.asked.url)
         if not isinstance(self.asked.way, Browser):
             require_issuer(front_door(provider), self.asked)
         return provider

@@ -99,9 +99,9 @@ def _failure_commented(outputs: tuple[Output, ...]) -> "Iterator[None]":
     try:
         yield
     except Exception as error:
-        from klutchctl.render import plan_markdown
+        from klutchctl.render import plan_formats
 
-        text = plan_markdown.without_plan(error, list(map(sentence, leaves(error))))
+        text = plan_formats.without_plan(error, list(map(sentence, leaves(error))))
         comments = tuple(one for one in outputs if one.format == "markdown")
         write_outputs(comments, {"markdown": lambda _: text})
         raise
@@ -281,7 +281,7 @@ def _print(
     against: "Against | None" = None,
 ) -> None:
     """Print a plan in the formats asked for. `seconds` is how long reading took."""
-    from klutchctl.render import plan_formats, plan_markdown
+    from klutchctl.render import plan_formats
 
     write_outputs(
         wanted,
@@ -296,6 +296,6 @@ def _print(
                 steps=settings.verbose,
             ),
             "json": lambda _: plan_formats.as_json(plan, against=against),
-            "markdown": lambda _: plan_markdown.comment(plan, against=against),
+            "markdown": lambda _: plan_formats.comment(plan, against=against),
         },
     )

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from reconciler.controller.health_server import NOTHING, SOON, Written
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.settled import NOTHING, SOON, Written
 from reconciler.controller.tasks import TaskSupervisor, Worker, ended
 from reconciler.kube.informer import Informer, ReadYourWrites
 

@@ -18,13 +18,12 @@ from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.flags import Address, Operation
-from reconciler.controller.health_server import plain
+from reconciler.controller.health_server import SettledProbe, Written, plain
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
 from reconciler.controller.manager import Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
-from reconciler.controller.settled import SettledProbe, Written
 from reconciler.controller.tasks import Clock, Worker
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig

@@ -1,5 +1,6 @@
-"""What tokens prove: ID tokens of a sign-in, and bearer tokens of requests (RFC 7515, 8725)."""
+"""What tokens say and prove: those of a sign-in, and bearer tokens of requests (RFC 7515, 8725)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,16 +12,101 @@ from joserfc.errors import JoseError
 from joserfc.jwa import JWSAlgModel
 
 from reconciler.core.secret import Secret
-from reconciler.oidc import claims as c
-from reconciler.oidc.claims import Claims as Claims
 from reconciler.oidc.errors import TokenRefused, UnknownKey
 from reconciler.oidc.keys import ALGORITHMS as ALGORITHMS
 from reconciler.oidc.keys import KeySet, PublicKey
 
+LEEWAY: Final = 30.0  # seconds that two clocks may differ
+_LONGEST_SUBJECT: Final = 255
 _MOST_BYTES: Final = 16 * 1024
 _MOST_HEADER_BYTES: Final = 4096
 # Ways to bring a key along, and `crit` with what it announces; none is understood here.
 _REFUSED_HEADERS: Final = ("jwk", "jku", "x5u", "crit", "b64", "enc", "zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a checked token says."""
+
+    issuer: str
+    subject: str
+    raw: Mapping[str, object] = field(repr=False)
+    expires_at: float
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Return the texts of a text or a list; truth values and whole numbers as JSON writes them."""
+    match value:
+        case str():
+            return (value,)
+        case bool():
+            return ("true" if value else "false",)
+        case int():
+            return (str(value),)
+        case list():
+            return tuple(item for item in value if isinstance(item, str))
+        case _:
+            return ()
+
+
+def vouched(raw: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the claims without an address that its user may have made up, as Kubernetes does."""
+    if raw.get("email_verified", True) is True:
+        return raw
+    return {name: value for name, value in raw.items() if name != "email"}
+
+
+def require_issuer(raw: Mapping[str, object], issuer: str) -> None:
+    """Compare the issuer, character by character. Raises TokenRefused."""
+    if not issuer or raw.get("iss") != issuer:
+        raise TokenRefused("issuer", "the token is of another issuer")
+
+
+def subject(raw: Mapping[str, object]) -> str:
+    """Return the subject. Raises TokenRefused: none, no text, empty, or longer than 255."""
+    value = raw.get("sub")
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_SUBJECT:
+        raise TokenRefused("subject", "the token has no subject of 1 to 255 characters")
+    return value
+
+
+def audiences(raw: Mapping[str, object]) -> Sequence[str]:
+    """Return whom the token is for. Raises TokenRefused: nobody, or no texts."""
+    value = raw.get("aud")
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(a, str) for a in found):
+        raise TokenRefused("audience", "the token has no audience")
+    return found
+
+
+def moment(raw: Mapping[str, object], name: str) -> float | None:
+    """Return a claim that is a time. Raises TokenRefused: there, and no number."""
+    if name not in raw:
+        return None
+    value = raw[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TokenRefused("times", f"`{name}` of the token is no time")
+    return float(value)
+
+
+def required_moment(raw: Mapping[str, object], name: str) -> float:
+    """Return a time that has to be there. Raises TokenRefused."""
+    value = moment(raw, name)
+    if value is None:
+        raise TokenRefused("times", f"the token has no `{name}`")
+    return value
+
+
+def require_valid_at(raw: Mapping[str, object], now: float) -> float:
+    """Return when the token expires. Raises TokenRefused: never, before, or not valid yet."""
+    expires_at = required_moment(raw, "exp")
+    if expires_at <= now - LEEWAY:
+        raise TokenRefused("expired", "the token has expired")
+    for name in ("nbf", "iat"):
+        value = moment(raw, name)
+        if value is not None and value > now + LEEWAY:
+            raise TokenRefused("early", f"`{name}` of the token is in the future: compare clocks")
+    return expires_at
 
 
 class _Registry(jws.JWSRegistry):
@@ -150,16 +236,16 @@ def id_token(token: Secret, keys: KeySet, check: IdTokenCheck, *, now: float) ->
     """
     read = opened(token)
     require_signed(read, keys, check.algorithms)
-    raw = c.vouched(read.claims)
+    raw = vouched(read.claims)
     _require_kind(read, ("", "jwt"), _OTHER_THAN_ID)
-    c.require_issuer(raw, check.issuer)
+    require_issuer(raw, check.issuer)
     _require_for_us(raw, check.client_id)
-    expires_at = c.require_valid_at(raw, now)
-    if now - c.required_moment(raw, "iat") > _OLDEST_SIGN_IN:
+    expires_at = require_valid_at(raw, now)
+    if now - required_moment(raw, "iat") > _OLDEST_SIGN_IN:
         raise TokenRefused("times", "the ID token was issued more than 10 minutes ago")
-    subject = c.subject(raw)
+    named = subject(raw)
     _require_openid_rules(read, check, now)
-    return Claims(check.issuer, subject, raw, expires_at)
+    return Claims(check.issuer, named, raw, expires_at)
 
 
 def bearer(token: Secret, keys: KeySet, check: BearerCheck, *, now: float) -> Claims:
@@ -169,23 +255,23 @@ def bearer(token: Secret, keys: KeySet, check: BearerCheck, *, now: float) -> Cl
     """
     read = opened(token)
     require_signed(read, keys, check.algorithms)
-    raw = c.vouched(read.claims)
+    raw = vouched(read.claims)
     _require_kind(read, ("", "jwt", _ACCESS_TOKEN), _OTHER_THAN_BEARER)
-    c.require_issuer(raw, check.issuer)
-    if not set(c.audiences(raw)) & set(check.audiences):
+    require_issuer(raw, check.issuer)
+    if not set(audiences(raw)) & set(check.audiences):
         raise TokenRefused("audience", "the token is for others")
-    expires_at = c.require_valid_at(raw, now)
+    expires_at = require_valid_at(raw, now)
     _require_short_life(raw, expires_at, now)
-    subject = c.subject(raw)
+    named = subject(raw)
     if read.type == _ACCESS_TOKEN:
-        c.required_moment(raw, "iat")
+        required_moment(raw, "iat")
         client_id = raw.get("client_id")
         if not isinstance(client_id, str) or not client_id:
             raise TokenRefused("claims", "the access token has no `client_id`")
     for name, allowed in check.require.items():
-        if not set(c.texts(raw.get(name))) & set(allowed):
+        if not set(texts(raw.get(name))) & set(allowed):
             raise TokenRefused("claims", f"claim `{name}` of the token is not one that is required")
-    return Claims(check.issuer, subject, raw, expires_at)
+    return Claims(check.issuer, named, raw, expires_at)
 
 
 def issuer_of(token: Secret) -> str:
@@ -201,7 +287,7 @@ def issuer_of(token: Secret) -> str:
 
 def audiences_of(token: Secret) -> Sequence[str]:
     """Return whom a token names, unproven. Raises TokenRefused: no signed token, or nobody."""
-    return c.audiences(opened(token).claims)
+    return audiences(opened(token).claims)
 
 
 def _require_kind(token: Opened, types: tuple[str, ...], others: tuple[str, ...]) -> None:
@@ -218,14 +304,14 @@ def _require_kind(token: Opened, types: tuple[str, ...], others: tuple[str, ...]
 
 def _require_for_us(raw: Mapping[str, object], client_id: str) -> None:
     """Raises TokenRefused: for others, or the authorized party is another."""
-    if not client_id or client_id not in c.audiences(raw):
+    if not client_id or client_id not in audiences(raw):
         raise TokenRefused("audience", "the ID token is for others")
     if raw.get("azp", client_id) != client_id:
         raise TokenRefused("azp", "the ID token was issued to another client")
 
 
 def _require_short_life(raw: Mapping[str, object], expires_at: float, now: float) -> None:
-    issued_at = c.moment(raw, "iat")
+    issued_at = moment(raw, "iat")
     if expires_at - (now if issued_at is None else issued_at) > _LONGEST_LIFE:
         raise TokenRefused("life", "the token lives longer than 24 hours")
 
@@ -247,7 +333,7 @@ def _require_openid_rules(token: Opened, check: IdTokenCheck, now: float) -> Non
             header,
             {"iss": {"essential": True, "value": check.issuer}},
             params,
-        ).validate(now=now, leeway=int(c.LEEWAY))
+        ).validate(now=now, leeway=int(LEEWAY))
     except JoseError as error:
         claim = getattr(error, "claim", "claims")
         raise TokenRefused(str(claim), f"`{claim}` of the ID token is wrong or missing") from error

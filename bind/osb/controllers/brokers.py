@@ -17,8 +17,7 @@ from reconciler.api import osb
 from reconciler.api.osb import BrokerSpec
 from reconciler.blueprints.offering.messages import Call, OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Outcome
-from reconciler.broker.address import BrokerAddress, address_of
-from reconciler.broker.client import BrokerClient
+from reconciler.broker.client import BrokerAddress, BrokerClient, address_of
 from reconciler.broker.gate import Gate, KeptCatalogue
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor, observed

@@ -25,8 +25,7 @@ from reconciler.blueprints.offering.messages import (
     is_mutating,
 )
 from reconciler.blueprints.offering.outcomes import Done, Outcome, Unknown, Unsent
-from reconciler.broker.address import BrokerAddress, address_of
-from reconciler.broker.client import BrokerClient, Observe
+from reconciler.broker.client import BrokerAddress, BrokerClient, Observe, address_of
 from reconciler.broker.gate import Gate, KeptCatalogue
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import Clock

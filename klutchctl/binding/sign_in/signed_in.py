@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from klutchctl.binding import door as api
+from klutchctl.binding import provider as api
 from klutchctl.binding import response
 from klutchctl.binding.errors import BadAnswer, Denied, NoConsent
 from klutchctl.binding.progress import Progress

@@ -1,22 +1,31 @@
-"""Gets a token for a provider's front door from its identity provider.
+"""Gets a token for a front door from its identity provider, also for identities of machines.
 
 By the device grant for people (RFC 8628), by client credentials (RFC 6749 4.4) and by exchange of
-another token (RFC 8693) for machines. Tokens are kept in memory only.
+another token (RFC 8693) for machines: one from a file, a variable, a CI runner, or a cluster, for
+the audience of the front door as far as it can be chosen. Tokens are kept in memory only, and
+nothing of one gets into an error.
 """
 
 import asyncio
+import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied, NoConsent
 from klutchctl.binding.progress import Progress
-from klutchctl.binding.provider import FrontDoor
+from klutchctl.binding.provider import FrontDoor, with_query
+from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.refs import SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
+from reconciler.files import read_secret
+from reconciler.kube.cluster import Cluster
 from reconciler.oidc import grants
 from reconciler.oidc.errors import CredentialFault, GrantRefused, ProviderFault, TokenRefused
 from reconciler.oidc.grants import Client, DeviceCode, Form, Tokens
@@ -26,13 +35,17 @@ from reconciler.outbound.http import Answer, Http, OutboundError, shown
 from reconciler.outbound.issuer import Issuer
 
 T = TypeVar("T")
-
 _ID_TOKEN: Final = "id_token"
 _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What somebody decided, or who is not known (RFC 6749 5.2); other errors are what was asked for.
 _NO: Final = frozenset({"access_denied", "invalid_client", "invalid_grant", "unauthorized_client"})
 _LONGEST_PAUSE: Final = 60.0
+_SECONDS: Final = 600
+_GITHUB_URL: Final = "ACTIONS_ID_TOKEN_REQUEST_URL"
+_GITHUB_TOKEN: Final = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
+_TOKEN_REQUEST: Final = "authentication.k8s.io/v1"
+Source: TypeAlias = Literal["file", "env", "github", "kubernetes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +203,96 @@ def _checked(read: Callable[[], T]) -> T:
         raise ConfigError(str(fault)) from None
     except ProviderFault as fault:
         raise BindEnded(str(fault)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where a machine's token comes from; `place` is a path, a variable, or NAMESPACE/ACCOUNT."""
+
+    source: Source
+    place: str = ""
+
+
+def parse(text: str) -> Identity:
+    """Return what --identity says. Raises ConfigError."""
+    source, _, place = text.partition(":")
+    namespace, _, account = place.partition("/")
+    match source:
+        case "github" if not place:
+            return Identity("github")
+        case "file" | "env" if place:
+            return Identity(source, place)
+        case "kubernetes" if not (
+            names.label_problem(namespace) or names.subdomain_problem(account)
+        ):
+            return Identity("kubernetes", place)
+    raise ConfigError(
+        "is not file:FILE, env:NAME, github or kubernetes:NAMESPACE/ACCOUNT", where="--identity"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What tokens come from. `cluster` returns the app cluster."""
+
+    environ: Mapping[str, str]
+    http: Http
+    cluster: Callable[[], Cluster]
+
+    async def token(self, identity: Identity, audience: str) -> Secret:
+        """Return the token. Raises ConfigError, Denied, BadAnswer, BindEnded, ClusterErrors."""
+        match identity.source:
+            case "file":
+                return read_secret(Path(identity.place), "--identity")
+            case "env":
+                text = self.environ.get(identity.place, "").strip()
+                if not text:
+                    message = f"the variable {identity.place} is not set"
+                    raise ConfigError(message, where="--identity")
+                return Secret(text)
+            case "github":
+                return await self._github(audience)
+            case "kubernetes":
+                return await self._service_account(identity.place, audience)
+
+    async def _github(self, audience: str) -> Secret:
+        url, token = (self.environ.get(name, "") for name in (_GITHUB_URL, _GITHUB_TOKEN))
+        if not url or not token:
+            hint = "Give the job the permission `id-token: write`"
+            raise ConfigError("no identity of a workflow is here", where="--identity", hint=hint)
+        headers = {"Authorization": Secret(f"Bearer {token}")}
+        try:
+            asked = with_query(url, {"audience": audience})
+        except ValueError:
+            hint = "Leave it as the runner sets it"
+            raise ConfigError("is no URL", where=f"${_GITHUB_URL}", hint=hint) from None
+        try:
+            answer = await self.http.get(asked, headers=headers)
+        except OutboundError as error:
+            raise BindEnded(str(error)) from None
+        if answer.status != 200:
+            ended = Denied if answer.status in (401, 403) else BindEnded
+            raise ended(f"the runner's token endpoint answers {answer.status}")
+        try:
+            value = get_text(json.loads(answer.body), "value")
+        except (ValueError, RecursionError):
+            value = ""
+        if not value:
+            raise BadAnswer("the runner's token endpoint answers without a token")
+        return Secret(value)
+
+    async def _service_account(self, place: str, audience: str) -> Secret:
+        namespace, _, account = place.partition("/")
+        request: Manifest = {
+            "apiVersion": _TOKEN_REQUEST,
+            "kind": "TokenRequest",
+            "metadata": {"name": account, "namespace": namespace},
+            "spec": {"audiences": [audience], "expirationSeconds": _SECONDS},
+        }
+        made = await self.cluster().create(
+            request, SERVICE_ACCOUNT, manager=keys.MANAGER_BIND, subresource="token"
+        )
+        token = get_text(made, "status", "token")
+        if not token:
+            raise BadAnswer(f"the API server made no token for ServiceAccount {place}")
+        return Secret(token)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klutchctl.binding.run import Browser, DeviceCode, Machine, Vouched, Way
-from klutchctl.binding.sign_in import identities
+from klutchctl.binding.sign_in import tokens
 from reconciler.core.errors import ConfigError
 from reconciler.files import read_secret
 from reconciler.oidc.grants import Client
@@ -44,7 +44,7 @@ class Flags:
             return DeviceCode()
         if self.identity:
             exchange = self._client() if self.exchange else None
-            return Vouched(identities.parse(self.identity), exchange, self.scopes)
+            return Vouched(tokens.parse(self.identity), exchange, self.scopes)
         if self.client_id:
             return Machine(self._client(), self.scopes)
         return Browser(self.callback_port, None if self.no_browser else show)

@@ -1,4 +1,4 @@
-"""Keycloak beside the clusters: its command, its secrets made once, its home and its realm."""
+"""Keycloak beside the clusters: its command, its secrets made once, its home and its realm.json."""
 
 import base64
 import hashlib
@@ -6,9 +6,12 @@ import json
 import secrets
 import shlex
 import shutil
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from string import Template
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -16,14 +19,23 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from klutchctl import files
 from klutchctl.sandbox import credentials
-from klutchctl.sandbox.addons import keycloak_distribution, realm
+from klutchctl.sandbox.addons import keycloak_distribution
 from klutchctl.sandbox.addons.addon import Addon, Request, Run, outline
-from klutchctl.sandbox.addons.realm import Purpose, Realm
 from klutchctl.sandbox.report import Progress
 from klutchctl.sandbox.servers import HttpProbe, Launch, Server
 from klutchctl.sandbox.state import LOOPBACK, KeycloakPorts, Layout, NewPorts, State
 from reconciler.core.secret import Secret
 
+# As realm.json has them.
+REALM: Final = "klutch"
+DOOR_CLIENT: Final = "klutch-bind"
+CLI_CLIENT: Final = "klutchctl"
+MACHINE: Final = "machine"
+KEYED_MACHINE: Final = "machine-with-key"
+ADMINISTRATOR: Final = "admin"
+PEOPLE: Final = {"alice": "team-a", "bob": "team-b"}  # by name, the group
+_TEMPLATE: Final = Path(__file__).with_name("realm.json")
+_IDS: Final = uuid.UUID("b0d3a5b2-6a0e-4f6f-9a3c-2f0a5a9d7c11")
 NAME: Final = "keycloak"
 KEY_FILE: Final = "machine-with-key.pem"
 # For a shell: `klutch-bind $(cat klutch-bind.flags)`, `klutchctl bind $(cat door.url)`.
@@ -51,6 +63,55 @@ _JAVA: Final = (
     "-Dpicocli.disable.closures=true",
 )
 _MAIN: Final = "io.quarkus.bootstrap.runner.QuarkusEntryPoint"
+
+
+class Purpose(StrEnum):
+    """The secrets of a realm; the values are their file names."""
+
+    ADMIN = "admin.password"
+    ALICE = "alice.password"
+    BOB = "bob.password"
+    DOOR = "klutch-bind.secret"
+    MACHINE = "machine.secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Realm:
+    """What differs between sandboxes.
+
+    `door` is the public URL of klutch-bind, which tokens for it name as audience; `key` the JWK
+    Set, public, of the machine with a private key; `seed` makes the subjects of the people, so
+    that they keep them.
+    """
+
+    door: str
+    secrets: Mapping[Purpose, Secret]
+    key: str
+    seed: str
+
+
+def issuer(port: int) -> str:
+    """Return the issuer of the realm, of a Keycloak on this loopback port."""
+    return f"http://127.0.0.1:{port}/realms/{REALM}"
+
+
+def subject(seed: str, name: str) -> str:
+    """Return the subject of a person's tokens, for a realm of this seed."""
+    return str(uuid.uuid5(_IDS, f"{seed}/{name}"))
+
+
+def document(realm: Realm) -> bytes:
+    """Return the realm as Keycloak imports it, with its secrets.
+
+    A port of a loopback address in `redirectUris` is not compared (RFC 8252 7.3). The client with
+    the URL of the door is the audience of tokens; the web client is none, so that its own tokens
+    are no keys to the door. A machine is an audience of itself, so that it exchanges tokens.
+    """
+    blanks = {purpose.name.lower(): secret.reveal() for purpose, secret in realm.secrets.items()}
+    blanks |= {f"{name}_id": subject(realm.seed, name) for name in PEOPLE}
+    blanks |= {"url": realm.door, "keys": realm.key}
+    quoted = {name: json.dumps(text)[1:-1] for name, text in blanks.items()}
+    return Template(_TEMPLATE.read_text()).substitute(quoted).strip().encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +150,7 @@ def home(layout: Layout, ports: KeycloakPorts) -> Path:
     It is another one when the realm is, which is imported into an empty database only.
     """
     nothing = {purpose: Secret("") for purpose in Purpose}
-    content = realm.document(Realm(door_url(ports), nothing, key="", seed=""))
+    content = document(Realm(door_url(ports), nothing, key="", seed=""))
     return layout.keycloak / f"home-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
@@ -147,7 +208,7 @@ def ensure_files(layout: Layout, ports: KeycloakPorts, distribution: Path) -> No
     flags = "\n".join(door_flags(layout, ports))
     files.write(layout.keycloak / FLAGS_FILE, flags.encode())
     files.write(layout.keycloak / URL_FILE, wanted.door.encode())
-    files.write(own / _IMPORT / f"{realm.NAME}-realm.json", realm.document(wanted))
+    files.write(own / _IMPORT / f"{REALM}-realm.json", document(wanted))
 
 
 def _secret(file: Path) -> Secret:
@@ -175,12 +236,11 @@ def _coordinate(number: int) -> str:
 def details(layout: Layout, state: State) -> Sequence[str]:
     """Return where and as whom to sign in, and how klutch-bind lets people in."""
     ports = _ports(state)
-    people = (f"{name} ({group})" for name, group in realm.PEOPLE.items())
+    people = (f"{name} ({group})" for name, group in PEOPLE.items())
     return (
-        f"Issuer: {realm.issuer(ports.http)}",
+        f"Issuer: {issuer(ports.http)}",
         f"People: {', '.join(people)}; passwords and client secrets: {layout.keycloak}",
-        f"Clients: {realm.DOOR_CLIENT}, {realm.CLI_CLIENT} (device code), {realm.MACHINE},"
-        f" {realm.KEYED_MACHINE}",
+        f"Clients: {DOOR_CLIENT}, {CLI_CLIENT} (device code), {MACHINE}, {KEYED_MACHINE}",
         f"Flags of klutch-bind: {shlex.join(door_flags(layout, ports))}",
     )
 
@@ -189,16 +249,16 @@ def facts(layout: Layout, ports: KeycloakPorts) -> dict[str, str]:
     """Return what a person or a program needs to sign in there, and no secret: files with them."""
     folder = layout.keycloak
     return {
-        "issuer": realm.issuer(ports.http),
+        "issuer": issuer(ports.http),
         "door": door_url(ports),
-        "doorClientID": realm.DOOR_CLIENT,
+        "doorClientID": DOOR_CLIENT,
         "doorClientSecretFile": str(folder / Purpose.DOOR),
-        "cliClientID": realm.CLI_CLIENT,
-        "machineClientID": realm.MACHINE,
+        "cliClientID": CLI_CLIENT,
+        "machineClientID": MACHINE,
         "machineClientSecretFile": str(folder / Purpose.MACHINE),
-        "keyedMachineClientID": realm.KEYED_MACHINE,
+        "keyedMachineClientID": KEYED_MACHINE,
         "keyedMachineKeyFile": str(folder / KEY_FILE),
-        **{f"{name}PasswordFile": str(folder / f"{name}.password") for name in realm.PEOPLE},
+        **{f"{name}PasswordFile": str(folder / f"{name}.password") for name in PEOPLE},
         "adminPasswordFile": str(folder / Purpose.ADMIN),
     }
 
@@ -208,11 +268,11 @@ def door_flags(layout: Layout, ports: KeycloakPorts) -> Sequence[str]:
     door = door_url(ports)
     return (
         f"--listen-address={LOOPBACK}:{ports.door}",
-        f"--oidc-issuer-url={realm.issuer(ports.http)}",
-        f"--oidc-issuer-client-id={realm.DOOR_CLIENT}",
+        f"--oidc-issuer-url={issuer(ports.http)}",
+        f"--oidc-issuer-client-id={DOOR_CLIENT}",
         f"--oidc-client-secret-file={layout.keycloak / Purpose.DOOR}",
         f"--oidc-callback-url={door}/callback",
-        f"--cli-client-id={realm.CLI_CLIENT}",
+        f"--cli-client-id={CLI_CLIENT}",
         "--oidc-username-claim=preferred_username",
         "--pretty-name=Sandbox",
     )
