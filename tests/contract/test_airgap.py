@@ -1,38 +1,71 @@
 """The bundle for installations without a network: whole, and enough."""
 
+import hashlib
 import itertools
 import json
 import re
 import subprocess
 import sys
 import tarfile
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
 
 from reconciler.core.refs import DEPLOYMENT
 from tests.images import archive
-from tests.release import building, bundle
-from tests.support import helm, release
+from tests.release import archives, building, bundle
+from tests.support import helm
 from tests.support import programs as machines
 from tests.support.books import ROOT
 
+KINDS: Final = ("oci.tar", "cdx.json")  # of files, for each image
 # The first of them builds Helm, where no earlier run did.
 pytestmark = pytest.mark.timeout(1_800)
-
 REGISTRY = "mirror.acme.example:5000"
+
+
+def image(path: Path, content: bytes) -> str:
+    """Write an OCI archive of an image, and return its digest."""
+    blobs = dict([_blob(content), _blob(b'{"config": {}}')])
+    layer, config = blobs
+    described = {
+        "schemaVersion": 2,
+        "config": {"digest": f"sha256:{config}"},
+        "layers": [{"digest": f"sha256:{layer}", "size": len(content)}],
+    }
+    name, manifest = _blob(json.dumps(described).encode())
+    index = {"schemaVersion": 2, "manifests": [{"digest": f"sha256:{name}"}]}
+    files: dict[str, Path | bytes] = {
+        "index.json": json.dumps(index).encode(),
+        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
+        **{f"blobs/sha256/{one}": text for one, text in {**blobs, name: manifest}.items()},
+    }
+    archives.pack(path, files, epoch=0, gzipped=False)
+    return f"sha256:{name}"
+
+
+def _blob(content: bytes) -> tuple[str, bytes]:
+    return hashlib.sha256(content).hexdigest(), content
+
+
+def images(folder: Path) -> dict[str, str]:
+    """Write an image and an SBOM for each program into a folder; return digests by names."""
+    for name in building.IMAGES:
+        (folder / f"{name}.cdx.json").write_text("{}")
+    return {name: image(folder / f"{name}.oci.tar", name.encode()) for name in building.IMAGES}
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
     """Return the folder of a bundle, as it was unpacked, with images of one file each."""
     folder = tmp_path_factory.mktemp("airgap")
-    release.images(folder)
+    images(folder)
     with building.checked_out(ROOT) as checkout:
-        images = [folder / f"{name}.{kind}" for name in building.IMAGES for kind in release.KINDS]
-        packed = [*building.charts(checkout, folder), *building.crds(checkout, folder)]
-        bundle.write(folder / "bundle.tar", checkout, [*images, *packed])
+        packed = [folder / f"{name}.{kind}" for name in building.IMAGES for kind in KINDS]
+        packed += [*building.charts(checkout, folder), *building.crds(checkout, folder)]
+        bundle.write(folder / "bundle.tar", checkout, packed)
     with tarfile.open(folder / "bundle.tar") as tar:
         tar.extractall(folder, filter="data")
     return folder / "bundle"

@@ -12,8 +12,7 @@ import pytest
 
 from reconciler.blueprints.offering.messages import FetchInstance, OriginatingIdentity
 from reconciler.blueprints.offering.outcomes import Accepted, Done, Gone, Unknown, Unsent
-from reconciler.broker.address import BrokerAddress
-from reconciler.broker.client import BrokerClient, BrokerFault
+from reconciler.broker.client import BrokerAddress, BrokerClient, BrokerFault
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Token

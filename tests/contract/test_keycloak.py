@@ -21,18 +21,18 @@ import yaml
 from joserfc.jwk import ECKey
 
 from klutchctl.sandbox import processes
+from klutchctl.sandbox.addons import keycloak
 from klutchctl.sandbox.addons import keycloak as addon
-from klutchctl.sandbox.addons import realm
-from klutchctl.sandbox.addons.realm import Purpose
+from klutchctl.sandbox.addons.keycloak import Purpose
 from reconciler.blueprints.objects import namespace as namespace_of
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_text, name_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
-from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused
 from reconciler.oidc.grants import Client
+from reconciler.oidc.tokens import texts
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer
 from tests.support.accounts import ROBOT, create_robot, token_of
@@ -109,7 +109,7 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
     provider = await visitor.issuer.provider()
     url = grants.authorization_url(
         provider,
-        client_id=realm.DOOR_CLIENT,
+        client_id=keycloak.DOOR_CLIENT,
         redirect_uri=CALLBACK,
         scopes=("openid", "profile", "email"),
         state="a-state",
@@ -129,7 +129,7 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
         verifier=VERIFIER,
         **proof(),
     )
-    claims = await visitor.person(await visitor.tokens(form), realm.DOOR_CLIENT, "a-nonce")
+    claims = await visitor.person(await visitor.tokens(form), keycloak.DOOR_CLIENT, "a-nonce")
     assert claims.raw.get("preferred_username") == "alice"
     assert texts(claims.raw.get("groups")) == ("team-a",)
     with pytest.raises(GrantRefused):  # a code is good once
@@ -137,7 +137,7 @@ async def test_a_person_signs_in_at_the_door_with_pkce(visitor):
 
 
 async def test_the_id_token_of_a_device_code_names_the_door_beside_its_client(visitor):
-    provider, client = await visitor.issuer.provider(), Client(realm.CLI_CLIENT)
+    provider, client = await visitor.issuer.provider(), Client(keycloak.CLI_CLIENT)
     asked = grants.device_form(
         provider, client, scopes=("openid",), challenge=grants.challenge(VERIFIER)
     )
@@ -148,8 +148,8 @@ async def test_the_id_token_of_a_device_code_names_the_door_beside_its_client(vi
         provider, client, device_code=code.device_code, verifier=VERIFIER, **proof()
     )
     found = await visitor.tokens(form)
-    claims = await visitor.person(found, realm.CLI_CLIENT)
-    assert {*texts(claims.raw.get("aud"))} == {realm.CLI_CLIENT, visitor.keycloak.door}
+    claims = await visitor.person(found, keycloak.CLI_CLIENT)
+    assert {*texts(claims.raw.get("aud"))} == {keycloak.CLI_CLIENT, visitor.keycloak.door}
     assert (await visitor.bearer(found.id_token)).subject == visitor.keycloak.subject("bob")
 
 
@@ -163,7 +163,7 @@ async def test_a_machine_gets_a_token_for_the_door_by_its_own_proof(visitor, nam
 
 async def test_another_secret_is_refused(visitor):
     with pytest.raises(GrantRefused):
-        await visitor.credentials(Client(realm.MACHINE, secret=Secret("another")))
+        await visitor.credentials(Client(keycloak.MACHINE, secret=Secret("another")))
 
 
 def test_no_secret_is_in_its_arguments_or_its_log(keycloak):
@@ -309,8 +309,8 @@ async def test_a_person_binds_by_device_code(unbound):
 @pytest.mark.parametrize(
     ("client", "flag", "file"),
     [
-        (realm.MACHINE, "--client-secret-file", Purpose.MACHINE),
-        (realm.KEYED_MACHINE, "--client-key-file", addon.KEY_FILE),
+        (keycloak.MACHINE, "--client-secret-file", Purpose.MACHINE),
+        (keycloak.KEYED_MACHINE, "--client-key-file", addon.KEY_FILE),
     ],
 )
 async def test_a_machine_binds_by_its_own_proof(unbound, client, flag, file):
@@ -346,7 +346,7 @@ async def test_a_machine_binds_with_the_exchanged_token_of_another(unbound, visi
     theirs = await visitor.credentials(visitor.keycloak.keyed_machine)
     file = await kept(tmp_path, theirs.access_token.reveal())
     secret = str(unbound.keycloak.layout.keycloak / Purpose.MACHINE)
-    machine = ("--client-id", realm.MACHINE, "--client-secret-file", secret)
+    machine = ("--client-id", keycloak.MACHINE, "--client-secret-file", secret)
     await unbound.binds("--identity", f"file:{file}", "--exchange", *machine)
     assert (await unbound.owner()).startswith((await visitor.bearer(theirs.access_token)).subject)
 

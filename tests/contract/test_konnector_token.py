@@ -3,35 +3,204 @@
 import asyncio
 import contextlib
 import itertools
+import json
 from base64 import b64decode
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any, Final, Self
 
 import pytest
 
 from bind.settings import Settings
+from reconciler import api
 from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET
+from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.times import format_time
+from reconciler.kube.connection import Connection, NoCredential
+from reconciler.kube.requests import MERGE_PATCH, path_of
 from tests.support import removal
 from tests.support.backend import backend
 from tests.support.eventually import eventually
-from tests.support.konnector_rights import COPY, Konnector, Question, forbidden, needed
 from tests.support.offers import CREDENTIALS, offered
-from tests.support.served_spaces import Damage, Space, a_space, claim, damaged_and_repaired, gone
+from tests.support.raw import http_session
+from tests.support.served_spaces import (
+    APP,
+    Damage,
+    Space,
+    a_space,
+    claim,
+    damaged_and_repaired,
+    gone,
+)
 
+COPY: Final = "orders"  # of an instance and of a Secret in the service namespace
+_METHODS: Final = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+_WATCH: Final = "watch=1&timeoutSeconds=1"
 pytestmark = pytest.mark.timeout(900)  # on a busy machine
-
 RECONCILES = 200
 TIMES = 100  # that each forbidden thing is asked for at least
 # Of these reconciles any could give or take a right.
 GRANTING = ("binderrole", "clusterbinding", "servicenamespace")
 CONFIG: Manifest = {"resource": "configmaps", "version": "v1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A verb on an object, or on all of a kind in a namespace or everywhere ("")."""
+
+    verb: str
+    ref: Ref
+    subresource: str = ""
+    body: Manifest = field(default_factory=dict, hash=False)
+
+    @property
+    def target(self) -> str:
+        listed = self.verb in ("list", "watch", "create")
+        ref = replace(self.ref, name="") if listed else self.ref
+        path = path_of(ref, subresource=self.subresource)
+        query = {"get": "", "list": "limit=1", "watch": _WATCH}.get(self.verb, "dryRun=All")
+        return f"{path}?{query}" if query else path
+
+    def __str__(self) -> str:
+        kind = f"{self.ref.kind.plural}/{self.subresource}".strip("/")
+        return f"{self.verb} {kind} {self.ref.namespace}/{self.ref.name}"
+
+
+class Konnector:
+    """Asks an API server with a konnector's token. `answers` counts statuses by question."""
+
+    def __init__(self, connection: Connection, token: str) -> None:
+        self._session = http_session(replace(connection, credential=NoCredential()))
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self.answers: dict[Question, Counter[int]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def ask(self, question: Question) -> int:
+        """Return the status of the answer, and count it."""
+        headers, data = dict(self._headers), None
+        if question.verb in ("create", "update", "patch"):
+            patch = question.verb == "patch"
+            headers["Content-Type"] = MERGE_PATCH if patch else "application/json"
+            data = json.dumps(question.body)
+        async with self._session.request(
+            _METHODS[question.verb], question.target, headers=headers, data=data
+        ) as answer:
+            await answer.read()
+        self.answers.setdefault(question, Counter())[answer.status] += 1
+        return answer.status
+
+    async def all_statuses(self, asked: "list[Question]") -> Mapping[Question, int]:
+        """Ask all, a few at a time."""
+        turn = asyncio.Semaphore(8)
+
+        async def one(question: Question) -> int:
+            async with turn:
+                return await self.ask(question)
+
+        return dict(zip(asked, await asyncio.gather(*map(one, asked)), strict=True))
+
+
+async def needed(space: Space) -> list[Question]:
+    """Return every verb that a konnector uses, on what is there now."""
+    found = [
+        (space.ref(api.CLUSTER_BINDING, names.CLUSTER_BINDING), ("get", "list", "watch")),
+        (space.export, ("get", "list", "watch")),
+        (space.ref(refs.SECRET, names.BINDER), ("get", "list", "watch")),
+        (space.everywhere(refs.NAMESPACE, space.name), ("get",)),
+        (space.ref(api.API_SERVICE_NAMESPACE, APP), tuple(_METHODS)),
+        (space.ref(api.API_SERVICE_EXPORT_REQUEST, space.offer.name), tuple(_METHODS)),
+        (_copy(space, space.offer.kind), tuple(_METHODS)),
+        (_copy(space, refs.SECRET), tuple(_METHODS)),
+    ]
+    asked = list[Question]()
+    for ref, verbs in found:
+        live = await space.at(ref)
+        assert live is not None, ref
+        asked += [Question(verb, ref, body=_body(verb, ref, live)) for verb in verbs]
+    for ref in (space.binding, space.export):
+        live = await space.at(ref)
+        asked += [
+            Question(verb, ref, "status", _body(verb, ref, live))
+            for verb in ("get", "update", "patch")
+        ]
+    return asked
+
+
+def _copy(space: Space, kind: Kind) -> Ref:
+    return Ref(space.cluster.name, kind, space.home, COPY)
+
+
+def _body(verb: str, ref: Ref, live: Any) -> Manifest:
+    if verb == "create":
+        kept = {key: value for key, value in live.items() if key not in ("metadata", "status")}
+        metadata = {"name": "another", "namespace": ref.namespace}
+        return {**kept, "metadata": metadata}
+    return live if verb == "update" else {"metadata": {"annotations": {"tests": "yes"}}}
+
+
+def forbidden(own: Space, other: Space) -> list[Question]:
+    """Return twenty things that the konnector of `own` may not do."""
+    return [*_of_others(other), *_of_the_space(own), *_of_everybody(own)]
+
+
+def _of_others(other: Space) -> Iterator[Question]:
+    yield Question("get", other.everywhere(refs.NAMESPACE, other.name))
+    yield Question("list", other.ref(refs.SECRET, ""))
+    yield Question("get", other.ref(refs.SECRET, names.BINDER))
+    yield Question("list", other.ref(api.API_SERVICE_EXPORT, ""))
+    yield Question("list", Ref(other.cluster.name, refs.SECRET, other.home, ""))
+    yield Question("get", _copy(other, other.offer.kind))
+    made = build(refs.SECRET, "planted", namespace=other.home)
+    yield Question("create", Ref(other.cluster.name, refs.SECRET, other.home, ""), body=made)
+
+
+def _of_the_space(own: Space) -> Iterator[Question]:
+    spec: Manifest = {"spec": {"permissionClaims": []}}
+    yield Question("patch", own.export, body=spec)
+    yield Question("delete", own.export)
+    yield Question("patch", own.binding, body={"metadata": {"labels": {"tests": "yes"}}})
+    lie: Manifest = {"status": {"namespace": "default"}}
+    yield Question("patch", own.ref(api.API_SERVICE_NAMESPACE, APP), "status", lie)
+    yield Question("patch", own.ref(refs.SECRET, names.BINDER), body={"data": {}})
+    yield Question(
+        "create", own.ref(refs.SERVICE_ACCOUNT, ""), body=build(refs.SERVICE_ACCOUNT, "another")
+    )
+    yield Question("delete", own.everywhere(refs.NAMESPACE, own.home))
+    yield Question("patch", own.in_home, body={"subjects": []})
+
+
+def _of_everybody(own: Space) -> Iterator[Question]:
+    yield Question("list", own.everywhere(refs.SECRET, ""))
+    yield Question("watch", own.everywhere(refs.SECRET, ""))
+    yield Question("list", own.everywhere(own.offer.kind, ""))
+    yield Question("patch", own.role, body={"rules": []})
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": names.BINDER, "namespace": own.name}
+    to = {
+        "apiGroup": refs.CLUSTER_ROLE.group,
+        "kind": refs.CLUSTER_ROLE.kind,
+        "name": own.role.name,
+    }
+    everywhere = build(refs.CLUSTER_ROLE_BINDING, own.role.name, roleRef=to, subjects=[subject])
+    yield Question("create", own.everywhere(refs.CLUSTER_ROLE_BINDING, ""), body=everywhere)
 
 
 @dataclass
@@ -163,7 +332,7 @@ async def rights_are_damaged(scene: Scene) -> None:
     roles = [one.role for one in scene.spaces]
     bindings = [ref for one in scene.spaces for ref in (one.in_space, one.in_home)]
     of_all = scene.spaces[0].everywhere(CLUSTER_ROLE, names.BINDER)
-    for damage, refs in (
+    for damage, places in (
         (Damage.emptied, [*roles, *bindings]),
         (Damage.removed, [*roles, *bindings]),
         (Damage.misled, bindings),
@@ -171,7 +340,7 @@ async def rights_are_damaged(scene: Scene) -> None:
         (Damage.removed, [of_all]),
     ):
         async with scene.without():
-            done = (damaged_and_repaired(scene.cluster, ref, damage) for ref in refs)
+            done = (damaged_and_repaired(scene.cluster, ref, damage) for ref in places)
             await asyncio.gather(*done)
 
 

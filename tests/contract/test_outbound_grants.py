@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.core.secret import Secret
 from reconciler.oidc import grants, tokens
-from reconciler.oidc.claims import texts
 from reconciler.oidc.errors import GrantRefused
+from reconciler.oidc.tokens import texts
 from reconciler.outbound.http import Http
 from reconciler.outbound.issuer import Issuer
 from tests.support import issuer as fake

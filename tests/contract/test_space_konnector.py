@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bind.app_cluster_binding import konnector
+from bind.app_cluster_binding import decide
 from bind.app_cluster_binding.facts import Seen, Space, Terms
 from reconciler.api import APP_CLUSTER_BINDING
 from reconciler.blueprints import konnector as blueprint
@@ -64,7 +64,7 @@ class Deployed:
         }
         space = Space(namespace={"metadata": {"name": self.space}}, deployment=await self.live())
         seen = Placed(app_cluster_binding=binding, space=space, place_of_space=self.space)
-        part = konnector.deployed(seen, space, self.terms)
+        part = decide.deployed(seen, space, self.terms)
         return [step for task in part.tasks for step in task.steps]
 
     async def do(self, overrides: Manifest) -> list[type]:

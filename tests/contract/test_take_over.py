@@ -7,6 +7,8 @@ to take it over. What other fleets, and changes by hand, lead to: tests/model/te
 import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -15,22 +17,26 @@ import yaml
 from reconciler import api
 from reconciler.core import keys, names
 from reconciler.core.manifest import covers, drop, get_int, get_map, get_maps, get_text
-from reconciler.core.refs import SECRET, Ref
+from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, Token
-from tests.support import captures
+from tests.support import captures, programs
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER
-from tests.support.clusters import LiveCluster
-from tests.support.role_holders import operator
-from tests.support.take_overs import Scene, fields, lines
+from tests.support.clusters import LiveCluster, Write
+from tests.support.role_holders import Operator, operator
 
+# The Cluster documents of the fleets in tests/captures.
+_PLACES: Final = {
+    "shop": captures.APP_CLUSTER,
+    "geo": captures.APP_CLUSTER,
+    "billing": captures.SECOND_APP_CLUSTER,
+}
 Test: TypeAlias = Callable[..., Any]
 BIND: Final = names.KLUTCH_NAMESPACE
 SPACE: Final = "cluster-q7x2d"
 DATABASES: Final = "databases.shop.example"
 QUEUES: Final = "queues.shop.example"
-
 DEFAULT_MODE: Final = "default-mode"
 CONTROL_PLANE_MODE: Final = "control-plane-mode"
 CLUSTER_SCOPED: Final = "cluster-scoped"
@@ -38,6 +44,76 @@ TWO_APP_CLUSTERS: Final = "two-app-clusters"
 DEFECTS: Final = "defects"
 # What cannot be taken over stands beside what can.
 BESIDE: Final = {CONTROL_PLANE_MODE: ("invalid-app-cluster-bindings",)}
+
+
+@dataclass
+class Scene:
+    """An installation, and a fleet repository that means to take it over."""
+
+    name: str
+    folder: Path
+    installation: captures.Installation
+    before: Mapping[Ref, captures.State]  # of all objects, as they were recorded
+    operator: Operator
+    applied: Any = None  # what the take-over reported
+
+    @property
+    def places(self) -> Mapping[str, LiveCluster]:
+        return self.installation.places
+
+    def klutchctl(self, *arguments: str) -> str:
+        done = programs.klutchctl("--kubeconfig", str(self.operator.kubeconfig), *arguments)
+        assert done.returncode in (0, 6), done.stdout + done.stderr
+        return done.stdout
+
+    def plan(self) -> Any:
+        """Plan the fleet of the capture, as an apply sees it, which decides about a take-over."""
+        text = captures.fleet(self.name, self.places)
+        (self.folder / "fleet.yaml").write_text(text)
+        return json.loads(self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json"))
+
+    def ref(self, place: str, kind: Kind, path: str) -> Ref:
+        return self.installation.ref(place, kind, path)
+
+    def marks(self) -> dict[str, int]:
+        return {place: live.audit.mark() for place, live in self.places.items()}
+
+    def writes_since(self, marks: Mapping[str, int]) -> list[Write]:
+        return [
+            write
+            for place, live in self.places.items()
+            for write in live.audit.writes_since(marks[place])
+            if write.user == self.operator.user
+        ]
+
+    def apply(self) -> Any:
+        """Apply the fleet of the capture. What that creates is taken away with the capture."""
+        for change in self.plan()["changes"]:
+            if change["action"] == "create":
+                ref = change["ref"]
+                names_of = ("group", "version", "kind", "plural", "namespaced")
+                live = self.places[_PLACES.get(ref["cluster"], captures.CONTROL_PLANE)]
+                made = Ref(live.name, Kind(*map(ref.get, names_of)), ref["namespace"], ref["name"])
+                self.installation.beside.append(made)
+        return self.apply_as_planned()
+
+    def apply_as_planned(self) -> Any:
+        done = self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json")
+        return json.loads(done)
+
+
+def lines(plan: Any) -> list[str]:
+    return [
+        f"{change['action']} {change['ref']['cluster']}: {change['ref']['kind']} "
+        + "/".join(part for part in (change["ref"]["namespace"], change["ref"]["name"]) if part)
+        for change in plan["changes"]
+        if change["action"] != "noop"
+    ]
+
+
+def fields(plan: Any) -> set[str]:
+    """Return the paths that adoptions and updates of a plan write."""
+    return {field["path"] for change in plan["changes"] for field in change.get("fields", ())}
 
 
 def of_app_cluster_binding(cluster: str, place: str) -> list[str]:

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.render import (
-    apply_report,
-    doctor,
-    plan_formats,
-    plan_markdown,
-    problems,
-    status,
-    status_document,
-)
+from klutchctl.render import apply_report, doctor, plan_formats, problems, status, status_document
 from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
@@ -27,7 +19,7 @@ FORMATS = {
     "txt": plan_formats.text,
     "color.txt": lambda plan: plan_formats.text(plan, color=True, seconds=0.44, steps=True),
     "json": plan_formats.as_json,
-    "md": plan_markdown.comment,
+    "md": plan_formats.comment,
 }
 
 
@@ -62,7 +54,7 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "sandbox.json": (values.sandbox, lambda made: sandbox.as_json(*made)),
     "pull-request.txt": (values.against, lambda made: plan_formats.text(EMPTY, against=made)),
     "pull-request.json": (values.against, lambda made: plan_formats.as_json(EMPTY, against=made)),
-    "pull-request.md": (values.against, lambda made: plan_markdown.comment(EMPTY, against=made)),
+    "pull-request.md": (values.against, lambda made: plan_formats.comment(EMPTY, against=made)),
 }
 
 

@@ -31,8 +31,18 @@ from tests.support.bound_scenes import ACCEPTED, BIND, Scene, at_home
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
-from tests.support.rollouts import POD, Leaders, Pods, generation_of, write_newer
-from tests.support.steady_load import Load, beside, credentials, follow, numbers
+from tests.support.steady_load import (
+    POD,
+    Leaders,
+    Load,
+    Pods,
+    beside,
+    credentials,
+    follow,
+    generation_of,
+    numbers,
+    write_newer,
+)
 
 CLAIMS: Final = 500
 NEWER: Final = "0.1.1"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render import plan_formats
 from klutchctl.render.terminal import visible
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import ConfigError, Origin
@@ -142,7 +142,7 @@ def unprintable(text):
 @given(PLANS)
 def test_nothing_in_a_text_acts_on_a_terminal(plan):
     assert unprintable(plan_formats.text(plan)) <= {"\n"}
-    assert unprintable(plan_markdown.comment(plan)) <= {"\n"}
+    assert unprintable(plan_formats.comment(plan)) <= {"\n"}
 
 
 @given(PLANS)
@@ -153,8 +153,8 @@ def test_color_only_adds_to_the_text(plan):
 
 @given(PLANS)
 def test_in_markdown_text_of_others_is_fenced_or_escaped(plan):
-    markdown = plan_markdown.comment(plan)
-    assert len(markdown.encode()) <= plan_markdown.MAX_BYTES
+    markdown = plan_formats.comment(plan)
+    assert len(markdown.encode()) <= plan_formats.MAX_BYTES
     outside = re.sub(r"^(`{3,})text\n.*?^\1\n", "", markdown, flags=re.DOTALL | re.MULTILINE)
     ours = re.sub(r"<code>(?:[A-Za-z0-9 +,-]|&#[0-9]+;)*</code>", "", outside)
     assert re.fullmatch(r"(?:[A-Za-z0-9 ,.:*#\n-]|</?details>|</?summary>)+", ours)

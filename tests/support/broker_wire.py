@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from klutchctl.sandbox import credentials as certificates
 from reconciler.blueprints.offering.messages import Bind, Deprovision, LastOperation, Provision
-from reconciler.broker.address import BrokerAddress, Credentials
-from reconciler.broker.client import BrokerClient
+from reconciler.broker.client import BrokerAddress, BrokerClient, Credentials
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import BasicAuth
 from tests.support.listener import Proxy, hang_up

@@ -19,10 +19,8 @@ from klutchctl import files
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.addons import keycloak as addon
 from klutchctl.sandbox.addons import keycloak_distribution as distribution
-from klutchctl.sandbox.addons import realm
 from klutchctl.sandbox.addons.addon import Run
-from klutchctl.sandbox.addons.keycloak import KEY_FILE, KeycloakKit
-from klutchctl.sandbox.addons.realm import Purpose
+from klutchctl.sandbox.addons.keycloak import KEY_FILE, KeycloakKit, Purpose
 from klutchctl.sandbox.state import KeycloakPorts, Layout, State, layout_of
 from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
@@ -46,7 +44,7 @@ class Keycloak:
 
     @property
     def issuer(self) -> str:
-        return realm.issuer(self.ports.http)
+        return addon.issuer(self.ports.http)
 
     @property
     def door(self) -> str:
@@ -54,23 +52,23 @@ class Keycloak:
 
     @property
     def web(self) -> Client:
-        return Client(realm.DOOR_CLIENT, secret=self.secret(Purpose.DOOR))
+        return Client(addon.DOOR_CLIENT, secret=self.secret(Purpose.DOOR))
 
     @property
     def cli(self) -> Client:
-        return Client(realm.CLI_CLIENT)
+        return Client(addon.CLI_CLIENT)
 
     @property
     def machine(self) -> Client:
-        return Client(realm.MACHINE, secret=self.secret(Purpose.MACHINE))
+        return Client(addon.MACHINE, secret=self.secret(Purpose.MACHINE))
 
     @property
     def keyed_machine(self) -> Client:
         key = (self.layout.keycloak / KEY_FILE).read_text()
-        return Client(realm.KEYED_MACHINE, key=Secret(key))
+        return Client(addon.KEYED_MACHINE, key=Secret(key))
 
     def subject(self, name: str) -> str:
-        return realm.subject(str(self.layout.root), name)
+        return addon.subject(str(self.layout.root), name)
 
     def secret(self, purpose: Purpose) -> Secret:
         """Return a secret of the realm, such as the password of a person."""
@@ -201,7 +199,7 @@ async def _administration(http: aiohttp.ClientSession, keycloak: Keycloak) -> st
     form = {
         "grant_type": "password",
         "client_id": "admin-cli",
-        "username": realm.ADMINISTRATOR,
+        "username": addon.ADMINISTRATOR,
         "password": keycloak.secret(Purpose.ADMIN).reveal(),
     }
     url = f"{keycloak.issuer}/protocol/openid-connect/token"

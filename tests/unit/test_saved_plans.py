@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from klutchctl import main, repository
-from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render import plan_formats
 from reconciler.core.live import Live, dump_live
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning import planfile
@@ -34,7 +34,7 @@ FORMATS = {
     "text": ([], plan_formats.text(PLAN)),
     "text by name": (["-o", "text"], plan_formats.text(PLAN)),
     "json": (["-o", "json"], plan_formats.as_json(PLAN)),
-    "markdown": (["--output", "markdown"], plan_markdown.comment(PLAN)),
+    "markdown": (["--output", "markdown"], plan_formats.comment(PLAN)),
 }
 
 

@@ -14,8 +14,7 @@ from postgresql_server.postgres import Postgres
 from reconciler.blueprints.offering import messages
 from reconciler.blueprints.offering.catalogue import MaintenanceInfo
 from reconciler.blueprints.offering.outcomes import Absent, Done, Gone
-from reconciler.broker.address import BrokerAddress
-from reconciler.broker.client import BrokerClient
+from reconciler.broker.client import BrokerAddress, BrokerClient
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import BasicAuth

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from klutchctl.binding.errors import BadAnswer, BindEnded, Denied
-from klutchctl.binding.sign_in import identities
-from klutchctl.binding.sign_in.identities import Identity, Sources
+from klutchctl.binding.sign_in import tokens
+from klutchctl.binding.sign_in.tokens import Identity, Sources
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
 from reconciler.outbound.http import Answer, OutboundError
@@ -92,7 +92,7 @@ async def test_a_runner_without_a_token_says_why(environ, answer, error):
 
 async def test_an_app_cluster_makes_one_for_the_door_for_ten_minutes():
     cluster = FakeCluster({"status": {"token": "signed"}})
-    found = await token(identities.parse("kubernetes:ci/deployer"), cluster=cluster)
+    found = await token(tokens.parse("kubernetes:ci/deployer"), cluster=cluster)
     assert found == Secret("signed")
     assert cluster.asked == [
         (

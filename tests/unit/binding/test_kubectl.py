@@ -11,7 +11,7 @@ from klutchctl.binding.decisions import Claims
 from klutchctl.binding.provider import Device, FrontDoor
 from klutchctl.binding.run import Asked, Browser, DeviceCode, Machine, Vouched, require_issuer
 from klutchctl.binding.sign_in import ways
-from klutchctl.binding.sign_in.identities import Identity
+from klutchctl.binding.sign_in.tokens import Identity
 from klutchctl.binding.sign_in.ways import Flags
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klutchctl.binding import door, provider
+from klutchctl.binding import provider
 from klutchctl.binding.errors import BadAnswer, Denied
 from klutchctl.binding.provider import Device
 from klutchctl.binding.sign_in import signed_in
@@ -180,14 +180,14 @@ class FakeHttp:
 async def test_a_catalogue_that_cannot_be_used_is_refused(body):
     http: Any = FakeHttp(Answer(200, body))
     with pytest.raises(BadAnswer, match="no JSON, or too deep"):
-        await door.offered(http, front_door(), Secret("t"))
+        await provider.offered(http, front_door(), Secret("t"))
 
 
 @pytest.mark.parametrize("body", [b'{"message": "\\ud800"}', b"[" * 5000, b'{"message": NaN}'])
 async def test_an_error_that_cannot_be_read_is_its_status_alone(body):
     http: Any = FakeHttp(Answer(403, body))
     with pytest.raises(Denied) as caught:
-        await door.offered(http, front_door(), Secret("t"))
+        await provider.offered(http, front_door(), Secret("t"))
     assert str(caught.value) == "the catalogue answers 403"
 
 

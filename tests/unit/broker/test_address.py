@@ -8,7 +8,7 @@ import pytest
 
 from klutchctl.sandbox import credentials
 from reconciler.api.osb import BrokerSpec
-from reconciler.broker.address import BrokerAddress, address_of
+from reconciler.broker.client import BrokerAddress, address_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import BasicAuth, ClientCertificate, Token

@@ -10,9 +10,9 @@ import pytest
 
 from reconciler.controller import health_server
 from reconciler.controller.controller import Controller
+from reconciler.controller.health_server import SettledProbe
 from reconciler.controller.manager import Manager
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.settled import SettledProbe
 from reconciler.controller.tasks import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import SECRET, Ref
@@ -224,7 +224,7 @@ async def test_one_request_at_a_time(scene):
 
 
 async def test_an_event_loop_that_is_stuck_answers_nothing(monkeypatch):
-    monkeypatch.setattr("reconciler.controller.settled._LONGEST", 0.1)
+    monkeypatch.setattr("reconciler.controller.health_server._LONGEST", 0.1)
 
     async def settled(written, within):
         await asyncio.Event().wait()

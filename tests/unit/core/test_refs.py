@@ -1,8 +1,9 @@
-"""Identity of kinds and objects, as people and API servers write it."""
+"""Identity of kinds and objects as people and API servers write it; of lives, a uid (law 6)."""
 
 import pytest
 
-from reconciler.core import refs
+from reconciler.core import keys, refs
+from reconciler.core.identity import Life, compare, of_mark
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, DEPLOYMENT, NAMESPACE, Kind, Ref
 
 TEXTS = {
@@ -18,6 +19,15 @@ TEXTS = {
         Ref("shop", CONFIG_MAP, "ns", "").object,
         "ConfigMap list in namespace ns",
     ),
+}
+LIVES = {
+    "the recorded one": ("a", "a", False, Life.SAME),
+    "made again under its name": ("b", "a", False, Life.ANOTHER),
+    "of a time without uids": ("a", "", False, Life.UNKNOWN),
+    "without uid, though all were stamped": ("a", "", True, Life.ANOTHER),
+    "stamped": ("a", "a", True, Life.SAME),
+    "not read": ("", "a", False, Life.UNKNOWN),
+    "not read, though all were stamped": ("", "a", True, Life.UNKNOWN),
 }
 
 
@@ -48,3 +58,10 @@ def test_kinds_differ_by_version():
 )
 def test_well_known_kinds_are_plural_in_lower_case(kind):
     assert kind.plural == (kind.kind.lower() + "s").replace("ys", "ies")
+
+
+@pytest.mark.parametrize(("found", "recorded", "stamped", "life"), LIVES.values(), ids=LIVES)
+def test_a_life_is_known_by_its_uid(found: str, recorded: str, stamped: bool, life: Life) -> None:
+    marked = {"metadata": {"annotations": {keys.CLAIM_UID: recorded}}} if recorded else None
+    assert compare(found, recorded, stamped=stamped) is life
+    assert of_mark(found, marked, keys.CLAIM_UID, stamped=stamped) is life

@@ -4,6 +4,7 @@ import pytest
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError, Origin
+from reconciler.core.yaml_text import UnreadableText, read_all
 from tests.support.kubeconfigs import leaks
 
 # What sigs.k8s.io/yaml 1.6.0 makes of `v: <text>`.
@@ -46,6 +47,37 @@ SCALARS = {
     "": None,
     "Null": None,
 }
+MISTAKES = {
+    "a tab": ("a:\n  b: 1\n\tc: 2\n", 3, "It begins with a tab: indent with spaces"),
+    "a tab behind spaces": ("a:\n  b: 1\n  \tc: 2\n", 3, "It begins with a tab"),
+    "a variable without quotes": ("a: {b: ${vars.x}}\n", 1, "Put a value with ${...} in quotes"),
+    "a template of another tool": ("a: {{ .Values.cp }}\n", 1, "{{ }} is filled in by other tools"),
+    "a brace that stays open": (
+        "kind: A\nspec: {a: 1, b: 2\nmore: 3\n", 3,
+        "Line 2 opens { in column 7, and does not close it: add }",
+    ),
+    "a bracket that stays open, behind closed ones": (
+        "a: [1]\nb: {c: [1, 2}\nd: 1\n", 2, "",
+    ),
+    "a bracket in a comment or in quotes is none": (
+        "a: '['\nb: 1 # [\n c: 2\n", 3, "'c' begins in column 2",
+    ),
+    "indented by one more": (
+        "spec:\n  a:\n    b: 1\n   c: 2\n", 4,
+        "'c' begins in column 4, where no line above does: keys of one mapping share theirs",
+    ),
+    "indented by one more than its neighbour": (
+        "spec:\n  a: {b: 1}\n   c: 2\n", 3,
+        "'c' begins in column 4, and line 2 in column 3: keys of one mapping begin in the same one",
+    ),
+    "what is no key is not quoted": (
+        "spec:\n  a:\n    b: 1\n   hunter2: 2\n", 4, "It begins in column 4, where no line above",
+    ),
+    "a document that is not parted from the one before": (
+        "kind: A\nspec: {}\nkind: B\n", 3, "It is in line 1 too: a line with --- goes between",
+    ),
+    "a key twice further in": ("a:\n  kind: 1\n  kind: 2\n", 3, "It is in line 2 too: keep one"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "want"), SCALARS.items(), ids=SCALARS.keys())
@@ -121,7 +153,6 @@ nul: "a\\0b"
 """,
     "f",
 )
-
 READ = {
     "text": (FIELDS.text("text"), "x"),
     "a date is text": (FIELDS.text("date"), "2026-01-01"),
@@ -170,3 +201,12 @@ def test_a_number_that_json_lacks_is_refused():
 
 def test_no_repr_shows_text():
     assert "canary" not in repr(yaml_text.read(b"canary: [canary, {a: canary}]\n", "f"))
+
+
+@pytest.mark.parametrize(("text", "line", "hint"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake(text, line, hint):
+    with pytest.raises(UnreadableText) as refused:
+        read_all(text.encode(), "f")
+    assert refused.value.origin.line == line
+    assert refused.value.hint.startswith(hint)
+    assert bool(refused.value.hint) is bool(hint)

@@ -1,4 +1,4 @@
-"""Rules and dashboards ask for what programs show, and dashboards are such as Grafana imports."""
+"""Rules and dashboards ask for what programs show; the runbook describes each alert, no more."""
 
 import json
 import re
@@ -14,6 +14,10 @@ BOARDS = {path.name: json.loads(path.read_text("utf-8")) for path in prometheus.
 RECORDED = {rule["record"] for rule in prometheus.rules() if "record" in rule}
 UNITS = {"none", "short", "s", "bytes", "ops", "reqps", "percentunit"}
 NAME = re.compile(r"\b\w+:[\w:]+|\b(?:klutch|workqueue_|process_)\w*")
+RUNBOOK = (prometheus.FOLDER.parents[1] / "docs/oncall/alerts.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
+ALERTS = {rule["alert"]: rule for rule in prometheus.alerts()}
+PARTS = ("**Means**: ", "**Look first**: ", "```sh\n", "**Do**: ", "**Is not**: ")
 
 
 async def test_each_query_asks_for_what_is_registered_or_recorded():
@@ -76,3 +80,22 @@ def test_each_panel_has_a_unit_and_asks_the_chosen_source(name):
         assert all(target["legendFormat"] for target in targets), title
         letters = [target["refId"] for target in targets]
         assert letters == ["A", "B", "C"][: len(letters)], title
+
+
+def test_the_runbook_has_a_section_for_each_alert_and_no_other():
+    assert [*SECTIONS] == [*ALERTS]
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_a_section_says_what_it_means_where_to_look_and_what_to_do(name):
+    places = [SECTIONS[name].find(part) for part in PARTS]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("rule", prometheus.alerts(), ids=lambda rule: rule["alert"])
+def test_an_alert_has_a_severity_a_sentence_and_the_address_of_its_section(rule):
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert re.fullmatch(r"[A-Z{].*\.", rule["annotations"]["summary"])
+    assert rule["annotations"]["runbook_url"] == f"oncall/alerts.md#{rule['alert'].lower()}"
+    assert rule["for"]

@@ -13,9 +13,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from tests.contract import test_airgap as of_release
 from tests.release import __main__ as program
 from tests.release import building, evidence, sign
-from tests.support import release as of_release
 
 ROOT = Path(__file__).parents[3]
 KEY = ec.derive_private_key(1234567, ec.SECP256R1())

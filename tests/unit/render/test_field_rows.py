@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats, plan_markdown
+from klutchctl.render import plan_formats
 from klutchctl.render.plan_rows import differences
 from reconciler.core.decision import FieldChange
 from reconciler.core.errors import Origin
@@ -132,12 +132,12 @@ PLAN = replace(
 )
 
 
-@pytest.mark.parametrize("render", [plan_formats.text, plan_markdown.comment])
+@pytest.mark.parametrize("render", [plan_formats.text, plan_formats.comment])
 def test_no_name_of_a_claim_is_left_out(render):
     assert LISTED in render(PLAN)
 
 
-@pytest.mark.parametrize("render", [plan_formats.text, plan_markdown.comment])
+@pytest.mark.parametrize("render", [plan_formats.text, plan_formats.comment])
 def test_an_edit_is_shown_whole(render):
     reach = f"names [{', '.join(NAMES)}]"
     fields = (FieldChange("/claims/secrets v1 of Provider", "all", reach),)
@@ -150,7 +150,7 @@ def test_edits_have_all_the_room_that_clusters_leave():
         Edit(Effect.ADD, "Cluster", f"c-{number:04}", Origin("x.yaml", number))
         for number in range(900)
     )
-    text = plan_markdown.comment(PLAN, against=Against("main", "", edits))
+    text = plan_formats.comment(PLAN, against=Against("main", "", edits))
     assert text.count("+ add") == 900
     assert LISTED in text
 
@@ -197,18 +197,18 @@ def test_no_text_acts():
     against = Against("<b>@all", "", (HOSTILE,))
     for shown in (
         plan_formats.text(EMPTY, against=against),
-        plan_markdown.comment(EMPTY, against=against),
+        plan_formats.comment(EMPTY, against=against),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert "<b>" not in plan_markdown.comment(EMPTY, against=against)
-    assert "`" * 10 + "text" in plan_markdown.comment(EMPTY, against=against)
+    assert "<b>" not in plan_formats.comment(EMPTY, against=against)
+    assert "`" * 10 + "text" in plan_formats.comment(EMPTY, against=against)
 
 
 def test_a_comment_stays_in_its_limit_and_keeps_the_gravest():
     many = [Edit(Effect.ADD, "Cluster", f"c-{n}", Origin("語" * 100)) for n in range(5_000)]
-    shown = plan_markdown.comment(
+    shown = plan_formats.comment(
         EMPTY, against=replace(values.against(), edits=(*values.against().edits, *many))
     )
-    assert len(shown.encode()) <= plan_markdown.MAX_BYTES
+    assert len(shown.encode()) <= plan_formats.MAX_BYTES
     assert "- delete" in shown
     assert "more lines" in shown

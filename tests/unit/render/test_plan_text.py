@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats, plan_markdown, plan_rows, problems
+from klutchctl.render import plan_formats, plan_rows, problems
 from klutchctl.render.problems import Findings
 from klutchctl.render.terminal import folded, visible
 from reconciler.core.decision import FieldChange
@@ -231,19 +231,19 @@ LARGE = {
 
 @pytest.mark.parametrize("case", LARGE)
 def test_a_comment_is_never_too_large(case):
-    text = plan_markdown.comment(LARGE[case]())
+    text = plan_formats.comment(LARGE[case]())
     assert len(text.encode()) <= 60_000
     assert text.count("<details>") == text.count("</details>")
     assert len(re.findall("^`{3,}", text, re.MULTILINE)) % 2 == 0
 
 
 def test_room_is_used():
-    text = plan_markdown.comment(LARGE["creates of many clusters"]())
+    text = plan_formats.comment(LARGE["creates of many clusters"]())
     assert len(text.encode()) > 50_000
 
 
 def test_every_line_is_shown_or_counted():
-    text = plan_markdown.comment(LARGE["creates of many clusters"]())
+    text = plan_formats.comment(LARGE["creates of many clusters"]())
     shown = text.count("+ create")
     inside = sum(map(int, re.findall(r"^\.\.\. and (\d+) more lines?$", text, re.MULTILINE)))
     (left,) = re.findall(r"^\d+ more clusters? with (\d+) lines left out here", text, re.MULTILINE)
@@ -251,7 +251,7 @@ def test_every_line_is_shown_or_counted():
 
 
 def test_deletes_are_shown_or_counted():
-    text = plan_markdown.comment(LARGE["deletes of one cluster"]())
+    text = plan_formats.comment(LARGE["deletes of one cluster"]())
     first = text.partition("<details>")[0]
     (hidden,) = re.findall(r"^\.\.\. and (\d+) more lines$", first, re.MULTILINE)
     assert first.count("- delete") + int(hidden) == 10_000
@@ -260,26 +260,26 @@ def test_deletes_are_shown_or_counted():
 def test_ten_thousand_deletes_do_not_hide_one_widened_claim_or_guard():
     held = Held("max-deletes", "too many")
     deleting = replace(LARGE["deletes of many clusters"](), widened=(CLAIM,), held=(held,))
-    text = plan_markdown.comment(deleting)
+    text = plan_formats.comment(deleting)
     assert "! orders-db  secrets: [a] -> all" in text
     assert "! max-deletes  too many" in text
 
 
 def test_what_takes_away_comes_before_what_adds():
     mixed = plan([change(1, Action.CREATE), change(2, Action.DELETE)], widened=(CLAIM,))
-    text = plan_markdown.comment(mixed)
+    text = plan_formats.comment(mixed)
     places = [text.index(mark) for mark in ("- delete", "secrets: [a]", "<details>", "+ create")]
     assert places == sorted(places)
 
 
 def test_a_block_cannot_be_ended_from_inside():
     ticks = plan([], warnings=("`" * 7,))
-    assert "````````text\n```````\n````````" in plan_markdown.comment(ticks)
+    assert "````````text\n```````\n````````" in plan_formats.comment(ticks)
 
 
 def test_nothing_acts_or_hides_in_why_there_is_no_plan():
     said = "app-1: \u202eno\x1b[2J\r\n::error::x\n```@all"
-    text = plan_markdown.without_plan(ValueError(), [said])
+    text = plan_formats.without_plan(ValueError(), [said])
     shown = "app-1: \\u202eno\\x1b[2J\\r\n./::error::x\n```@all"
     assert f"#### Why\n\n````text\n{shown}\n````\n" in text
 
@@ -288,5 +288,5 @@ def test_secret_digests_are_all_that_a_difference_of_a_secret_shows():
     changed = replace(
         change(1, Action.UPDATE), fields=(FieldChange("/data/token", "0123456789abcdef", None),)
     )
-    text = plan_markdown.comment(plan([changed]))
+    text = plan_formats.comment(plan([changed]))
     assert '/data/token: "0123456789abcdef" -> (absent)' in text

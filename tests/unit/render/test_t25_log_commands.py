@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl import main
-from klutchctl.render import plan_formats, plan_markdown, problems
+from klutchctl.render import plan_formats, problems
 from klutchctl.render.problems import Findings
 from klutchctl.render.terminal import visible, visible_lines
 from reconciler.core.decision import FieldChange
@@ -56,7 +56,7 @@ def test_the_name_of_a_file_in_text():
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-@pytest.mark.parametrize("render", [plan_markdown.comment, plan_formats.text])
+@pytest.mark.parametrize("render", [plan_formats.comment, plan_formats.text])
 def test_a_plan(render, text):
     plan = PLANS["everything"]
     changes = tuple(

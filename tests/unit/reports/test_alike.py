@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_formats, plan_markdown, plan_rows, terminal
+from klutchctl.render import plan_formats, plan_rows, terminal
 from reconciler import api
 from reconciler.core import manifest
 from reconciler.core.decision import FieldChange
@@ -156,7 +156,7 @@ def test_many_ranges_are_counted():
 
 def test_text_and_comment_show_one_example_and_count_all(here):
     plan = here.plan(fleet_with())
-    text, comment = plan_formats.text(plan), plan_markdown.comment(plan)
+    text, comment = plan_formats.text(plan), plan_formats.comment(plan)
     assert "\nThe same in 6 clusters: edge-0 ... edge-5  (control plane eu)\n    10 create" in text
     assert text.count("APIServiceBinding postgresqlinstances") == 1
     assert f"Plan: {len(plan.changes)} create" in text
@@ -171,10 +171,10 @@ def test_a_comment_that_is_cut_has_a_table_of_the_bindings(here):
     def long(change):
         return replace(change, action=Action.UPDATE, reason=change.cluster, fields=fields)
 
-    cut = plan_markdown.comment(edited(plan, long))
+    cut = plan_formats.comment(edited(plan, long))
     assert "|  | update | clusters |\n| --- | --- | --- |\n" in cut
     assert "| <code>orders</code> | 12 | 6 |" in cut
-    assert "| <code>" not in plan_markdown.comment(plan)
+    assert "| <code>" not in plan_formats.comment(plan)
 
 
 def test_reading_notes_and_guards_that_say_the_same_share_a_line(here):

@@ -9,10 +9,27 @@ import pytest
 
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.processes import Decision, Observed
-from klutchctl.sandbox.servers import Owner, Program, Server
+from klutchctl.sandbox.servers import HttpsProbe, Owner, Program, Server
 from klutchctl.sandbox.state import Layout
 from tests.support.eventually import eventually
-from tests.support.stand_ins import NOWHERE, SLEEPS, stand_in
+
+NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+SLEEPS = "import signal; print('up', flush=True); signal.pause()"
+
+
+def stand_in(layout: Layout, name: str, code: str) -> Server:
+    """Return a server that runs `code`, for an executable called etcd that is Python."""
+    identity = f"--data-dir={layout.root}/{name}"
+    return Server(
+        name=name,
+        program=Program.ETCD,
+        cluster_id="",
+        arguments=("-c", code, identity),
+        identity=identity,
+        log=layout.root / f"{name}.log",
+        ports=(),
+        probe=NOWHERE,
+    )
 
 
 def server(name, *arguments, log=Path("/log")):
@@ -35,10 +52,8 @@ def process(pid, *arguments):
 A, B = server("a"), server("b")
 RUNS_A, RUNS_B = process(1, "--data-dir=/s/a"), process(2, "--data-dir=/s/b")
 A_ELSEWHERE = process(3, "--data-dir=/s/a", "--port=7")
-
 BOX = Layout(Path("/s"))
 FORMER = Observed(5, (), started=0.0, identity=processes.identity(BOX, "operator"))
-
 DECISIONS = {
     "a program that left the files stops": ([], [FORMER], Decision((FORMER,), ())),
     "what runs is left alone": ([A, B], [RUNS_A, RUNS_B], Decision((), ())),

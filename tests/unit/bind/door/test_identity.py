@@ -8,7 +8,7 @@ from bind.bounds import owner_of
 from bind.door import sessions
 from bind.door.identity import Identity, Naming, identity_of, owner_key, space_identity, space_name
 from bind.door.refusals import Refused
-from reconciler.oidc.claims import Claims
+from reconciler.oidc.tokens import Claims
 
 ISSUER: Final = "https://idp.example.org"
 OIDC: Final = Naming("email", "oidc:", "teams", "oidc:")
