@@ -119,20 +119,24 @@ def _parser() -> flags.Parser:
     text("--context", default="", help="context of the kubeconfig")
     text("--consumer-scope", default="Namespaced", help="Namespaced or Cluster")
     text("--cluster-scoped-isolation", default="Prefixed", help="Prefixed, Namespaced or None")
-    text("--template-namespace", default="", help="templates elsewhere do not count; else all do")
+    text(
+        "--template-namespace",
+        default="",
+        help="use templates of this namespace only (default: of all)",
+    )
     text("--service-namespace-names", default="Plain", help=_NEW_NAMES)
     parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
-    text("--konnector-image", default="", help="of konnectors that this backend deploys")
+    text("--konnector-image", default="", help="image of konnectors that it deploys")
     text("--konnector-image-prefix", action="append", default=[], metavar="PLACE", help=_PREFIX)
     parser.switch(
         "--allow-cross-namespace-secrets",
         default=False,
-        help="let an AppClusterBinding name a Secret of any namespace, without its grant",
+        help="an AppClusterBinding may name a Secret of any namespace, without a grant",
     )
     text(
         "--konnector-overrides",
         default="Restricted",
-        help="Restricted, or All: whoever may create an AppClusterBinding runs any container here",
+        help="Restricted, or All: the author of an AppClusterBinding runs any container here",
     )
     for name, meaning in _NETWORKS.items():
         text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
@@ -140,7 +144,7 @@ def _parser() -> flags.Parser:
     text("--service-namespace-quota", type=int, default=500, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
-    text("--lease-namespace", default="", help="of the leader's Lease; else the pod's own")
+    text("--lease-namespace", default="", help="of the leader's Lease (default: the pod's own)")
     parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
     door.add(parser)
     parser.ignore(_IDLE)
@@ -152,8 +156,8 @@ _NEW_NAMES: Final = (
 )
 _PREFIX: Final = "AppClusterBindings may name images below it, too: REGISTRY/PATH"
 _NETWORKS: Final = {
-    "--deny-networks": "kubeconfigs of AppClusterBindings may not lead there",
-    "--allow-networks": "and there they may all the same",
+    "--deny-networks": "refuse kubeconfigs of AppClusterBindings that lead there",
+    "--allow-networks": "exceptions from --deny-networks",
 }
 _SPACE_QUOTA: Final = "objects of each of our kinds, and Secrets, in a binding space; 0: any number"
 _QUOTA: Final = "objects of each exported or claimed kind in a service namespace; 0: any number"

@@ -149,24 +149,24 @@ def _parser() -> flags.Parser:
     parser = flags.Parser(
         "konnector",
         "The agent of Klutch: claims go up to the control plane, status and credentials come down.",
-        epilog="`konnector detach` lets go of an app cluster whose control plane is gone for ever; "
+        epilog="`konnector detach` removes finalizers after the control plane is gone for good; "
         "`konnector detach --help` lists its flags.",
     )
     text = parser.add_argument
     text("--kubeconfig", default="", metavar="FILE", help=_KUBECONFIG)
-    text("--context", default="", help="of the kubeconfig (default: the current one)")
+    text("--context", default="", help="context of the kubeconfig (default: the current one)")
     parser.switch("--control-plane-mode", default=False, help="run beside the control plane")
     text(f"--{_SECRET_NAME}", metavar="NAME", help=_SECRET)
-    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="of that Secret")
-    text(f"--{_SECRET_KEY}", metavar="KEY", help="in that Secret (default: kubeconfig)")
-    text(f"--{_SPACE}", metavar="NAMESPACE", help="what is bound, in control-plane mode")
+    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="its namespace")
+    text(f"--{_SECRET_KEY}", metavar="KEY", help="its key (default: kubeconfig)")
+    text(f"--{_SPACE}", metavar="NAMESPACE", help="the binding space, in control-plane mode")
     text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
     text(
         "--lease-name",
         default=names.KONNECTOR_LEASE,
         help="the leader's Lease (default: %(default)s)",
     )
-    text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
+    text("--lease-namespace", default="", help="default: $POD_NAMESPACE, or kube-system")
     for name, meaning in _NETWORKS.items():
         text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=meaning)
     text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
@@ -179,9 +179,9 @@ _KUBECONFIG: Final = (
     "else $KUBECONFIG, ~/.kube/config, or the pod's own"
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
-_CONFINED: Final = "whose APIServiceBindings are served; else $BINDING_NAMESPACE, else all are"
+_CONFINED: Final = "serve its APIServiceBindings only (default: $BINDING_NAMESPACE, or all)"
 _NETWORKS: Final = {
-    "--deny-networks": "kubeconfigs in Secrets may not lead there (in a pod: loopback)",
-    "--allow-networks": "and there they may all the same",
+    "--deny-networks": "refuse kubeconfigs in Secrets that lead there (in a pod: loopback)",
+    "--allow-networks": "exceptions from --deny-networks",
 }
 _GRACE: Final = "after which a copy is deleted whose claim is absent, such as 720h (default: never)"

@@ -120,9 +120,9 @@ def add(parser: flags.Parser) -> None:
         type=int,
         default=50,
         metavar="NUMBER",
-        help="app clusters of one identity (default: 50)",
+        help="app clusters that one identity may bind (default: 50)",
     )
-    parser.switch("--ui", default=True, help="of the front door: pages for people, too")
+    parser.switch("--ui", default=True, help="pages of the front door for people")
     relayed = "take ID tokens for --cli-client-id alone, which a hostile door can give to this one"
     parser.switch("--accept-cli-audience", default=False, help=relayed)
     for name in _HIDDEN:

@@ -70,11 +70,15 @@ def _parser() -> flags.Parser:
     text, switch = parser.add_argument, parser.switch
     text("--kubeconfig", default="", help="file; else $KUBECONFIG, ~/.kube/config, or the pod's")
     text("--context", default="", help="context of the kubeconfig")
-    text("--namespace", default="", help="of ServiceBrokers and records; else the pod's own")
-    text("--lease-namespace", default="", help="of the leader's Lease; else as --namespace")
+    text("--namespace", default="", help="of ServiceBrokers and records (default: the pod's own)")
+    text("--lease-namespace", default="", help="of the leader's Lease (default: as --namespace)")
     switch("--dataservices", default=False, help="serve dataservices.anynines.com as well")
-    switch("--allow-plain-http", default=False, help="call brokers by http:// too")
-    switch("--allow-loopback", default=False, help="call brokers on this machine too")
-    switch("--allow-insecure-brokers", default=False, help="let a Secret turn certificates off")
+    switch("--allow-plain-http", default=False, help="also call brokers by http://")
+    switch("--allow-loopback", default=False, help="also call brokers on this machine")
+    switch(
+        "--allow-insecure-brokers",
+        default=False,
+        help="a Secret may turn off the check of certificates",
+    )
     parser.operation(probe_address="", workers=_WORKERS, qps=_QPS, burst=_BURST)
     return parser
