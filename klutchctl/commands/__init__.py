@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 from klutchctl.entry import ExitCode, codes_help
 
 _HEADINGS: Final[Mapping[str, str]] = {
-    "Source of the files": "git oci artifact ref verify allowed_signers gpg_keys repository"
+    "Source of the files": "git git_ca oci artifact ref verify allowed_signers gpg_keys repository"
     " flux_source require_verified",
     "Clusters": "cluster selector allow_unreachable control_plane",
     "Connections": "kubeconfig parallelism qps burst timeout connect_timeout"
