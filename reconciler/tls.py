@@ -23,10 +23,13 @@ _log = logging.getLogger(__name__)
 _TRUSTED: Final = ("builtins", "socket", "ssl")  # the modules of errors whose words are theirs
 
 
-def client_context(ca: str | None, *, insecure: bool = False) -> ssl.SSLContext:
+def client_context(
+    ca: str | None, *, insecure: bool = False, protocols: tuple[str, ...] = ()
+) -> ssl.SSLContext:
     """Return a new context that trusts a PEM text, or without one the system's authorities.
 
-    Raises ssl.SSLError for a text that cannot be used.
+    `protocols` are offered by ALPN, the best first. Raises ssl.SSLError for a text that cannot be
+    used.
     """
     if ca is not None and not ca.isascii():
         raise ssl.SSLError("not ASCII, as PEM is")
@@ -35,6 +38,8 @@ def client_context(ca: str | None, *, insecure: bool = False) -> ssl.SSLContext:
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(protocols)
     return context
 
 

@@ -26,6 +26,7 @@ from reconciler.kube.answer_stream import ENCODING, Body
 from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials import Auth, CredentialSource
 from reconciler.kube.limits import Limits, current_look
+from reconciler.kube.multiplex import PROTOCOLS, Multiplexer, Stream
 from reconciler.kube.requests import ACCEPT_JSON, Request
 from reconciler.kube.transport_errors import Excess, NoAnswer, explain
 from reconciler.tls import client_context, show_certificate
@@ -57,7 +58,13 @@ class _Pool:
 
     session: aiohttp.ClientSession
     certificate: ClientCertificate | None
+    streams: Multiplexer | None = None  # from the first on
     users: int = 0
+
+    async def close(self) -> None:
+        if self.streams is not None:
+            await self.streams.close()
+        await self.session.close()
 
 
 class Transport:
@@ -73,7 +80,7 @@ class Transport:
         self._pool: _Pool | None = None
         self._closed = False
         self._retired: list[_Pool] = []  # with calls in flight
-        self._open: set[aiohttp.ClientResponse] = set()
+        self._open: set[aiohttp.ClientResponse | Stream] = set()
         self._proxy = connection.proxy.reveal() if connection.proxy else None
         self._server_name = connection.tls_server_name or None
         self._usual_clock = self._clock(total=limits.deadline)
@@ -88,7 +95,7 @@ class Transport:
         for response in tuple(self._open):
             response.close()
         for pool in pools:
-            await pool.session.close()
+            await pool.close()
 
     async def auth(self) -> Auth:
         """Return the current credentials. Raises KlutchError where there are none."""
@@ -127,8 +134,7 @@ class Transport:
         """
         pool = self._lease(auth.certificate)
         try:
-            clock = self._clock(read=read_timeout)
-            opening = self._within_deadline(self._request(pool, request, auth, clock))
+            opening = self._within_deadline(self._begin(pool, request, auth, read_timeout))
             async with await _explained(opening) as response:
                 with self._reading(response):
                     refusal = await self._refusal(response)
@@ -139,7 +145,7 @@ class Transport:
             await self._release(pool)
 
     @contextlib.contextmanager
-    def _reading(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+    def _reading(self, response: aiohttp.ClientResponse | Stream) -> Iterator[None]:
         if self._closed:  # while it began: aiohttp takes reading from it for a defect of ours
             raise NoAnswer("the connection was closed by us", sent=True)
         self._open.add(response)
@@ -152,13 +158,13 @@ class Transport:
         async with asyncio.timeout(self._limits.deadline):
             return await work
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> Answer | None:
+    async def _refusal(self, response: aiohttp.ClientResponse | Stream) -> Answer | None:
         if response.status < 300:
             return None
         body = await _explained(self._within_deadline(self._read(response)))
         return Answer(response.status, response.headers, body)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse | Stream) -> bytes:
         limit = self._limits.max_body
         if response.status >= 300:
             limit = min(limit, _LARGEST_REFUSAL)
@@ -195,6 +201,18 @@ class Transport:
     def _request(
         self, pool: _Pool, request: Request, auth: Auth, clock: aiohttp.ClientTimeout
     ) -> _RequestContextManager:
+        return pool.session.request(
+            request.method,
+            URL(self._connection.server + request.target, encoded=True),
+            data=request.body,
+            headers=self._headers(request, auth),
+            timeout=clock,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            allow_redirects=False,  # a redirect would carry the token to another host
+        )
+
+    def _headers(self, request: Request, auth: Auth) -> dict[str, str]:
         headers: dict[str, str] = {}
         if request.verb == "watch":
             headers["Accept-Encoding"] = "identity"
@@ -204,16 +222,28 @@ class Transport:
             headers["Content-Type"] = request.content_type
         if auth.authorization is not None:
             headers["Authorization"] = auth.authorization.reveal()
-        return pool.session.request(
-            request.method,
-            URL(self._connection.server + request.target, encoded=True),
-            data=request.body,
-            headers=headers,
-            timeout=clock,
-            proxy=self._proxy,
-            server_hostname=self._server_name,
-            allow_redirects=False,  # a redirect would carry the token to another host
-        )
+        return headers
+
+    async def _begin(
+        self, pool: _Pool, request: Request, auth: Auth, read_timeout: float | None
+    ) -> aiohttp.ClientResponse | Stream:
+        """Begin a stream over HTTP/2, or as a call where that is not spoken."""
+        url = URL(self._connection.server + request.target, encoded=True)
+        if url.scheme == "https" and self._proxy is None:
+            pool.streams = pool.streams or Multiplexer(
+                url,
+                ssl_context(self._connection, pool.certificate, protocols=PROTOCOLS),
+                (self._server_name or url.raw_host or "").rstrip("."),
+                self._socket,
+                self._limits.connect_timeout,
+            )
+            target = {":method": request.method, ":scheme": url.scheme, ":path": url.raw_path_qs}
+            target[":authority"] = url.host_port_subcomponent or ""
+            headers = target | dict(pool.session.headers) | self._headers(request, auth)
+            stream = await pool.streams.open(tuple(headers.items()), silence=read_timeout)
+            if stream is not None:
+                return stream
+        return await self._request(pool, request, auth, self._clock(read=read_timeout))
 
     def _lease(self, certificate: ClientCertificate | None) -> _Pool:
         """Return the connections to use; new ones where the client certificate changed."""
@@ -229,7 +259,7 @@ class Transport:
     async def _release(self, pool: _Pool) -> None:
         pool.users -= 1
         while self._retired and not self._retired[0].users:
-            await self._retired.pop(0).session.close()
+            await self._retired.pop(0).close()
 
     def _new_session(self, certificate: ClientCertificate | None) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -275,7 +305,7 @@ async def _explained(work: Awaitable[T]) -> T:
     raise problem
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _chunks(response: aiohttp.ClientResponse | Stream) -> AsyncIterator[bytes]:
     problem: NoAnswer
     try:
         async for chunk in response.content.iter_any():
@@ -292,7 +322,12 @@ def _log_warnings(headers: CIMultiDictProxy[str], request: Request) -> None:
         log.warning("the API server warns", extra=fields | {"warning": warning[:300]})
 
 
-def ssl_context(connection: Connection, certificate: ClientCertificate | None) -> ssl.SSLContext:
+def ssl_context(
+    connection: Connection,
+    certificate: ClientCertificate | None,
+    *,
+    protocols: tuple[str, ...] = (),
+) -> ssl.SSLContext:
     """Return the context for a connection, to be left as it is: others may share it.
 
     Raises ConfigError for unusable PEM text, and HostError where this machine is at its limits.
@@ -300,7 +335,7 @@ def ssl_context(connection: Connection, certificate: ClientCertificate | None) -
     # The system's trust store may change while we run, and a client's key is for one alone.
     make = client_context if connection.ca is None or certificate is not None else _shared
     try:
-        context = make(connection.ca, insecure=connection.insecure)
+        context = make(connection.ca, insecure=connection.insecure, protocols=protocols)
     except ssl.SSLError:
         message = "certificate-authority-data is not a usable PEM certificate"
         raise ConfigError(message, where=connection.name) from None

@@ -4,6 +4,8 @@ Those hold request headers and proxy URLs, with tokens and passwords. So none of
 chained or kept: only the operating system's and OpenSSL's own words are passed on.
 """
 
+import socket
+import ssl
 from typing import Final
 
 import aiohttp
@@ -32,20 +34,20 @@ class Excess(NoAnswer):
 
 
 # The first that fits is taken: subclasses stand before their bases.
-_BEFORE_SENDING: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
+_BEFORE_SENDING: Final[tuple[tuple[tuple[type[Exception], ...], str, bool], ...]] = (
     (
-        aiohttp.ClientConnectorCertificateError,
+        (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError),
         "the server's certificate is not trusted ({said}): check certificate-authority and "
         "tls-server-name",
         True,
     ),
-    (aiohttp.ClientHttpProxyError, "the proxy refused with HTTP {status}", True),
-    (aiohttp.ClientSSLError, "no TLS connection: {said}", True),
-    (aiohttp.ClientConnectorDNSError, "the host name cannot be resolved", False),
-    (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {said}", False),
-    (aiohttp.ClientConnectorError, "no connection: {said}", False),
-    (aiohttp.ConnectionTimeoutError, "no connection in time", True),
-    (aiohttp.InvalidURL, "the server's URL is not valid", True),
+    ((aiohttp.ClientHttpProxyError,), "the proxy refused with HTTP {status}", True),
+    ((aiohttp.ClientSSLError, ssl.SSLError), "no TLS connection: {said}", True),
+    ((aiohttp.ClientConnectorDNSError, socket.gaierror), "the host name cannot be resolved", False),
+    ((aiohttp.ClientProxyConnectionError,), "no connection to the proxy: {said}", False),
+    ((aiohttp.ClientConnectorError,), "no connection: {said}", False),
+    ((aiohttp.ConnectionTimeoutError,), "no connection in time", True),
+    ((aiohttp.InvalidURL,), "the server's URL is not valid", True),
 )
 _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
     (TimeoutError, "no answer in time"),
@@ -56,12 +58,19 @@ _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
 )
 
 
-def explain(error: Exception) -> NoAnswer:
-    """Say what a library exception means, in words that hold no header and no credential."""
+def explain(error: Exception, *, connected: bool = True) -> NoAnswer:
+    """Say what a library exception means, in words that hold no header and no credential.
+
+    Without aiohttp it does not show whether there was a connection, but for `connected`.
+    """
+    if not connected and isinstance(error, TimeoutError):
+        error = aiohttp.ConnectionTimeoutError()
     words = {"said": system_text(error), "status": str(getattr(error, "status", ""))}
-    for kind, sentence, permanent in _BEFORE_SENDING:
-        if isinstance(error, kind):
+    for kinds, sentence, permanent in _BEFORE_SENDING:
+        if isinstance(error, kinds):
             return NoAnswer(sentence.format(**words), sent=False, permanent=permanent)
+    if not connected:
+        return NoAnswer(f"no connection: {words['said']}", sent=False)
     for kind, sentence in _AFTER_SENDING:
         if isinstance(error, kind):
             return NoAnswer(sentence, sent=True)

@@ -11,6 +11,7 @@ from reconciler.api import API_SERVICE_NAMESPACE
 from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
+from reconciler.kube import multiplex, transport
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
@@ -252,17 +253,23 @@ async def test_a_watch_ends_with_the_connection(control_plane, namespace):
             await following
 
 
+BEGINNINGS = {"h2": (multiplex.Stream, "opened"), "http/1.1": (aiohttp.ClientResponse, "start")}
+
+
+@pytest.mark.parametrize("spoken", BEGINNINGS)
 async def test_a_connection_may_be_closed_while_an_answer_begins(
-    control_plane, namespace, monkeypatch
+    control_plane, namespace, monkeypatch, spoken
 ):
-    start, cluster = aiohttp.ClientResponse.start, KubeCluster(control_plane.connection)
+    monkeypatch.setattr(transport, "PROTOCOLS", (spoken,))
+    kind, method = BEGINNINGS[spoken]
+    start, cluster = getattr(kind, method), KubeCluster(control_plane.connection)
 
     async def start_and_close(*arguments: Any) -> Any:
         began = await start(*arguments)
         await cluster.close()
         return began
 
-    monkeypatch.setattr(aiohttp.ClientResponse, "start", start_and_close)
+    monkeypatch.setattr(kind, method, start_and_close)
     watching = cluster.watch(ref(cluster, namespace, ""), resource_version="0")
     with pytest.raises(Unreachable, match="closed by us"):
         async with watching as events:
