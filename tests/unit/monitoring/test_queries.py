@@ -17,7 +17,7 @@ NAME = re.compile(r"\b\w+:[\w:]+|\b(?:klutch|workqueue_|process_)\w*")
 RUNBOOK = (prometheus.FOLDER.parents[1] / "docs/oncall/alerts.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOK, re.DOTALL | re.MULTILINE))
 ALERTS = {rule["alert"]: rule for rule in prometheus.alerts()}
-PARTS = ("**Means**: ", "**Look first**: ", "```sh\n", "**Do**: ", "**Is not**: ")
+PARTS = ("**Means**: ", "**Look first**: ", "```sh\n", "**Do**:", "**Is not**: ")
 
 
 async def test_each_query_asks_for_what_is_registered_or_recorded():
