@@ -74,7 +74,9 @@ class Flux:
             last = next(iter(get_maps(found, "status", "history")), {})
             assert get_text(last, "metadata", "revision").endswith(f"@sha1:{commit}"), found
             assert get_text(last, "lastReconciledStatus") == end, found
-            return (await self.ready(KUSTOMIZATION, namespace))[1]
+            status, message = await self.ready(KUSTOMIZATION, namespace)
+            assert status == ("True" if end == SUCCEEDED else "False"), found  # no retry has begun
+            return message
 
         return await eventually(at, within=180)
 

@@ -107,7 +107,7 @@ async def test_a_kustomization_is_ready_for_a_commit_once_the_fleet_is_ready_for
     scene, beside, flux, namespace
 ):
     """The controller looks seldom: without our rules and the tree Flux would be Ready before."""
-    seldom = ("--poll", "8", "--interval", "2")
+    seldom = ("--poll", "30", "--interval", "2")
     async with scene.peers(), controller(scene, beside, "fleet", *seldom) as running:
 
         async def ready_for(commit: str, tree: str) -> None:
