@@ -5,6 +5,7 @@ why the number rises. The words are those that CONTRIBUTING.md replaces: their n
 """
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -64,6 +65,7 @@ def questions(path: Path) -> int:
     return sum(re.match(_QUESTION, doc or "", re.IGNORECASE) is not None for doc in docs)
 
 
+@functools.cache
 def tokens(path: Path) -> int:
     """Count the tokens of a file without comments, line ends and indentation."""
     return sum(token.type not in _LAYOUT for token in _tokens(path))
