@@ -369,10 +369,8 @@ async def _applied(
         report = await run.apply(
             fleet, approved, clusters, options=how, fence=fence, observer=observer
         )
-    printed = show(report, options.outputs, settings)
-    signalled = received[0] if received else None
-    allowed = settings.allow_unreachable
-    return apply_code(report, allow_unreachable=allowed, signalled=signalled) or printed
+    printed, allowed = show(report, options.outputs, settings), settings.allow_unreachable
+    return apply_code(report, allow_unreachable=allowed, signalled=[*received, None][0]) or printed
 
 
 def show(report: "Report", wanted: tuple[Output, ...], settings: Settings) -> ExitCode:

@@ -16,7 +16,7 @@ from typing import Final, Protocol, assert_never
 
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
-from reconciler.kube import exec_plugin
+from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.connection import (
     BasicAuth,
     CertificateAndHeader,
@@ -27,7 +27,7 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
-from reconciler.kube.exec_plugin import Issued
+from reconciler.kube.kubeconfig.exec_plugin import Issued
 from reconciler.kube.kubeconfig import credential_text
 
 log = logging.getLogger(__name__)

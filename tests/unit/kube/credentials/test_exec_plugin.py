@@ -14,7 +14,7 @@ import uvloop
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube import exec_plugin
+from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.connection import Connection, ExecPlugin
 from tests.support.eventually import eventually
 from tests.support.kubeconfigs import leaks
