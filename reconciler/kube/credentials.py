@@ -16,7 +16,6 @@ from typing import Final, Protocol, assert_never
 
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.connection import (
     BasicAuth,
     CertificateAndHeader,
@@ -27,8 +26,8 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
+from reconciler.kube.kubeconfig import credential_text, exec_plugin
 from reconciler.kube.kubeconfig.exec_plugin import Issued
-from reconciler.kube.kubeconfig import credential_text
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import uvloop
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.connection import Connection, ExecPlugin
+from reconciler.kube.kubeconfig import exec_plugin
 from tests.support.eventually import eventually
 from tests.support.kubeconfigs import leaks
 

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
+from reconciler.kube.kubeconfig import exec_plugin
 from reconciler.kube.kubeconfig.exec_plugin import Issued
 from tests.support.kubeconfigs import CERTIFICATE, KEY, b64
 
