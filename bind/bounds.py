@@ -1,4 +1,4 @@
-"""What bounds tenants: services, Pods and numbers of objects in a space, and what is kept. Pure.
+"""The bounds of tenants: services, Pods and numbers of objects in a space. Pure.
 
 A space is what the annotation of its Namespace says, or the labels of its ClusterBinding, which no
 konnector may write: a ClusterBinding that somebody put elsewhere makes none. Its service namespaces
@@ -32,7 +32,7 @@ RESTRICTED: Final = {keys.POD_SECURITY_ENFORCE: keys.POD_SECURITY_RESTRICTED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the operator of the backend decided.
+    """The settings of the backend's operator.
 
     `restricted`: spaces admit no other Pods. So many objects of each of our kinds may be
     `in_space`, and of each kind that its konnector may write `in_service_namespace`; 0: any number.

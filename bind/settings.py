@@ -33,7 +33,7 @@ _IDLE: Final = ("testing-auto-select",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Operation):
-    """How one backend runs."""
+    """The settings of a backend."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -59,7 +59,7 @@ class Settings(Operation):
 
     @property
     def bounds(self) -> Bounds:
-        """What spaces and service namespaces may hold."""
+        """The limits of spaces and service namespaces."""
         return Bounds(
             restricted=not self.all_overrides,
             in_space=self.space_quota,

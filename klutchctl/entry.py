@@ -1,4 +1,4 @@
-"""How a run of `klutchctl` begins, before its imports, and how it ends.
+"""The beginning of a run of `klutchctl`, before its imports, and its end.
 
 Signals; the exit code, which is what a run tells a script; the sentence of a failure. The one place
 that knows the numbers. Imports take a good part of a second: heavy ones are where they are needed.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Where several hold, the first in this order wins."""
+    """The exit codes. If several hold, the first in this order wins."""
 
     TERMINATED = 143
     INTERRUPTED = 130

@@ -75,7 +75,7 @@ spec:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the parts of a new fleet are called.
+    """The names of the parts of a new fleet.
 
     `plane` is the name of the control plane and its kubeconfig context, `apps` the contexts of the
     app clusters by their names.

@@ -1,4 +1,4 @@
-"""What a person says by options and the environment by variables: settings of a run, and outputs.
+"""The settings of a run, from options and the environment, and its outputs.
 
 An output is `-o FORMAT[=PATH]`: one result in several formats, to standard output or files. A
 place is where the files of a fleet are.
@@ -37,7 +37,7 @@ class OnOff(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How this run behaves, and how clusters are reached. `environ` is for programs, too.
+    """The settings of this run, and its ways to clusters. `environ` is for programs, too.
 
     Times are in seconds; `qps` and `burst` hold for each cluster, `timeout` for all its reads.
     `git_owner_check`: a checkout that belongs to another user is refused. `clusters` and `selector`
@@ -74,12 +74,12 @@ class Settings:
 
     @property
     def state_home(self) -> Path:
-        """What a run leaves for the next one. Raises HostError where no folder can be told."""
+        """The folder for later runs. Raises HostError where the environment names none."""
         return _base("XDG_STATE_HOME", ".local/state", self.environ)
 
     @property
     def cache_home(self) -> Path:
-        """What can be made again. Raises HostError where no folder can be told."""
+        """The folder for caches. Raises HostError where the environment names none."""
         return _base("XDG_CACHE_HOME", ".cache", self.environ)
 
     @property
@@ -123,7 +123,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the files of a fleet are; each field is an option, or the argument PATH.
+    """The place of a fleet's files; each field is an option, or the argument PATH.
 
     They are in the folder `path`, or, at `ref`, in a commit of the repository that it lies in. With
     `git`, that repository is on a server; `oci` and `artifact` are archives on one, each with the
@@ -270,7 +270,7 @@ def columns(stream: TextIO, path: Path | None = None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One asked-for rendering. `path` None is standard output."""
+    """A requested rendering. `path` None is standard output."""
 
     format: str
     path: Path | None

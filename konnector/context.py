@@ -1,4 +1,4 @@
-"""What all parts of a konnector work with, and what all that syncs with one space shares."""
+"""The shared tools of a konnector, and of the syncs with one space."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCallbacks:
-    """What a provider asks of the process that it is part of.
+    """The questions of a provider to its process.
 
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `bound`
@@ -162,7 +162,7 @@ class Turns:
 
 
 class Troubles:
-    """What developers should know, by export or claimed resource and by object."""
+    """The troubles for developers, by export or claimed resource and by object."""
 
     def __init__(self) -> None:
         self._said: dict[str, dict[str, str]] = {}

@@ -31,7 +31,7 @@ _ALIVE: Final = 60.0  # seconds since the renewal of a lease whose holder may st
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a command line says. `bindings` are names of APIServiceBindings; none: all."""
+    """A parsed command line. `bindings` are names of APIServiceBindings; none: all."""
 
     kubeconfig: str | None = None
     context: str | None = None

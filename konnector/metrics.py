@@ -19,7 +19,7 @@ _SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 
 class SyncMetrics(Collector):
-    """What is synced and how fast, and when the control planes last heard of this konnector."""
+    """The metrics of a konnector: syncs, their speed, and its heartbeats."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(

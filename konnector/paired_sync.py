@@ -40,7 +40,7 @@ NAME: Final = "name"
 
 @dataclass(frozen=True, slots=True)
 class InformerSpec:
-    """What is followed, and what of it is kept.
+    """The spec of an informer: its kind, and the kept part of each object.
 
     `on_deleted(app namespace, object)` is called for each object that a watch saw deleted.
     """

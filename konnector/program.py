@@ -100,7 +100,7 @@ def _connect(settings: Settings) -> Connect:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What has to be there before anything: what bindings are, and the way to the app cluster.
+    """The preconditions of a start: bindings, and the way to the app cluster.
 
     Without a way of its own, it is the cluster of the bindings.
     """

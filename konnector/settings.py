@@ -33,7 +33,7 @@ _BINDINGS: Final = "binding-namespace"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneMode:
-    """What a konnector that runs beside the control plane is told, as nothing else can tell it.
+    """The settings of a konnector that runs beside the control plane.
 
     `space` holds the ClusterBinding, the exports, the APIServiceBindings and what they refer to.
     The Secret, on the control plane, holds the app cluster's kubeconfig under `secret_key`.
@@ -47,7 +47,7 @@ class ControlPlaneMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Operation):
-    """How one konnector runs.
+    """The settings of a konnector.
 
     `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
     usual places, and then the pod's. APIServiceBindings of `binding_namespace` alone are served,

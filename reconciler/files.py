@@ -30,7 +30,7 @@ def read_secret(path: Path, where: str) -> Secret:
 
 
 class LastGood(Generic[T]):
-    """What files hold: read again once they change; what cannot be used leaves what was good last.
+    """The content of files: read again once they change; an unusable one leaves the last good one.
 
     `read` raises OSError, ValueError or KlutchError for what cannot be used: at first they are
     raised here, later `noted` gets them, or None for what can be used. Files are looked at once in

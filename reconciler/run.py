@@ -17,7 +17,7 @@ from reconciler.planning.changes import Plan
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was live at one moment, with the answers to all that planning asked, and its plan.
+    """The live state at one moment, the answers to the questions of planning, and the plan.
 
     `seconds` is how long reading took.
     """

@@ -1,4 +1,4 @@
-"""What both ends of TLS trust and show of themselves, and what TLS says failed.
+"""Contexts for both ends of TLS, and the words for their failures.
 
 A client's is made of PEM texts in memory, which come from kubeconfigs and Secrets; a server's comes
 from files, which may change.
@@ -92,7 +92,7 @@ def system_text(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where a server's certificate, with those that lead to its root, and its key are, as PEM."""
+    """The PEM files of a server: its certificate with those that lead to its root, and its key."""
 
     cert: Path
     key: Path

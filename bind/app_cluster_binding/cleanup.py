@@ -1,4 +1,4 @@
-"""What happens before an AppClusterBinding may go (mapping.md 9, protocol-bind.md F36).
+"""The steps before an AppClusterBinding may go (mapping.md 9, protocol-bind.md F36).
 
 By default it is a release: the konnector lets go of the app cluster, then loses its rights, its
 Deployment and its kubeconfig; the space and the data stay. With annotation deletion-policy
@@ -45,7 +45,7 @@ _Held = tuple[Kind, Manifest]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseTerms:
-    """How bindings are let go. `policy` is Release or Delete; `failure` is said of a failed write.
+    """The terms of a release. `policy` is Release or Delete; `failure` is said of a failed write.
 
     `lives`: whether a konnector is there that may do something about it.
     """

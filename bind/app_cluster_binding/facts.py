@@ -1,4 +1,4 @@
-"""What decisions about one AppClusterBinding are made of: a look, terms, and what conditions say.
+"""The facts for decisions about an AppClusterBinding: a look, terms, and conditions.
 
 A condition of ours, beside the original's two types, appears only once something was wrong, and is
 True from then on: an AppClusterBinding that never had trouble has the original's and no others.
@@ -87,7 +87,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One look at one AppClusterBinding.
+    """A look at an AppClusterBinding.
 
     `source` is the Secret that spec.kubeconfigSecretRef names. `templates` holds at least those
     of the resources in spec.apiExports; all of them will do. `space` is None where there is no
@@ -124,7 +124,7 @@ class Seen:
 
     @property
     def resources(self) -> tuple[GroupResource, ...]:
-        """What spec.apiExports lists: trimmed, sorted, each once."""
+        """The names in spec.apiExports: trimmed, sorted, each once."""
         return tuple(sorted(listed_resources(self.app_cluster_binding)))
 
     @property
@@ -157,7 +157,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the operator of the backend decided.
+    """The settings of the backend's operator.
 
     `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
     without an image of their own; "" for none. An AppClusterBinding names this image, or

@@ -1,4 +1,4 @@
-"""What spec.apiExports comes to in the space: APIServiceBindings, requests and exports.
+"""Turn spec.apiExports into objects of the space: APIServiceBindings, requests and exports.
 
 Steps 4 and 5 of protocol-bind.md C.6. Each resource is for itself: one that nobody offers is
 named in a condition and holds up no other, and no pruning (F35).

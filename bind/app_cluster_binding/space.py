@@ -190,7 +190,7 @@ def _is_granted(seen: Seen, namespace: str) -> bool:
 
 
 class Ownership(Enum):
-    """What a Namespace is to an AppClusterBinding."""
+    """The relation of a Namespace to an AppClusterBinding."""
 
     ABSENT = "absent"
     OURS = "ours"

@@ -1,4 +1,4 @@
-"""What a ClusterBinding says about its app cluster, and which rights its konnector gets. Pure.
+"""The status of a ClusterBinding, and the rights of its konnector. Pure.
 
 protocol-bind.md A.10, B.5, C.1, mended as F1, F2, F3, F21 and F41 tell. Rights follow what the
 space's exports export and claim: whether an app cluster accepted a claim stands in the app

@@ -91,7 +91,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the file says."""
+    """The content of the file."""
 
     issuers: tuple[TrustedIssuer, ...] = ()
     rules: tuple[Rule, ...] = ()

@@ -18,7 +18,7 @@ Event: TypeAlias = Literal["sign-in", "refused-token", "bind", "redeem", "sign-o
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an audit line is about, as far as it is known."""
+    """The subject of an audit line, as far as it is known."""
 
     identity: Identity | None = None
     cid: str = ""

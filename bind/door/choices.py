@@ -1,4 +1,4 @@
-"""What became of bindings, and how an offer is bound with the choices of a person. Pure.
+"""The results of bindings, and the choices of a person for an offer. Pure.
 
 A ClusterBinding's status is written by the app cluster's konnector: it is shown, never trusted.
 Files of a fleet are written by hand, because agents do not know the fleet; tests hold them

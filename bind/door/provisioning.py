@@ -1,4 +1,4 @@
-"""What makes the binding space of an identity's app cluster. Pure; protocol-bind.md B.4, F8, F9.
+"""Make the binding space of an identity's app cluster. Pure; protocol-bind.md B.4, F8, F9.
 
 A space is known by its annotation `identity`, whatever its name is. A new one is named after that
 identity, so that two replicas that make it at once meet at one name. What is refused is refused
@@ -34,7 +34,7 @@ _LABELS: Final = (keys.APP_CLUSTER_BINDING_NAME, keys.APP_CLUSTER_BINDING_NAMESP
 
 @dataclass(frozen=True, slots=True)
 class SpaceTerms:
-    """What the operator decided: how spaces are called, and how kubeconfigs lead here.
+    """The operator's settings: names of spaces, and the address in kubeconfigs.
 
     Without `ca`, the certificate counts that is beside the token. `labels` are those of a new
     space: what `bounds.RESTRICTED` keeps out of it.
@@ -60,7 +60,7 @@ class Wanted:
 
     @property
     def annotation(self) -> str:
-        """What proves whose a space is."""
+        """The proof of a space's owner."""
         return space_identity(self.identity, self.cid)
 
     @property
@@ -70,7 +70,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is in a Namespace, whole and as the control plane has it; None where it is not there.
+    """The content of a Namespace, whole and as the control plane has it; None where it is absent.
 
     `kubeconfig` is the Secret that the ClusterBinding names, or would name.
     """

@@ -1,4 +1,4 @@
-"""What the door remembers of a browser or a CLI, sealed: the door itself keeps nothing.
+"""The state of a browser or a CLI, sealed: the door itself keeps nothing.
 
 A sealed text can be read by each replica that has the keys, for one purpose and for as long as that
 allows. Pure: keys, time and randomness are arguments.
@@ -30,7 +30,7 @@ _CSRF: Final = "form"
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a text is sealed for, and how many seconds it can be opened."""
+    """The purpose of a sealed text, and the seconds until it ends."""
 
     name: str
     age: int
@@ -94,7 +94,7 @@ def _form_token(key: bytes, subject: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a sign-in is for, as its start said it.
+    """The purpose of a sign-in, as its start stated it.
 
     `target` is where the answer goes, "" for a browser that only looks around. `sid` and `cid` are
     the CLI's session and the app cluster. With `challenge`, the answer is a code that only the CLI
@@ -157,7 +157,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Code(Session):
-    """What a CLI redeems: who signed in, for which offer, and what was agreed to.
+    """The code of a CLI: the identity, the offer, and the consent.
 
     `consent` are the places of accepted permission claims of the offer; None leaves the question to
     the CLI. `id` tells one code from another; `claims` is the digest of what was agreed to.

@@ -62,7 +62,7 @@ _HIDDEN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorSettings:
-    """How the front door of one backend works.
+    """The settings of a backend's front door.
 
     `callback` is the whole URL that the provider knows, `public` the origin of the door, and
     `authorize` where CLIs begin. `cookie_key` is b"" where a Secret holds the keys.

@@ -280,7 +280,7 @@ class Spaces:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one call came: why it waits, and how long it sleeps next."""
+    """The progress of a call: the reason of its wait, and its next pause."""
 
     wanted: Wanted
     why: str = "another call makes it"

@@ -1,4 +1,4 @@
-"""What the front door reads of the control plane, by the informers of the backend."""
+"""The front door's views of the control plane, by the informers of the backend."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How a request for exports is answered, and how an export follows CRD and template. Pure.
+"""Answer a request for exports, and let an export follow CRD and template. Pure.
 
 Requests are a state machine (protocol-bind.md C.2, mended as F3 and F24 tell): on time, and with a
 condition for whatever stands in the way. What a request says about claims and versions does not
@@ -49,7 +49,7 @@ _OF_TEMPLATE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One APIServiceExport, the CRD of its name, and the template that counts for it.
+    """An APIServiceExport, the CRD of its name, and the template that counts for it.
 
     `definition` is the metadata of what Crossplane makes the CRD from.
 
@@ -80,7 +80,7 @@ class Seen:
 
     @property
     def opened(self) -> machinery.Opening:
-        """What app clusters may write of Crossplane's machinery: also once the template is gone."""
+        """The fields of Crossplane that app clusters may write: also once the template is gone."""
         return machinery.opening(self.export if self.template is None else self.template)
 
 

@@ -59,7 +59,7 @@ def further(failed: int) -> timedelta | None:
 
 
 class Move(Enum):
-    """What is done next about one id."""
+    """The next step for an id."""
 
     DONE = auto()  # the broker has what was asked for
     UNREAD = auto()  # it has something of this id, as reading will show
@@ -163,7 +163,7 @@ TABLE: Final[Mapping[str, Row]] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What an answer is judged by, beside itself.
+    """The facts beside an answer that its judgement needs.
 
     `tries` of the same intent had an unknown outcome; `misses` answers in a row knew nothing of the
     operation. `confirmed`: the catalogue was read in the last minute, so that a 404 is the broker's

@@ -18,7 +18,7 @@ _NEVER: Final = float("inf")
 
 
 class BrokerMetrics:
-    """What brokers answer, and what was made there, in a registry that a process has already."""
+    """The metrics of brokers' answers, and of objects there, in the registry of a process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, labelnames=["broker"], registry=registry)

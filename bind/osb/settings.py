@@ -16,7 +16,7 @@ _BURST: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Operation):
-    """How one klutch-osb runs. `namespace` is that of its ServiceBrokers; "": the pod's own."""
+    """The settings of klutch-osb. `namespace` is that of its ServiceBrokers; "": the pod's own."""
 
     kubeconfig: str | None = None
     context: str | None = None

@@ -1,4 +1,4 @@
-"""Where the copies of an app namespace live on the control plane, and when that place goes. Pure.
+"""Decide about the service namespace of an app namespace, and about its end. Pure.
 
 protocol-bind.md C.4, mended as F6, F41 and F46 tell. A Namespace is the service namespace of an
 APIServiceNamespace exactly if its annotation `api-service-namespace` says so, and `space-uid` names

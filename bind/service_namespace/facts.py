@@ -1,4 +1,4 @@
-"""What decisions about one app namespace are made of: a look, and whose each Namespace in it is.
+"""The facts for decisions about an app namespace: a look, and the owner of each Namespace.
 
 Identity is the uid of a space (rule S1): names and marks alone tell nothing of a former life.
 """
@@ -43,7 +43,7 @@ def home_of(mark: str) -> Home | None:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What was found in a service namespace.
+    """The content of a service namespace.
 
     `released` tells whether any object there carries the annotation `klutchctl.dev/released`.
     `bound` is a copy that nobody deletes, as its annotation says: a konnector lets none go but by
@@ -58,7 +58,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What must be read anew, not from a cache, before a service namespace goes.
+    """The reads, not from a cache, before a service namespace goes.
 
     `mapping` and `crd` are the APIServiceNamespace and the CRD of its kind, None where they are
     absent. `contents` is there only if `needs_search` asked for it: it takes a call for each kind.

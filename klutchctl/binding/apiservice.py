@@ -22,7 +22,7 @@ from reconciler.outbound.http import Http
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the request and the provider's kubeconfig come from.
+    """The origin of the request and of the provider's kubeconfig.
 
     `manifest` is a file, "-" for standard input, or `url` is one; `secret` (namespace, name) is in
     the app cluster. `namespace` replaces that of the kubeconfig's context.

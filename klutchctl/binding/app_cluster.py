@@ -37,7 +37,7 @@ _SAID: Final[Mapping[type[SecretStep], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was there before anything was written.
+    """The state before the first write.
 
     `bindings` are all live ones by name; `namespaced` is the live scope of their kind. `policies`
     tells whether there can be admission policies.

@@ -204,7 +204,7 @@ _PROPOSED: Final = "The provider says that you accepted this on its page:\n"
 
 
 class Claims(StrEnum):
-    """What is accepted without a word about each, but for what `openings` names."""
+    """The claims that are accepted without a question; `openings` still asks."""
 
     ASK = "ask"
     REQUIRED = "required"
@@ -213,7 +213,7 @@ class Claims(StrEnum):
 
 
 class Verdict(Enum):
-    """What becomes of a claim."""
+    """The answer to a claim."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -222,7 +222,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Where answers come from.
+    """A source of answers.
 
     `accept` are what flags accept: kinds (`resource[.group]`), and openings, such as `secrets in
     kube-system`. `ask` shows text, `read` returns the next line, "" at the end. `interactive`: a

@@ -1,4 +1,4 @@
-"""How a bind ends that does not succeed, each with its exit code."""
+"""The failures of a bind, each with its exit code."""
 
 from typing import ClassVar
 
@@ -28,7 +28,7 @@ class NoConsent(BindEnded):
 
 
 class NotInTime(BindEnded):
-    """What was asked for did not become true in time; what was written before stays."""
+    """The bind did not become Ready in time; earlier writes stay."""
 
     exit_code = ExitCode.UNHEALTHY
 

@@ -1,4 +1,4 @@
-"""What both commands need of a machine for a bind: connections, a reader of answers, a table."""
+"""The machine's part of a bind for both commands: connections, a reader of answers, a table."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Which konnector an app cluster gets, and with what rights (protocol-bind.md D.5, F30, F40). Pure.
+"""Decide about an app cluster's konnector and its rights (protocol-bind.md D.5, F30, F40). Pure.
 
 Minimal rights are those of all that is bound there, and grow with each bind.
 """
@@ -21,7 +21,7 @@ from reconciler.core.refs import GroupResource
 
 
 class Rights(StrEnum):
-    """What a konnector may do in its app cluster."""
+    """The rights of a konnector in its app cluster."""
 
     MINIMAL = "Minimal"
     FULL = "Full"
@@ -29,7 +29,7 @@ class Rights(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of the konnector. `image` "": it is left as it is. `note` is for people."""
+    """The decision about the konnector. `image` "": it stays as it is. `note` is for people."""
 
     image: str = ""
     note: str = ""

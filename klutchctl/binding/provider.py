@@ -49,7 +49,7 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a provider says what it is: to all (`export`), and as a front door of ours."""
+    """The URLs of a provider's documents: the public one (`export`), and our front door's own."""
 
     export: str
     front_door: str

@@ -1,4 +1,4 @@
-"""What a provider hands out: a kubeconfig for the binding space, and the requests to make there.
+"""The response of a provider: a kubeconfig for the binding space, and the requests to make there.
 
 The BindingResponse of protocol-bind.md A.12. All of it comes from another party, and is checked
 before any of it gets into a name, a sentence or a cluster. Pure.

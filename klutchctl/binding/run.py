@@ -1,4 +1,4 @@
-"""One bind, from the URL of a provider to a Ready binding, in the order of front-door.md 5.
+"""Run a bind, from the URL of a provider to a Ready binding, in the order of front-door.md 5.
 
 Before somebody has agreed, nothing is written but Namespace klutch-bind, whose uid is the identity
 of the app cluster; in a dry run not even that.
@@ -72,7 +72,7 @@ Way: TypeAlias = Browser | DeviceCode | Machine | Vouched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a person wants. `resources` empty: what is chosen on the way. Times are in seconds.
+    """The request of a person. `resources` empty: chosen on the way. Times are in seconds.
 
     `issuer`: the only identity provider that may get a credential; "": the one that is named.
     `ready`: how long a binding may take to be Ready; None: it is not waited for.

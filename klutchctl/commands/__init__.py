@@ -1,4 +1,4 @@
-"""One module per verb. Here: the form of their help."""
+"""The commands, a module for each verb. Here: the form of their help."""
 
 from collections.abc import Mapping
 from typing import Any, Final

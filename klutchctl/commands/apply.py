@@ -69,7 +69,7 @@ _BreakLock: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What the options of a command that writes say. `wait_timeout` is in seconds.
+    """The options of a command that writes. `wait_timeout` is in seconds.
 
     `outputs`: in which formats its report is wanted.
     """

@@ -22,7 +22,7 @@ CODES: Final = {
 
 
 class ClaimChoice(StrEnum):
-    """Which permission claims are accepted without a question."""
+    """The permission claims that are accepted without a question."""
 
     ASK = "ask"
     REQUIRED = "required"
@@ -31,14 +31,14 @@ class ClaimChoice(StrEnum):
 
 
 class KonnectorRights(StrEnum):
-    """What the konnector may do in the app cluster."""
+    """The rights of the konnector in the app cluster."""
 
     MINIMAL = "Minimal"
     FULL = "Full"
 
 
 class Format(StrEnum):
-    """How a dry run is printed."""
+    """The format of a dry run."""
 
     YAML = "yaml"
     JSON = "json"

@@ -25,14 +25,14 @@ _SCHEMES: Final = ("https://", "http://")
 
 
 class Purpose(StrEnum):
-    """What the credentials are for."""
+    """The purpose of the credentials."""
 
     PLAN = "plan"
     APPLY = "apply"
 
 
 class Manifests(StrEnum):
-    """What --print can write."""
+    """The manifests of --print."""
 
     CONTROL_PLANE_RIGHTS = "control-plane-rights"
     APP_CLUSTER_RIGHTS = "app-cluster-rights"

@@ -19,7 +19,7 @@ _FIELD: Final = re.compile(r"- (\w+): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason of the book: its name, its section, and its fields, such as Means and Do."""
+    """A reason of the book: its name, its section, and its fields, such as Means and Do."""
 
     name: str
     section: str

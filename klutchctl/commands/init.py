@@ -34,7 +34,7 @@ _HEAD: Final = """\
 
 
 class Mode(StrEnum):
-    """Who makes binding spaces on the control plane."""
+    """The maker of binding spaces on the control plane."""
 
     DIRECT = "Direct"
     APP_CLUSTER_BINDING = "AppClusterBinding"
@@ -164,7 +164,7 @@ def _exists(path: Path) -> bool:
 
 
 class Document(StrEnum):
-    """What there are schemas of; health is rules, and no JSON."""
+    """The documents with a schema; health is rules, and no JSON."""
 
     FLEET = "fleet"
     PLAN = "plan"
@@ -282,7 +282,7 @@ def _imported(path: Path, out: Path | None, settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What is imported, and the file that says so.
+    """An imported resource, and its file.
 
     `blind`: no app cluster could be read. `denied`: no Policy allows the file, or not all of it.
     """
@@ -295,7 +295,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """One run of the command."""
+    """A run of the command."""
 
     snapshot: "Snapshot"
     loaded: "Loaded"

@@ -177,7 +177,7 @@ def show(
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What is planned; `review` where it is a pull request."""
+    """The subject of a plan; `review` where it is a pull request."""
 
     fleet: "Fleet"
     review: "Review | None"

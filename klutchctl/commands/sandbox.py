@@ -54,7 +54,7 @@ class Crossplane(StrEnum):
 
 
 class Format(StrEnum):
-    """How `status` answers."""
+    """The format of `status`."""
 
     TEXT = "text"
     JSON = "json"

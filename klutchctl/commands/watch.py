@@ -34,7 +34,7 @@ _DOCUMENTS: Final = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is followed, and how. Times are in seconds."""
+    """The options of a watch. Times are in seconds."""
 
     source: Followed
     verification: Verification

@@ -1,1 +1,1 @@
-"""What follows a fleet without end: `klutchctl controller`, and `klutchctl apply --watch`."""
+"""Follow a fleet without end: `klutchctl controller`, and `klutchctl apply --watch`."""

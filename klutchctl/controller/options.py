@@ -1,4 +1,4 @@
-"""What the options of `klutchctl controller` say, as values."""
+"""The options of `klutchctl controller`, as values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose signatures make a commit acceptable: the files of keys, from outside the repository."""
+    """The accepted signers: files of keys, from outside the repository."""
 
     mode: VerificationMode = VerificationMode.OFF
     allowed_signers: Path | None = None
@@ -48,7 +48,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class BoardOptions:
-    """Where the board is served; `hosts` are names that a proxy in front is asked by."""
+    """The address of the board; `hosts` are the names of a proxy in front."""
 
     address: flags.Address
     hosts: tuple[str, ...]
@@ -56,7 +56,7 @@ class BoardOptions:
 
 @dataclass(frozen=True, slots=True)
 class HookOptions:
-    """Where webhooks are received, and which."""
+    """The address of the receiver, and its webhooks."""
 
     address: flags.Address
     tls: TlsFiles | None
@@ -65,7 +65,7 @@ class HookOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a controller runs. Times are in seconds; an address None is nowhere.
+    """The options of a controller. Times are in seconds; an address None is nowhere.
 
     `fleet` is the name that the fleet has to have, "" for any. `shard`: the control planes that it
     is about, () for all.

@@ -79,7 +79,7 @@ def _parts(options: Options, settings: Settings) -> Parts:
 
 
 class Controller:
-    """One process, which leads at most once."""
+    """A process, which leads at most once."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._options = parts, parts.options

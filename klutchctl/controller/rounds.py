@@ -86,7 +86,7 @@ class Rounds:
 
     @property
     def sent(self) -> int:
-        """How many writes were sent that have no answer yet."""
+        """The number of writes without an answer yet."""
         return 0 if self._fence is None else self._fence.sent
 
     def end(self, why: str) -> None:

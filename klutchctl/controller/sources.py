@@ -31,7 +31,7 @@ _SSH_KEY_FILE: Final = "KLUTCHCTL_GIT_SSH_KEY_FILE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What is followed, and how often it is looked at, in seconds.
+    """A followed source, and the seconds between two looks at it.
 
     `path` is a folder on disk; with `ref`, of a Git repository there, or, with `url`, of one on a
     server, whose certificate is from the authorities in `ca`, or from those of the system. With

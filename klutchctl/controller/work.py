@@ -1,4 +1,4 @@
-"""What a controller does while it leads: rounds, and all that shows and tells what they came to."""
+"""The work of a leading controller: rounds, and the reports of their results."""
 
 import asyncio
 import logging
@@ -183,7 +183,7 @@ _AGAIN: Final = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What lives as long as the process, whether it leads or not."""
+    """The parts that live as long as the process, whether it leads or not."""
 
     options: Options
     settings: Settings

@@ -1,1 +1,1 @@
-"""What people and pipelines see: every output from one value, one module per subject."""
+"""The outputs for people and pipelines: each from one value, a module for each subject."""

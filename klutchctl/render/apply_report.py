@@ -1,4 +1,4 @@
-"""What an apply did, as text, JUnit XML and JSON; and what it tells while it goes on.
+"""The report of an apply, as text, JUnit XML and JSON; and its progress.
 
 On a terminal an apply also shows, below its steps, a line for each cluster. Of the document, a new
 minor version adds fields, a major breaks.

@@ -1,4 +1,4 @@
-"""What a doctor found of clusters, or at an address: for people with what to type, for programs.
+"""The findings of a doctor, of clusters or an address: for people with a command, for programs.
 
 The documents are versioned: a new minor version adds fields, a major breaks.
 """

@@ -1,4 +1,4 @@
-"""What a plan says, as rows and sentences without layout; the text formats lay them out.
+"""The content of a plan, as rows and sentences without layout; the text formats lay them out.
 
 And what a pull request changes, as lines that are the same in all of these.
 
@@ -63,7 +63,7 @@ _GAP: Final = "   "
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a plan; `details` are its differences and steps."""
+    """A line of a plan; `details` are its differences and steps."""
 
     action: Action
     subject: str
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What would happen in an app cluster, or in several that are alike: `rows` are of the first.
+    """The changes in an app cluster, or in several that are alike: `rows` are of the first.
 
     `counts` are the words for what happens in each of them.
     """

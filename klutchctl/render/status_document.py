@@ -141,7 +141,7 @@ class LineDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingDocument:
-    """What is not as the files say after the last round."""
+    """The differences from the files after the last round."""
 
     plan_id: str
     lines: tuple[LineDocument, ...]
@@ -160,7 +160,7 @@ class WaitingDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDocument:
-    """What a controller knows beside the units."""
+    """A controller's own state, beside the units."""
 
     source: SourceView
     waiting: WaitingDocument
@@ -184,7 +184,7 @@ class OperationDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDocument:
-    """How a fleet is at `time`. `unread` are clusters that could not be read; `summary` counts.
+    """The state of a fleet at `time`. `unread` are the clusters that failed; `summary` counts.
 
     `controlPlanes` are those on which something is wrong that all their app clusters depend on.
     `operation` is what a controller adds; null where there is none.

@@ -1,4 +1,4 @@
-"""What a watch says of the files that it follows, and of each of its rounds."""
+"""The lines of a watch about the files that it follows, and about each of its rounds."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where the servers' executables come from.
+"""Find, fetch or build the servers' executables.
 
 $KUBEBUILDER_ASSETS (the convention of envtest), our cache, a download, a build: in this order.
 Of what is neither of Kubernetes nor etcd there are no releases to download. What is in our cache is
@@ -40,7 +40,7 @@ _HINT: Final = "Check the network and HTTPS_PROXY, or leave --download out to bu
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where releases are published; without a trailing slash."""
+    """The places of published releases; without a trailing slash."""
 
     kubernetes: str = "https://dl.k8s.io/release"
     etcd: str = "https://github.com/etcd-io/etcd/releases/download"
@@ -90,7 +90,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where executables are built and kept: with `environ`, and with the `go` on its PATH or else
+    """The place to build and keep executables: with `environ`, and the `go` on its PATH or else
     `packaged_go`.
     """
 

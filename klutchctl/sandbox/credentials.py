@@ -40,7 +40,7 @@ CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 
 
 class Use(Enum):
-    """What a certificate proves. PEER is for etcd, whose peer port is both ends of TLS."""
+    """The use of a certificate. PEER is for etcd: its peer port is both ends of TLS."""
 
     SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
     CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)

@@ -77,7 +77,7 @@ _WAY: Final = operator.itemgetter(0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `up` is asked for. `wanted` None keeps the clusters that are there.
+    """The request to `up`. `wanted` None keeps the clusters that are there.
 
     New ports are of `ports`, None: of the usual ones. `addons` has kits by names of add-ons: those
     without a kit end and are forgotten, and those that it does not name are left as they are.

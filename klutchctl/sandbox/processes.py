@@ -65,7 +65,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to stop and then to start, so that exactly the wanted servers run."""
+    """The servers to stop and then to start, so that exactly the wanted ones run."""
 
     stop: tuple[Observed, ...]
     start: tuple[Server, ...]

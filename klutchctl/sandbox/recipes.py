@@ -1,4 +1,4 @@
-"""What this klutchctl builds and runs, read from the Go modules beside it."""
+"""The programs that this klutchctl builds, read from the Go modules beside it."""
 
 import hashlib
 import platform
@@ -34,7 +34,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one of our Go modules becomes executables.
+    """The way from one of our Go modules to executables.
 
     `subject`, `versions` and `otherwise` (another way to get the executables, or "") are for
     people. `packages` has the Go package of each executable, `crds` the folders of CRDs (Go
@@ -76,7 +76,7 @@ _PROVIDER_ON_LOOPBACK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is published, too. `kubernetes` and `etcd` are tags such as v1.36.3; `recipe` builds
+    """A published release. `kubernetes` and `etcd` are tags such as v1.36.3; `recipe` builds
     the programs of that name, of Kubernetes all but etcd.
     """
 

@@ -1,4 +1,4 @@
-"""What people and programs see of a sandbox: how far work is, and how the servers are."""
+"""The reports of a sandbox, for people and programs: progress, and the state of the servers."""
 
 import json
 import time
@@ -18,7 +18,7 @@ _LINE_EVERY: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One server as it is now. `pid` and `started` (seconds since the epoch) are None if gone."""
+    """A server as it is now. `pid` and `started` (seconds since the epoch) are None if gone."""
 
     server: Server
     pid: int | None
@@ -28,7 +28,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One sandbox as it is now; `details` and `facts` are those of its add-ons."""
+    """A sandbox as it is now; `details` and `facts` are those of its add-ons."""
 
     state: State
     servers: tuple[Health, ...]
@@ -42,7 +42,7 @@ class Status:
 
 
 class Progress(Protocol):
-    """Where the sandbox says what it is doing."""
+    """A receiver of the sandbox's progress."""
 
     def note(self, text: str) -> None:
         """Say one thing worth keeping, such as where the binaries come from."""
@@ -82,7 +82,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """One line that changes in place while a step runs."""
+    """A line that changes in place while a step runs."""
 
     stream: IO[str]
     color: bool

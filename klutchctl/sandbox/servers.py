@@ -1,4 +1,4 @@
-"""What a sandbox runs, as values: servers, how to ask each, and those of its clusters. Pure."""
+"""The servers of a sandbox, as values: each with its probe, and those of its clusters. Pure."""
 
 import hashlib
 import json
@@ -79,7 +79,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process that is known by a mark in its environment.
+    """The start of a process that is known by a mark in its environment.
 
     It need not name a file of the sandbox in its arguments, and may run as another user: `owner`.
     `folder` is the working folder. Where other words stand for the contents of files that it
@@ -95,7 +95,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One process that should run, of a cluster or, with `cluster_id` "", for all of them.
+    """A process that should run, of a cluster or, with `cluster_id` "", for all of them.
 
     `identity` is an argument that no other process has; where the process has a mark, it is what
     the mark says. `launch` is None for the servers of the clusters, and where it is unknown.
@@ -132,7 +132,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What tests do otherwise. `fsync` off loses data in a power cut.
+    """Settings for tests. `fsync` off loses data in a power cut.
 
     `api_server` are more arguments of each API server; `change` makes another server of each one.
     """

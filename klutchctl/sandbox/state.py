@@ -1,4 +1,4 @@
-"""One sandbox as values: where its files are, which clusters it has and on which ports. Pure."""
+"""A sandbox as values: its files, its clusters and their ports. Pure."""
 
 import hashlib
 import re
@@ -47,12 +47,12 @@ class Layout:
 
     @property
     def kubeconfig(self) -> Path:
-        """One context per cluster, for people."""
+        """The kubeconfig for people, with a context for each cluster."""
         return self.root / "kubeconfig"
 
     @property
     def etcd_data(self) -> Path:
-        """What every cluster stores. Losing it is losing the sandbox."""
+        """The data of every cluster. Losing it is losing the sandbox."""
         return self.root / "etcd" / "data"
 
     @property
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def logs(self) -> Path:
-        """One file per server; `.previous` holds the run before."""
+        """The logs, a file for each server; `.previous` has the run before."""
         return self.root / "logs"
 
     @property
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def monitoring(self) -> Path:
-        """What Prometheus reads and keeps, and flags of the programs that it asks."""
+        """The files of Prometheus, and flags of the programs that it asks."""
         return self.root / "monitoring"
 
     @property
@@ -128,7 +128,7 @@ def layout_of(name: str, *, state_home: Path) -> Layout:
 
 
 class Role(StrEnum):
-    """What a cluster is for; it decides which CRDs it gets."""
+    """The role of a cluster; it decides about its CRDs."""
 
     CONTROL_PLANE = "control-plane"
     APP_CLUSTER = "app-cluster"
@@ -174,7 +174,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What runs beside the control plane. `folder` holds the services.yaml that says so;
+    """The services beside the control plane. `folder` has their services.yaml;
     `ports` are by purpose, and stay when what they are for goes.
     """
 
@@ -187,7 +187,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class KeycloakPorts:
-    """Where Keycloak listens, and where a klutch-bind that trusts it is expected to."""
+    """The ports of Keycloak, and of a klutch-bind that trusts it."""
 
     http: _Port
     health: _Port
@@ -196,7 +196,7 @@ class KeycloakPorts:
 
 @dataclass(frozen=True, slots=True)
 class MonitoringPorts:
-    """Where Prometheus listens, and by their names, where programs are expected to show metrics."""
+    """The port of Prometheus, and the metrics ports of programs, by their names."""
 
     http: _Port
     programs: Mapping[str, _Port]
@@ -204,7 +204,7 @@ class MonitoringPorts:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One sandbox: an etcd and its clusters, control planes first. Ports never change by
+    """A sandbox: an etcd and its clusters, control planes first. Ports never change by
     themselves: kubeconfigs out there point to them.
     """
 

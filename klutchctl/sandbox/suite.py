@@ -65,7 +65,7 @@ class Program(base_model.StrictModel):
 
 
 class Spec(base_model.StrictModel):
-    """What to run and to apply."""
+    """The programs to run and the files to apply."""
 
     components: list[_Component] = Field(default_factory=list)
     manifests: list[base_model.PathPattern] = Field(default_factory=list)
@@ -157,7 +157,7 @@ def parse(content: bytes, path: str) -> tuple[Services, Node]:
 
 
 def _misfits(document: Services, node: Node) -> Iterator[Problem]:
-    """What is wrong between parts that are each right."""
+    """Return the problems between parts that are each right."""
     seen: set[str] = set()
     for index, program in enumerate(document.spec.programs):
         steps: tuple[str | int, ...] = ("spec", "programs", index)

@@ -37,7 +37,7 @@ Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who owns the CRD: an APIServiceBinding, and how the CRD tells of it.
+    """The owner of the CRD: an APIServiceBinding, with its marks on the CRD.
 
     `live` are the uids of all APIServiceBindings that can be seen, which need not be all that
     live: those of other konnectors may be on their control planes. `held` is the uid of a CRD that
@@ -63,7 +63,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done about the CRD.
+    """The plan for the CRD.
 
     `same_spec`: the live one carries what the export says. `held`: it does not, and keeps its
     spec, because claims are stored in this version.

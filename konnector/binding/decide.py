@@ -1,4 +1,4 @@
-"""What an APIServiceBinding says, and the CRD that it brings into the app cluster.
+"""The status of an APIServiceBinding, and the CRD that it brings into the app cluster.
 
 All of its conditions are judged at once, and so written at once (protocol-konnector.md C.2, H16,
 H31). What cannot be judged now is Unknown where it was ever told, and not told before; so that
@@ -39,7 +39,7 @@ Problem: TypeAlias = tuple[Cause, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """What the provider that a binding belongs to shows of itself.
+    """The state of a binding's provider.
 
     `synced`: every view of it was complete once. `late` names what is missing in the views, or
     why they are old, once that has lasted for 150 s; "" before. `silent_since` is when it answered
@@ -103,7 +103,7 @@ class Seen:
 
     @property
     def plan(self) -> Plan | None:
-        """What is to be done about the CRD; None where no CRD follows from what is seen."""
+        """The plan for the CRD; None where no CRD follows from the look."""
         if self.export is None or _refusal(self.export) is not None:
             return None
         return crd.plan(self.export, self.crd, self._owner, unclaimed=self.unclaimed)

@@ -1,4 +1,4 @@
-"""How a binding is let go without losing or blocking anything: finalizer `klutchctl.dev/drain`.
+"""Let a binding go without losing or blocking anything: finalizer `klutchctl.dev/drain`.
 
 mapping.md 9, protocol-konnector.md C.7, H15, H33. Only a binding with annotation `deletion-policy`
 is held; others go at once, and are released afterwards. Once it is being deleted:

@@ -112,7 +112,7 @@ async def warn(context: AgentContext, step: Step | None) -> bool:
 
 
 class _Left:
-    """What is left of one binding's sync, as it is read now."""
+    """The leftovers of a binding's sync, as they are read now."""
 
     def __init__(self, link: SyncContext, bindings: Store, live: Manifest) -> None:
         self._link, self._bindings, self._live = link, bindings, live

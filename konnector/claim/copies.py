@@ -1,4 +1,4 @@
-"""Where the copy of a claim is, and what of an object goes to the other side.
+"""The place of a claim's copy, and the parts of an object that go to the other side.
 
 Isolation `Prefixed` of protocol-konnector.md D: a namespaced claim's copy has its name in the
 service namespace of its own; a cluster-scoped one has the space's name before its own. What goes
@@ -89,7 +89,7 @@ class Pair:
 
     @property
     def owners(self) -> list[JSON]:
-        """What a cluster-scoped copy goes with: the space."""
+        """The owner of a cluster-scoped copy: the space."""
         if self.kind.namespaced:
             return []
         owner: dict[str, JSON] = {
@@ -137,7 +137,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """What is said of the instances of a binding, by it and by its export.
+    """The terms of a binding's instances, by the binding and by its export.
 
     `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
     deleted with all instances, which somebody else deletes. `withdrawn`: why the kind is going.

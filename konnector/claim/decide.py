@@ -1,4 +1,4 @@
-"""What follows from one look at a claim and its copy: the next writes, as few as there can be.
+"""Decide about a claim and its copy after a look: the next writes, as few as there can be.
 
 protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
 status. The claim is held by a finalizer before its copy exists and until it is gone, and marked
@@ -34,7 +34,7 @@ MARKED_WITHIN: Final = timedelta(seconds=10)  # of the copy's creation, where no
 
 
 class Read(Enum):
-    """What has to be read from the API server itself before it can be decided."""
+    """A read of the API server that a decision needs."""
 
     CLAIM = "claim"  # whether it is gone: a view may be behind
     COPY = "copy"  # all of it, with who wrote which field

@@ -1,4 +1,4 @@
-"""What a claim's status says: what its copy's does, and nothing of a sync that has stopped.
+"""The status of a claim: its copy's, without a report of a sync that has stopped.
 
 Numbers of generations are the claim's, by which `kubectl wait` and kstatus know a status as new.
 protocol-konnector.md D.3. Refuses to know when it is written.

@@ -23,7 +23,7 @@ _NAME: Final = "the service provider"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a binding's Secret is good for.
+    """The judgement of a binding's Secret.
 
     `condition` is SecretValid. Only where that is True are the others told: `content` is the
     kubeconfig, `identity` its fingerprint, by which bindings share a provider, and `namespace`

@@ -52,7 +52,7 @@ Problem: TypeAlias = tuple[Cause, str]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which app cluster and which space these are, and which ones were recorded.
+    """The app cluster and the space, as they are and as they were recorded.
 
     `space` is its name, `app_cluster_uid` the uid of the app cluster's Namespace kube-system and
     `space_uid` that of the space's Namespace; "" = not known. `recorded_app_clusters` are from
@@ -69,7 +69,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Recreation:
-    """Which lost copies may be made again: of all `resources`, or of ALL, from this time on."""
+    """The lost copies that may be made again: of all `resources`, or of ALL, from this time on."""
 
     resources: frozenset[str] = frozenset()
     since: datetime | None = None
@@ -81,7 +81,7 @@ class Recreation:
 
 @dataclass(frozen=True, slots=True)
 class Confirmations:
-    """What a person allowed of what is held; None: never, or not as an RFC 3339 time."""
+    """The confirmations of a person; None: never, or not as an RFC 3339 time."""
 
     app_cluster: str = ""
     mass_delete: datetime | None = None
@@ -91,7 +91,7 @@ class Confirmations:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What of one kind is held: the places of its orphans, and of claims that lost their copy.
+    """The held objects of a kind: the places of its orphans, and of claims that lost their copy.
 
     `resource` is `plural.group`. `deletions` are why copies of claims that are being deleted are.
     `parts` are the places of claims that are parts of services, whose deletions will be.

@@ -1,4 +1,4 @@
-"""Which app cluster and which space these are, and so what may be written, deleted, made again."""
+"""Identify app cluster and space, and so allow writes, deletions, and re-creations."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -204,7 +204,7 @@ class Guardian:
 
 
 class KindGuard:
-    """What is held of one resource, as it is noted place by place, in the app cluster."""
+    """The held objects of a resource, noted place by place, in the app cluster."""
 
     def __init__(self, guardian: Guardian, resource: str) -> None:
         self._guardian, self.resource = guardian, resource
@@ -225,7 +225,7 @@ class KindGuard:
 
     @property
     def sentence(self) -> str:
-        """What there is to say of its orphans, or ""."""
+        """The sentence about its orphans, or ""."""
         return orphans.sentence(self.resource, self.orphans, self._guardian.space)
 
     def note(

@@ -31,7 +31,7 @@ _HELD: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What must be read anew, not from a view, before a mapping goes (`leaving`).
+    """The reads, not from a view, before a mapping goes (`leaving`).
 
     `gone`: the app cluster says that the Namespace does not exist, or is another one. `released`:
     an object in the service namespace carries `klutchctl.dev/released`, or nobody can tell, as of a

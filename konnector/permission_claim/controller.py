@@ -71,7 +71,7 @@ class PermissionClaims(PairedSync):
 
     @property
     def troubles(self) -> Sequence[str]:
-        """What cannot be read or written, and why."""
+        """The objects that cannot be read or written, and why."""
         refused = [
             f"{self.kind} {place.namespace}/{place.name}: {why}"
             for place, why in sorted(self._refused.items())

@@ -1,4 +1,4 @@
-"""What is written for one name that permission claims concern, on both sides. Pure."""
+"""Decide about one name of a claimed resource, on both sides. Pure."""
 
 from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
@@ -78,7 +78,7 @@ def _marked(cluster: str, kind: Kind, origin: Manifest, owner: str) -> tuple[Ste
 
 
 class _Travel(NamedTuple):
-    """What a copy is annotated with, and what goes along beside what always does."""
+    """The annotations of a copy, and the keys that go along beside the usual ones."""
 
     marks: Mapping[str, str]
     more: Set[str]

@@ -1,4 +1,4 @@
-"""Which objects the permission claims of a binding select, and which way each claim lets them go.
+"""The objects that the permission claims of a binding select, and their ways.
 
 Of protocol-konnector.md E.1 and mapping.md 0 and 7. A claim comes from an object that people and
 programs write: what cannot be read, or would select or carry less than what we know how to, makes
@@ -123,7 +123,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a binding accepts, and a sentence for each claim or part of one that has no effect."""
+    """The accepted claims of a binding, and a sentence for each claim or part without effect."""
 
     rules: tuple[Rule, ...] = ()
     unsupported: tuple[str, ...] = ()

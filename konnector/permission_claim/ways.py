@@ -1,4 +1,4 @@
-"""Which way an object goes that permission claims concern, as far as metadata tell. Pure.
+"""The way of a claimed object, by its metadata. Pure.
 
 protocol-konnector.md E.2, restricted by mapping.md 0 "Direction of claims": an object goes only
 where an accepted claim lets it go, whatever annotations say. So what the claims do not let up is
@@ -96,7 +96,7 @@ class Seen:
 
 
 class Way(Enum):
-    """What is to happen with a copy, as far as metadata tell."""
+    """The way of a copy, by its metadata."""
 
     LEAVE = auto()
     BRING = auto()

@@ -1,4 +1,4 @@
-"""One provider: a space on a control plane, served for one app cluster."""
+"""A provider: a space on a control plane, served for one app cluster."""
 
 from collections.abc import Callable
 from typing import Final
@@ -174,7 +174,7 @@ class Provider(TaskSupervisor):
 
 
 class Serving(TaskSupervisor):
-    """What works once the space was read."""
+    """The parts that work once the space was read."""
 
     def __init__(
         self,

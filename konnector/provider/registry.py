@@ -1,4 +1,4 @@
-"""Which binding belongs to which provider, as its kubeconfig Secret says.
+"""The provider of each binding, by its kubeconfig Secret.
 
 Bindings whose Secrets hold the same kubeconfig share a provider (A.7). A Secret that changes leads
 on to the same space by another way, or to another space; which of the two, only the control plane

@@ -1,4 +1,4 @@
-"""Which kinds are synced with one space at present, and by whom they are claimed."""
+"""The kinds that are synced with one space at present, and the bindings that claim them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from reconciler.core.refs import Kind, ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one binding lets be synced: a kind, and the claims that it accepts.
+    """A binding's part of the sync: a kind, and the claims that it accepts.
 
     `by` is the binding's key. Bindings of one name differ in it, and only one of them owns the CRD.
     """

@@ -1,1 +1,1 @@
-"""What a konnector writes into its space: the ClusterBinding, and the status of exports."""
+"""The writes of a konnector into its space: the ClusterBinding, and the status of exports."""

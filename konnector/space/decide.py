@@ -1,4 +1,4 @@
-"""What the konnector says in its space, and the kubeconfig that it brings along from there. Pure.
+"""The reports of the konnector in its space, and the kubeconfig that it brings from there. Pure.
 
 ClusterBinding (protocol-konnector.md B): a kubeconfig that the provider renews comes into the app
 cluster when it was seen to work, and never before: one that does not would shut the konnector out
@@ -263,7 +263,7 @@ def void(cluster_binding: Manifest, mappings: Iterable[Manifest]) -> Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportView:
-    """One APIServiceExport, whole, and what there is of its name; None where there is none.
+    """An APIServiceExport, whole, and the objects of its name; None where there is none.
 
     `binding` is the APIServiceBinding that belongs to this provider, `crd` the one in the app
     cluster, with its status. `syncing`: objects are synced for that binding, or will be.

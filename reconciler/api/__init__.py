@@ -66,12 +66,12 @@ class Heartbeat:
 
     @property
     def timeout(self) -> timedelta:
-        """How old it may become: a konnector that misses two is not counted on (A.10)."""
+        """The greatest age of a heartbeat: a konnector that misses two counts as stopped (A.10)."""
         return 2 * (self.interval or INTERVAL)
 
 
 class Liveness(Enum):
-    """What a heartbeat, or its absence, says of a space's konnector."""
+    """The state of a space's konnector, by its heartbeat."""
 
     NEVER = "never"  # no konnector has been there
     ALIVE = "alive"

@@ -1,4 +1,4 @@
-"""What a claim in an app cluster says of its sync, beside what its provider says of it.
+"""The status of a claim about its sync, beside its provider's.
 
 A status is the provider's (protocol-konnector.md D.3), so what is said beside it is an Event while
 there is a sync, and a condition once there is none: the next sync replaces it by the provider's.

@@ -23,7 +23,7 @@ NEWEST_API: Final = "2.17"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a broker is waited for, and how often it is asked."""
+    """The waits for a broker, and the pauses between questions."""
 
     request: timedelta = timedelta(seconds=60)
     poll: timedelta = timedelta(seconds=10)
@@ -131,7 +131,7 @@ class GeneratedKind:
 
     @property
     def service(self) -> str:
-        """What label `osb-service` says on Secrets."""
+        """The value of label `osb-service` on Secrets."""
         return service_label(self.broker, self.stem)
 
 

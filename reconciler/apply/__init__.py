@@ -48,7 +48,7 @@ GOOD = frozenset({Status.DONE, Status.UNCHANGED})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One line of the plan and what became of it. `message` is a sentence, "" where none is due."""
+    """A line of the plan and its result. `message` is a sentence, or ""."""
 
     change: Change
     status: Status

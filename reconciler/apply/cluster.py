@@ -43,7 +43,7 @@ _ESTABLISHED_WAIT: Final = 30.0  # seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One app cluster's share of an apply.
+    """An app cluster's share of an apply.
 
     `depends_on` are the units that have to be Ready before a unit, all of this cluster.
     `on_outcome` is called with each outcome as soon as it is known.

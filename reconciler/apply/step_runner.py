@@ -42,7 +42,7 @@ class StepRunner:
 
     @property
     def _time(self) -> str:
-        """How long something was waited for."""
+        """The duration of a wait."""
         return f"{self.options.wait_seconds:.0f} s"
 
     @property

@@ -1,4 +1,4 @@
-"""What the account of a space may not write of Crossplane's machinery, as a CEL expression.
+"""The fields of Crossplane that a space's account may not write, as a CEL expression.
 
 An API server cannot tell which kinds are Crossplane's. The account's role marks them, by names of
 objects that cannot be (`machinery.marks`), so the rule is in force with the right to write.

@@ -169,19 +169,19 @@ def kubeconfig_secret(namespace: str, name: str, *, content: str | None, marks: 
 
 
 class Reachable(Protocol):
-    """How a cluster is reached; `ca` and `tls_server_name` may be ""."""
+    """The address of a cluster; `ca` and `tls_server_name` may be ""."""
 
     @property
     def server(self) -> str: ...
 
     @property
     def ca(self) -> str:
-        """What vouches for its certificate, as PEM text."""
+        """The authority of its certificate, as PEM text."""
         ...
 
     @property
     def tls_server_name(self) -> str:
-        """What its certificate is for, where that is not the host of the URL."""
+        """The name in its certificate, where that is not the host of the URL."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What an API server fills into the kinds that we create.
+"""The defaults of an API server in the kinds that we create.
 
 A POST makes its manager the owner of these fields too, so a manifest has to be completed by them
 before owned paths are compared with it. Checked on kube-apiserver 1.36; the other kinds that we

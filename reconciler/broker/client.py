@@ -49,7 +49,7 @@ _OTHER_CODE: Final = "other"  # so that no broker makes as many series as there 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker is, without a slash at the end, and how it is spoken to.
+    """The URL of a broker, without a slash at the end, and its protocol.
 
     `ca` is PEM, None for the system's authorities. `digest` differs where the Secret does; it is
     not salted, so it stays in memory. `insecure`: whoever answers is trusted.
@@ -260,7 +260,7 @@ class BrokerClient:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What no text may repeat."""
+        """The secrets that no text may repeat."""
         return self._secrets
 
     async def _ask(

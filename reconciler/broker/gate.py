@@ -63,7 +63,7 @@ class Gate:
 
     @property
     def pause(self) -> float:
-        """How many seconds the catalogue is not asked for either."""
+        """The seconds until the catalogue is read again."""
         if self._denied_at is not None and within(_DENIED, self._denied_at, self._now()):
             return self._denied_at + _DENIED - self._now()
         return max(self._asked_at + _PAUSE - self._now(), 0.0) if self.closed else 0.0
@@ -133,7 +133,7 @@ class KeptCatalogue:
 
     @property
     def age(self) -> float:
-        """How many seconds ago it was read."""
+        """The seconds since it was read."""
         return float("inf") if self._read_at is None else self._now() - self._read_at
 
     @property

@@ -1,1 +1,1 @@
-"""What runs reconcilers: queues, controllers, leadership, Events, metrics. Knows no kind."""
+"""The runtime of reconcilers: queues, controllers, leadership, Events, metrics. Knows no kind."""

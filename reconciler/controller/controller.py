@@ -194,7 +194,7 @@ def _short(file: str) -> str:
 
 
 class Queue(Protocol[K_contra]):
-    """Where keys wait for their controller."""
+    """The line of keys for a controller."""
 
     def enqueue(self, key: K_contra) -> None: ...
 

@@ -42,7 +42,7 @@ _LONGEST_PREFIX: Final = 230  # of a name, which may have 253 characters
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who tells: `controller` is a qualified name, `instance` is this process."""
+    """The reporter: `controller` is a qualified name, `instance` is this process."""
 
     controller: str
     instance: str
@@ -85,7 +85,7 @@ _Key: TypeAlias = tuple[Ref, str, Note]
 
 @dataclass(slots=True)
 class _Said:
-    """What was told about one thing: `count` times, of which `written` are in the cluster."""
+    """The Events about one thing: `count` of them, of which `written` are in the cluster."""
 
     event: Manifest
     last: datetime

@@ -49,7 +49,7 @@ def observed(recent: ReadYourWrites, live: Manifest) -> Observed:
 
 
 class Recorder(Protocol):
-    """Where Events about objects are recorded."""
+    """A recorder of Events about objects."""
 
     def record(self, about: Ref, live: Manifest, note: Note) -> None:
         """Record an Event, as soon as possible and as well as possible."""
@@ -107,7 +107,7 @@ class Executor:
 
 @dataclass(slots=True)
 class _Execution:
-    """One execution: what became of the tasks so far, and of the objects that they wrote."""
+    """An execution: the results of the tasks so far, and the objects that they wrote."""
 
     executor: Executor
     recents: Sequence[ReadYourWrites]

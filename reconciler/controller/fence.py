@@ -1,4 +1,4 @@
-"""Whether this run may still write. Asked before every single write and every wait."""
+"""The permission of this run to write. Asked before every single write and every wait."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -40,7 +40,7 @@ class WriteFence:
 
     @property
     def sent(self) -> int:
-        """How many writes were sent that have no answer yet."""
+        """The number of writes without an answer yet."""
         return len(self._sent)
 
     def close(self, reason: str) -> None:

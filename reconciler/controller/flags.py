@@ -37,7 +37,7 @@ Address: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """How every program runs.
+    """The settings of every program.
 
     `probes` and `metrics` are where those are served, with the host "" on every address; None:
     nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold

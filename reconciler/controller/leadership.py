@@ -1,4 +1,4 @@
-"""One process of several does the work: whoever holds the Lease.
+"""Let one process of several do the work: the holder of the Lease.
 
 The leader stops before another can begin: it counts its time from when it sent its last
 successful renewal, others from when they saw that. Leadership is not taken up again once it was

@@ -44,7 +44,7 @@ class Times:
 
     @property
     def request(self) -> float:
-        """How long one request may take: a second one must fit into the deadline."""
+        """The time limit of a request: a second one must fit into the deadline."""
         return self.deadline / 2
 
 
@@ -73,7 +73,7 @@ def holder_here() -> str:
 
 
 class Lease:
-    """One Lease. `holder` names us beyond doubt; `manager` is the field manager.
+    """A Lease. `holder` names us beyond doubt; `manager` is the field manager.
 
     `again`: without it, renewals go through `cluster` and this event loop, as all else does.
     Methods raise ClusterErrors, Unreachable also where an answer does not come in time.

@@ -186,7 +186,7 @@ class InformerSet(Generic[K]):
 
     @property
     def missing(self) -> list[str]:
-        """What was not read yet, and why."""
+        """The unread views, and why."""
         return missing(self.informers)
 
     @property

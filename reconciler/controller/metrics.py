@@ -1,4 +1,4 @@
-"""What queues, controllers and caches do, as metrics in a registry of their own.
+"""The metrics of queues, controllers and caches, in a registry of their own.
 
 Queues bear the names and labels of client-go (`workqueue_*`, label `name`), so that dashboards
 fit; the rest is named after controller-runtime with our prefix. Labels are words of ours and

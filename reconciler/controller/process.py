@@ -1,4 +1,4 @@
-"""How a long-running program uses its process: signals, liveness, memory, its log, its failures.
+"""The process of a long-running program: signals, liveness, memory, its log, its failures.
 
 A record of the log is a constant sentence and fields (`extra`). Both forms, text and JSON, show
 the fields, so that one object can be followed through a log.

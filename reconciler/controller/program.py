@@ -74,7 +74,7 @@ class Term:
 
 
 class Elections:
-    """One term after another, each made anew by `make`."""
+    """The terms, one after another, each made anew by `make`."""
 
     def __init__(self, make: Callable[[], Term], unready: Callable[[], str] = str) -> None:
         self._make, self._unready = make, unready
@@ -165,7 +165,7 @@ async def serve(
 
 
 class Runtime:
-    """What all parts of one term write, record and count with.
+    """The tools of all parts of a term: writes, Events, metrics.
 
     `manager` is the field manager, `reporter` the name under which Events are recorded in
     `cluster`, `holder` names this process beyond doubt.

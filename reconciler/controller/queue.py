@@ -1,4 +1,4 @@
-"""Which keys are to be worked on, and when: each once, and never by two workers at a time.
+"""The keys to be worked on, and their times: each once, and never by two workers at a time.
 
 Decides about order, delays and backoff; refuses to know what a key stands for and what the work
 is. For one event loop: nothing here is awaited but `take`.
@@ -83,7 +83,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for a worker, with those that are worked on already."""
+        """The number of keys that wait for a worker, or have one."""
         return len(self._wanted)
 
     @property
@@ -92,7 +92,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def taken(self) -> int:
-        """How many keys workers took since the start."""
+        """The number of keys that workers took since the start."""
         return self._taken
 
     @property

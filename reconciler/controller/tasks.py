@@ -147,7 +147,7 @@ class Worker(Protocol):
 
 
 class TaskSupervisor:
-    """What an owner started, by name. A defect of one of them ends the owner.
+    """The tasks of an owner, by name. A defect of one of them ends the owner.
 
     What is started before `run` begins with it.
     """

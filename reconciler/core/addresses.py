@@ -1,4 +1,4 @@
-"""What an IP address stands for, which hosts can be asked, and which proxy leads to a server.
+"""The meaning of IP addresses, the hosts that can be asked, and the proxies to servers.
 
 The rules of proxies are those of Go's golang.org/x/net/http/httpproxy, so that a machine set up for
 kubectl works for us; except that a proxy that cannot be used is an error here, where Go goes

@@ -37,7 +37,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition. "" stands for an absent text.
+    """A condition. "" stands for an absent text.
 
     `last_transition_time` is RFC 3339 text as it is on the wire; `extra` holds the fields that
     we do not know, so that writing a list back loses nothing.

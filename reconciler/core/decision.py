@@ -1,4 +1,4 @@
-"""What a controller decided to do about one object, as values: steps, conditions, Events.
+"""The decision of a controller about one object, as values: steps, conditions, Events.
 
 Decisions are made by pure functions and carried out elsewhere, so that each can be printed and
 tested. Beside them, the differences of objects that steps are made of. Refuses to know why
@@ -282,7 +282,7 @@ def _mixes_bools(one: JSON, other: JSON) -> bool:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FieldChange:
-    """One field that differs: a JSON pointer (RFC 6901), and what stands there.
+    """A field that differs: a JSON pointer (RFC 6901), and the value there.
 
     Values of Secrets are digests. None = absent.
     """

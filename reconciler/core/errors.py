@@ -50,7 +50,7 @@ class KlutchError(Exception):
 
 
 class ConfigError(KlutchError):
-    """What a person wrote cannot be used. `where` is file:line:column or the option."""
+    """A person's input that cannot be used. `where` is file:line:column or the option."""
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         self.message, self.where, self.hint = message, where, hint
@@ -193,7 +193,7 @@ class Rejected(ClusterError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """Where something is written. Lines and columns count from 1; 0 is "the whole file"."""
+    """A place in a file. Lines and columns count from 1; 0 is "the whole file"."""
 
     path: str
     line: int = 0
@@ -207,7 +207,7 @@ _NOWHERE: Final = Origin("")
 
 
 class Severity(Enum):
-    """What a problem stops. Only warnings let a plan go on."""
+    """The severity of a problem. Only warnings let a plan go on."""
 
     INVALID = "error"
     DENIED = "denied"  # well-formed, but a Policy says no
@@ -216,7 +216,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend. `code` is stable and for machines; `hint` says what to do, or is ""."""
+    """A thing to mend. `code` is stable and for machines; `hint` is a remedy, or ""."""
 
     origin: Origin
     code: str

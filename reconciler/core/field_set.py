@@ -1,4 +1,4 @@
-"""Which fields of an object a manager wrote: `metadata.managedFields` as sets of fields.
+"""The fields of an object by manager: `metadata.managedFields` as sets of fields.
 
 A field set is FieldsV1, the format of sigs.k8s.io/structured-merge-diff: an object whose keys are
 steps, and whose values are the sets below. {} is the field itself, without any part; "." is the

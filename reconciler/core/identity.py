@@ -15,7 +15,7 @@ NONE: Final = "none"  # for the uid of an object that was made before uids were 
 
 
 class Life(Enum):
-    """How an object stands to the one that was recorded at its place."""
+    """The relation of an object to the one that was recorded at its place."""
 
     SAME = "same"
     ANOTHER = "another"

@@ -1,4 +1,4 @@
-"""What is live, per cluster: seen completely, or unseen. There is nothing in between.
+"""The live state of each cluster: seen completely, or unseen. There is nothing in between.
 
 `observe` makes these from API servers, `parse_live` from a snapshot; planning reads only these.
 """
@@ -22,7 +22,7 @@ from reconciler.core.typed_json import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How we reach a cluster ourselves: what others are told where the files name nothing."""
+    """Our own way to a cluster, which others get where the files name none."""
 
     server: str
     ca: str
@@ -31,7 +31,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """One cluster, read completely for every kind in `objects` (mapping.md 12).
+    """A cluster, read completely for every kind in `objects` (mapping.md 12).
 
     `uid` is that of its kube-system namespace. Kinds in `unserved` have no CRD there, which
     the cluster's discovery confirmed; they are known to be empty. `objects` of Namespaces,
@@ -58,7 +58,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """One cluster that could not be read completely: why, and what to do about it."""
+    """A cluster that could not be read completely: the reason, and the remedy."""
 
     reason: str
     remedy: str = ""
@@ -79,7 +79,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What planning needs to know beyond the reads that every plan makes.
+    """The questions of planning beyond the reads of every plan.
 
     `in_use`: app clusters by name, and a kind whose instances there are to be counted; the
     version in it is not looked at. `bodies`: exports to be read whole, or known to be absent;
@@ -236,7 +236,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """One of the two is there."""
+    """A state or a failure; one of the two is there."""
 
     seen: _State | None = None
     unseen: Unavailable | None = None

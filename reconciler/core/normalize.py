@@ -1,4 +1,4 @@
-"""One form for values that mean the same, so that only real differences are drift (mapping.md 0).
+"""Give equal values one form, so that only real differences are drift (mapping.md 0).
 
 Knows, per kind, which arrays are sets or keyed by name, which texts are quantities and what a
 permission claim leaves unsaid. The result is for comparing with `manifest.covers`, never for

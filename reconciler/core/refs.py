@@ -33,7 +33,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """One object in one cluster. `namespace` is "" for cluster-scoped kinds, `name` for a list."""
+    """An object in a cluster. `namespace` is "" for cluster-scoped kinds, `name` for a list."""
 
     cluster: str
     kind: Kind

@@ -1,4 +1,4 @@
-"""What must not be seen: secret texts, and what of a Secret object may be shown.
+"""Hide secret texts, and show of a Secret object only the harmless part.
 
 Of an object: its keys, and a digest per value. Refuses to know where anything is rendered.
 """

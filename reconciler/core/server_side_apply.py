@@ -1,4 +1,4 @@
-"""What a server-side apply does to an object, known before it is sent.
+"""The result of a server-side apply, known before it is sent.
 
 An apply drops what its manager owned and no longer states, and leaves what others wrote. Arrays
 are one value to it, but for those whose items the server tells apart, by keys or as a set; which

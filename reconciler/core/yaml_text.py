@@ -39,7 +39,7 @@ _NUMBER_STARTS: Final = frozenset("+-.0123456789")
 
 
 class UnreadableText(ConfigError):
-    """What is not read, and why: `origin` has the place, `code` the reason for machines."""
+    """An unreadable text: `origin` has the place, `code` the reason for machines."""
 
     def __init__(self, message: str, *, origin: Origin, code: str, hint: str = "") -> None:
         self.origin, self.code = origin, code
@@ -47,7 +47,7 @@ class UnreadableText(ConfigError):
 
 
 class Shape(Enum):
-    """What a scalar is; the value is its name in a sentence."""
+    """The type of a scalar; the value is its name in a sentence."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -57,7 +57,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value as written, without its quotes."""
+    """A value as written, without its quotes."""
 
     text: str = field(repr=False)
     shape: Shape

@@ -1,1 +1,1 @@
-"""Whether clusters can be planned and applied: connections, clocks, CRDs, rights and policies."""
+"""Examine clusters before a plan or an apply: connections, clocks, CRDs, rights and policies."""

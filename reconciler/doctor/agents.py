@@ -36,7 +36,7 @@ Findings: TypeAlias = Mapping[tuple[Side, str], Finding]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What was reached of a fleet: app clusters, and control planes.
+    """The clusters of a fleet that were reached: app clusters, and control planes.
 
     `in_app` are the Leases of konnectors that work in their app clusters. On `served` control
     planes something is to be bound.

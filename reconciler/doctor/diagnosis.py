@@ -1,4 +1,4 @@
-"""What is wrong with one cluster, out of what was asked of it, and how to mend it. Pure."""
+"""Diagnose a cluster by its answers, with a remedy for each finding. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -35,7 +35,7 @@ _CRDS_OF_MODE: Final = {
 
 
 class Level(StrEnum):
-    """How bad a finding is: nothing; may matter; a plan or an apply would not succeed."""
+    """The level of a finding: harmless; may matter; a plan or an apply would not succeed."""
 
     OK = "ok"
     WARNING = "warning"
@@ -43,7 +43,7 @@ class Level(StrEnum):
 
 
 class Check(StrEnum):
-    """What was looked at."""
+    """The subject of a finding."""
 
     CONNECTION = "connection"
     CLOCK = "clock"
@@ -56,7 +56,7 @@ class Check(StrEnum):
 
 
 class Mend(StrEnum):
-    """Which manifests mend a finding."""
+    """The manifests that mend a finding."""
 
     CRDS = "crds"
     RIGHTS = "rights"
@@ -64,7 +64,7 @@ class Mend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about a cluster or an address, and what to do; `mend`: these manifests do it.
+    """A sentence about a cluster or an address, and the remedy; `mend`: these manifests do it.
 
     `check` names for programs what was looked at.
     """
@@ -150,7 +150,7 @@ def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding
 
 @dataclass(frozen=True, slots=True, order=True)
 class Question:
-    """One verb on one resource, or on one object, as an API server is asked about it."""
+    """A verb on a resource, or on one object, as an API server is asked about it."""
 
     namespace: str
     group: str

@@ -49,7 +49,7 @@ _EVERYTHING: Final = Question("", "*", "*", "*")
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One cluster to examine."""
+    """A cluster to examine."""
 
     name: str
     side: Side

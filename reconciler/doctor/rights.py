@@ -22,7 +22,7 @@ from reconciler.fleet import values, wanted
 
 
 class Task(StrEnum):
-    """What somebody may do with klutchctl. An apply needs all that a plan does."""
+    """The use of klutchctl that rights are for. An apply needs all that a plan does."""
 
     PLAN = "plan"
     APPLY = "apply"
@@ -48,7 +48,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What of a fleet decides about rights on one cluster, or on all of one kind.
+    """The part of a fleet that decides about rights on a cluster, or on all of one kind.
 
     `services` are what is bound. `kubeconfigs` are namespace and name of the Secrets beside
     AppClusterBindings, `secrets` those in namespace klutch-bind that `spec.access` names.

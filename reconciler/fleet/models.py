@@ -62,7 +62,7 @@ class Konnector(KonnectorDefaults):
 
 
 class Prune(base_model.StrictModel):
-    """What may happen to what left the files."""
+    """The limits for releases and deletions of units that left the files."""
 
     # YAML reads `off` without quotes as false.
     mode: Annotated[
@@ -87,7 +87,7 @@ class Prune(base_model.StrictModel):
 
 
 class PolicyDefault(base_model.StrictModel):
-    """What holds for Bindings in files that no Policy is about."""
+    """The rule for Bindings in files without a Policy."""
 
     default: Literal["Deny", "Allow"] = Field(
         description="Deny: they may bind nothing. Allow: they may bind anything."
@@ -101,7 +101,7 @@ class Suspend(base_model.StrictModel):
 
 
 class FleetSpec(base_model.StrictModel):
-    """Which files belong to the fleet, and what holds for all of it."""
+    """The files that belong to the fleet, and the settings for all of it."""
 
     include: list[
         Annotated[
@@ -126,7 +126,7 @@ class SecretRef(base_model.StrictModel):
 
 
 class Access(base_model.StrictModel):
-    """How klutchctl reaches a cluster: exactly one of these."""
+    """The way of klutchctl to a cluster: exactly one of these."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -176,7 +176,7 @@ class AppClusterBindingName(base_model.StrictModel):
 
 
 class Adopt(base_model.StrictModel):
-    """What the files give to a cluster that nothing else proves to be its own."""
+    """Objects that the files give to a cluster without another proof."""
 
     space: base_model.DnsLabel = Field(
         description="A binding space that exists on the control plane."
@@ -249,7 +249,7 @@ class BindingDocument(_Document):
 
 
 class PolicyDocument(_Document):
-    """Who may bind what."""
+    """A permission to bind."""
 
     kind: Literal["Policy"]
     spec: PolicySpec

@@ -132,13 +132,13 @@ class Permission(base_model.StrictModel):
 
 
 class Limits(base_model.StrictModel):
-    """How much may be bound."""
+    """The limits of a Policy."""
 
     bindings_per_cluster: StrictInt | None = Field(default=None, ge=1)
 
 
 class PolicySpec(base_model.StrictModel):
-    """What Bindings in some files may do. Where a Policy matches, all else is denied."""
+    """The permissions of Bindings in some files. Where a Policy matches, all else is denied."""
 
     paths: list[base_model.PathPattern] = Field(min_length=1)
     allow: list[Permission] = Field(default=[])

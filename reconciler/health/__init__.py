@@ -1,1 +1,1 @@
-"""How bound units are: one unit, one cluster while an apply waits, a whole fleet for `status`."""
+"""The health of units: one unit, one cluster while an apply waits, a whole fleet for `status`."""

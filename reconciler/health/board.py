@@ -36,7 +36,7 @@ Definitions: TypeAlias = Mapping[str, Manifest | None]
 
 @dataclass(frozen=True, slots=True)
 class BoundUnit:
-    """One unit on the board. `binding` is the name of its Binding, "" where no document names it.
+    """A unit on the board. `binding` is the name of its Binding, "" where no document names it.
 
     `leaving`: it is live, and not in the files. `origin` is the place of its Binding there.
     """
@@ -49,7 +49,7 @@ class BoundUnit:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """One app cluster: its units, by Binding and name.
+    """The health of an app cluster: its units, by Binding and name.
 
     `state` is that of the cluster as a whole, where there is one: Suspended, Released, Unknown
     (not read), Degraded (held back). `message` says why; `since` is None where it is unknown.
@@ -146,7 +146,7 @@ class ClusterUnits:
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a board is made of. `clusters` are those that were read and found, by name.
+    """The source of a board. `clusters` are those that were read and found, by name.
 
     `only` are the app clusters that are asked for, None = all; `planes` those that were read.
     """

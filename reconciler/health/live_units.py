@@ -19,7 +19,7 @@ Inside: TypeAlias = Callable[[Kind, str], Sequence[Manifest]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where the objects of one app cluster's units are.
+    """The place of the objects of an app cluster's units.
 
     `secret` is namespace and name of the Secret that their APIServiceBindings refer to: K in the
     app cluster, or the mirrored one in the space. `kept` holds those of units, by `plural.group`,
@@ -76,7 +76,7 @@ def _leads_to_space(site: Site, named: tuple[str, str], source: Manifest | None)
 
 
 class LiveUnits:
-    """What is live at one location, for the facts of any of its units.
+    """The live objects at a location, for the facts of any of its units.
 
     `on_plane` and `in_app` give the objects of a kind in a namespace of either cluster.
     """

@@ -1,4 +1,4 @@
-"""How units are now: those of one app cluster while somebody waits, or the board of a fleet.
+"""Survey units: those of one app cluster while somebody waits, or the board of a fleet.
 
 No failure of one cluster holds back another. Writes nothing.
 """

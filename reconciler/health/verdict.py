@@ -1,4 +1,4 @@
-"""How one unit is, out of what is live of it: Ready, or why not, and since when (mapping.md 11).
+"""Judge a unit by its live objects: Ready, or the reason, and since when (mapping.md 11).
 
 Pure: the time is passed in. Refuses to know how facts are read, from a poll or by `observe`, and
 what the files want.
@@ -59,7 +59,7 @@ _NAMES_ACCEPTED: Final = "NamesAccepted"  # its message names the clash
 
 
 class State(StrEnum):
-    """How a unit is; the values are the words that people read."""
+    """The state of a unit; the values are the words that people read."""
 
     READY = "Ready"
     PROGRESSING = "Progressing"
@@ -71,7 +71,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnitFacts:
-    """What is live of one unit; None is absent.
+    """The live objects of a unit; None is absent.
 
     `asked` is its APIServiceExportRequest, or an AppClusterBinding that lists it. `definition` is
     the CRD in the app cluster, which matters only where `awaits_definition`. `secret` is the
@@ -92,7 +92,7 @@ class UnitFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnitHealth:
-    """How one unit is.
+    """The health of a unit.
 
     `reason` is one CamelCase word, where Ready only of what keeps no unit from it; `message` a
     sentence for people. `since` is when the state began; None where it is unknown. The API does
@@ -110,7 +110,7 @@ class UnitHealth:
 
     @property
     def note(self) -> str:
-        """What stands beside Ready, where not all is well, as kubectl shows it; else ""."""
+        """The note beside Ready, where not all is well, as kubectl shows it; else ""."""
         return _NOTES.get(self.reason, "see why") if self.ready and self.reason else ""
 
     @property

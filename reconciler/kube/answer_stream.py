@@ -36,7 +36,7 @@ _GRACE: Final = 2.0  # seconds
 
 
 class Body:
-    """One body. Its parts come in through `take`, and all is returned by `whole`."""
+    """The body of an answer. Its parts come in through `take`, and all is returned by `whole`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an answer means: a success is checked, all else becomes one of our errors. Pure.
+"""Read answers: a success is checked, all else becomes one of our errors. Pure.
 
 A success that is not what was asked for is an error too. Gateways and proxies answer 200 with pages
 of their own, and an outage that reads as an empty list would look like an empty cluster.

@@ -1,4 +1,4 @@
-"""How much of its memory a process spends on what others write.
+"""Budgets of memory for objects that others write.
 
 Limits go by who writes an object, not by which server answers: a tenant's lie on our own server.
 """
@@ -18,14 +18,14 @@ WIDE: Final = 4 * 2**20
 
 
 class Sized(Protocol):
-    """What holds so many octets."""
+    """A holder of so many octets."""
 
     octets: int
 
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """What views may hold, in octets: of what one `object` takes once decoded, and in `total`.
+    """The limits of views, in octets: for one decoded `object`, and in `total`.
 
     What is larger is known by its metadata. Small objects are held beyond the total. All views
     of one budget share its total.

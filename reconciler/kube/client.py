@@ -46,7 +46,7 @@ _LONGEST_DELAY: Final = 5.0
 
 
 class KubeCluster(Cluster):
-    """One API server, over pooled connections. Use within one event loop; close at the end.
+    """An API server, over pooled connections. Use within one event loop; close at the end.
 
     `agent` is the User-Agent of all requests. Nothing is sent before the first call.
     """

@@ -46,7 +46,7 @@ class Page:
 
 
 class WatchEvent(NamedTuple):
-    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK. A tuple, as they are many."""
+    """A line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK. A tuple, as they are many."""
 
     type: str
     object: Manifest
@@ -114,7 +114,7 @@ class Connectivity:
 
 
 class Port(ABC):
-    """What an API server, or what stands before one, has to do itself.
+    """The calls that an API server, or a stand-in, implements itself.
 
     `name` is what people call the cluster. `connectivity` reports when it answers again after
     it did not.
@@ -164,7 +164,7 @@ class Port(ABC):
 
 
 class Reader(Port):
-    """What may be read. With `metadata_only`, objects are PartialObjectMetadata."""
+    """The reads of a cluster. With `metadata_only`, objects are PartialObjectMetadata."""
 
     async def get(self, ref: Ref, *, metadata_only: bool = False) -> Manifest | None:
         """Return the object, or None where it is absent."""
@@ -251,7 +251,7 @@ class Reader(Port):
 
 
 class Writer(Port):
-    """What may be written. `dry_run` asks the server to check and answer, and to store nothing."""
+    """The writes of a cluster. `dry_run` asks the server to check and answer, and store nothing."""
 
     async def create(
         self,

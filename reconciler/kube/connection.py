@@ -1,4 +1,4 @@
-"""How to reach one API server, as a value: no files, no environment, no secrets in any repr."""
+"""The connection to an API server, as a value: no files, no environment, no secrets in any repr."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +81,7 @@ Credential = (
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One API server and who we are there.
+    """An API server and our identity there.
 
     `name` is what people call the cluster; errors carry it. `server` is a URL without a
     trailing slash; it may have a path. `ca` is PEM text, None = the system's trust store.

@@ -1,4 +1,4 @@
-"""Who we are at one API server, request by request: kept fresh, fetched once for all callers."""
+"""Our credentials at an API server for each request: kept fresh, fetched once for all callers."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ _EARLY_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """What one request needs. `authorization` is the whole header value."""
+    """The credentials of a request. `authorization` is the whole header value."""
 
     authorization: Secret | None = None
     certificate: ClientCertificate | None = None

@@ -1,4 +1,4 @@
-"""What the system gives to this process: a home directory, files, and memory."""
+"""The system's part of this process: a home directory, files, and memory."""
 
 import contextlib
 import os

@@ -115,7 +115,7 @@ class Informer:
 
     @property
     def restarts(self) -> int:
-        """How many lists and watches have ended, for whatever reason."""
+        """The number of lists and watches that have ended, for any reason."""
         return self._ended
 
     def has_seen(self, version: str) -> bool:

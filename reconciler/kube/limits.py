@@ -1,4 +1,4 @@
-"""How much one cluster may be asked at once, how long an answer may take, and how much it holds.
+"""Limits for a cluster: requests at once, seconds of an answer, and its octets.
 
 The owner of an app cluster chooses what it answers, and its reader serves others too.
 
@@ -43,7 +43,7 @@ class Limits:
 
     @property
     def page(self) -> int:
-        """What one page of a list may take, as a rule: more is slow to give back."""
+        """The usual octets of a page of a list: more is slow to give back."""
         return min(self.max_memory // 8, 8 * _MIB)
 
 
@@ -55,7 +55,7 @@ def of_app_cluster(limits: Limits) -> Limits:
 
 
 class Look:
-    """What all answers of one cluster, in one look at it, may still hold.
+    """The octets left for all answers of a cluster, in one look at it.
 
     `over` is why nothing more is asked: what answers too much once would do so each time.
     """

@@ -43,7 +43,7 @@ _CUT: Final = "the connection was cut before the answer"
 
 
 class Stream(contextlib.AbstractAsyncContextManager["Stream"]):
-    """One answer: its `status`, `headers`, and the chunks of its `content`. It has one reader."""
+    """An answer: its `status`, `headers`, and the chunks of its `content`. It has one reader."""
 
     def __init__(self, link: "_Link", number: int, silence: float | None) -> None:
         self.status = 0  # until the head is there
@@ -160,7 +160,7 @@ class _Connection(H2Connection):
 
 
 class _Link(asyncio.Protocol):
-    """One connection. It `speaks_http2`, or not, or was cut before that was known: None."""
+    """A connection. It `speaks_http2`, or not, or was cut before that was known: None."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -177,7 +177,7 @@ class _Link(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many more streams the server takes."""
+        """The number of further streams that the server takes."""
         most = min(_STREAMS, self._h2.remote_settings.max_concurrent_streams)
         return 0 if self._is_leaving else most - len(self._streams)
 

@@ -1,4 +1,4 @@
-"""Which URLs of API servers can be used, and where a Secret's may lead. Pure.
+"""The allowed URLs of API servers, and of those in Secrets. Pure.
 
 `server_fault` says what is wrong without quoting the URL, which may hold a password; "" where it
 can be used.
@@ -24,7 +24,7 @@ LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """What is refused beside what always is; what is in `allow` is not refused by `deny`.
+    """The networks that are refused beside the usual ones; `allow` outranks `deny`.
 
     What `beside` refuses is refused as well, whatever is in `allow`.
     """

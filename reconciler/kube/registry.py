@@ -34,7 +34,7 @@ _HOST: Final = "in-cluster/"  # no document can be named so
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """One cluster, and the address by which we reach it ourselves.
+    """A cluster, and our own address of it.
 
     `again` opens a connection of its own there, for another event loop.
     """
@@ -46,7 +46,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where access leads from here: kubeconfig files, environment, and what a pod is given.
+    """The sources of access: kubeconfig files, environment, and a pod's own account.
 
     `networks` bounds where kubeconfigs in Secrets lead.
     """

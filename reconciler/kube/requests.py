@@ -27,7 +27,7 @@ _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
 class Propagation(Enum):
-    """What happens to the objects that a deleted one owns. There is no default on purpose."""
+    """The fate of the objects that a deleted one owns. There is no default on purpose."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -36,7 +36,7 @@ class Propagation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """What must still be true of an object for its delete to happen.
+    """The conditions on an object for its delete to happen.
 
     None says "whatever it is now", and has to be written out.
     """
@@ -46,7 +46,7 @@ class Preconditions:
 
 
 class Request(NamedTuple):
-    """One HTTP request. `target` is the encoded path with its query, below the server's URL.
+    """An HTTP request. `target` is the encoded path with its query, below the server's URL.
 
     `ref.name` is "" for collections and generated names. `repeatable`: sending it twice does no
     more than sending it once. A tuple, as one is made for every call.
@@ -142,7 +142,7 @@ def groups(cluster: str, group: str) -> Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What of a collection to read; `limit` 0 = all of it, `token` continues an earlier page."""
+    """A part of a collection to read; `limit` 0 = all of it, `token` continues an earlier page."""
 
     labels: str = ""
     fields: str = ""

@@ -45,7 +45,7 @@ class _Deep(bytes):
 
 
 class _Stub(bytes):
-    """What is kept of an object that is too large: nothing but which one it is."""
+    """The rest of an object that is too large: its identity alone."""
 
 
 def without_managed_fields(manifest: Manifest) -> Manifest:

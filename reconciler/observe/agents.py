@@ -33,7 +33,7 @@ Again: TypeAlias = Callable[[str], Awaitable[Look]]  # by app cluster
 
 @dataclass(frozen=True, slots=True)
 class KonnectorPlace:
-    """Where the konnector of an app cluster holds its Lease: "" is in the app cluster itself.
+    """The place of a konnector's Lease: "" is in the app cluster itself.
 
     Else it is in this space. `beat` is its last heartbeat.
     """

@@ -128,7 +128,7 @@ class ReadTurn:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One cluster while it is read, with `width` reads at once: each takes a connection of its own.
+    """A cluster while it is read, with `width` reads at once: each takes a connection of its own.
 
     `waiting` names the reads that have no answer yet.
     """

@@ -1,4 +1,4 @@
-"""How a client proves to a provider that it is itself (RFC 6749 2.3, RFC 7523 2.2)."""
+"""Authentication of a client at a provider (RFC 6749 2.3, RFC 7523 2.2)."""
 
 import base64
 import warnings
@@ -43,7 +43,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a request needs to be believed: form fields, or a header."""
+    """The proof in a request: form fields, or a header."""
 
     fields: Fields
     authorization: Secret | None = None

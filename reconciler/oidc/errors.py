@@ -1,10 +1,10 @@
-"""What can be wrong with a provider, with what it answers, and with a token."""
+"""The faults of a provider, of its answers, and of a token."""
 
 from reconciler.core.errors import KlutchError
 
 
 class ProviderFault(KlutchError):
-    """What a provider says of itself cannot be used; its operator or its URL is at fault."""
+    """The provider's own document cannot be used; its operator or its URL is at fault."""
 
 
 class UnmetDemand(ProviderFault):

@@ -1,4 +1,4 @@
-"""What is sent to a provider, and what it answers: forms, tokens, codes, refusals. Pure."""
+"""Requests to a provider and its answers: forms, tokens, codes, refusals. Pure."""
 
 import base64
 import hmac
@@ -219,7 +219,7 @@ _SLOWER: Final = 5.0  # RFC 8628 3.5
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a grant gave. `expires_in` is of the access token, and None where it is not said."""
+    """The tokens of a grant. `expires_in` is of the access token, and None where not stated."""
 
     access_token: Secret
     id_token: Secret | None
@@ -235,7 +235,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a device shows and asks with (RFC 8628 3.2). Times are seconds."""
+    """The codes of a device (RFC 8628 3.2). Times are seconds."""
 
     device_code: Secret
     user_code: str

@@ -18,7 +18,7 @@ _UNSAID_ALGORITHMS: Final = ("RS256",)
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What a provider says of itself, as far as it is used.
+    """The metadata of a provider, as far as it is used.
 
     An issuer that only signs, such as a Kubernetes API server, has no endpoints but its keys:
     `authorization_endpoint` and `token_endpoint` are then empty.

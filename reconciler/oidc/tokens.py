@@ -1,4 +1,4 @@
-"""What tokens say and prove: those of a sign-in, and bearer tokens of requests (RFC 7515, 8725)."""
+"""Verify tokens: those of a sign-in, and bearer tokens of requests (RFC 7515, 8725)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _REFUSED_HEADERS: Final = ("jwk", "jku", "x5u", "crit", "b64", "enc", "zip")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a checked token says."""
+    """The claims of a checked token."""
 
     issuer: str
     subject: str
@@ -210,7 +210,7 @@ _OTHER_THAN_BEARER: Final = ("dpop", "refresh", "offline", "logout")
 
 @dataclass(frozen=True, slots=True)
 class IdTokenCheck:
-    """What an ID token has to say. An empty `nonce`: none was sent, as in the device grant."""
+    """The rules for an ID token. An empty `nonce`: none was sent, as in the device grant."""
 
     issuer: str
     client_id: str
@@ -221,7 +221,7 @@ class IdTokenCheck:
 
 @dataclass(frozen=True, slots=True)
 class BearerCheck:
-    """What a bearer token has to say. Of `audiences` one is enough; of `require` all are needed."""
+    """The rules for a bearer token. Of `audiences` one is enough; of `require` all are needed."""
 
     issuer: str
     audiences: tuple[str, ...]

@@ -96,7 +96,7 @@ def shown(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What is trusted, and shown, in place of the system's authorities and nothing. PEM texts.
+    """Trusted authorities and a certificate of ours, in place of the system's and none. PEM texts.
 
     `insecure`: whoever answers is trusted.
     """
@@ -119,7 +119,7 @@ class Tls:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a request came."""
+    """The progress of a request."""
 
     connected: bool = False
 

@@ -103,7 +103,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of the steps of a release, replace or delete, in the order in which they are done."""
+    """A step of a release, replace or delete, in their order."""
 
     verb: Verb
     ref: FlatRef
@@ -112,7 +112,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of a plan.
+    """A line of a plan.
 
     `cluster` is the app cluster in whose section the line stands, `subject` what the line is
     about for people: a Binding's name, `space`, `konnector` or `cluster`. `before` is the digest

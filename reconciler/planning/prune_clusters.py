@@ -47,7 +47,7 @@ class ClusterPrune:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """What stands for an app cluster: a space or an AppClusterBinding, in a Ref of `plane`."""
+    """The carrier of an app cluster: a space or an AppClusterBinding, in a Ref of `plane`."""
 
     plane: str
     plane_uid: str
@@ -61,7 +61,7 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of all app clusters of a fleet.
+    """The known facts of all app clusters of a fleet.
 
     `carriers` are those of each by its name, and `uids` the identities of the clusters in the
     files, as far as they are known.

@@ -34,7 +34,7 @@ _NOT_FOR_DELETES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """One unit that left, and the steps of its release.
+    """A unit that left, and the steps of its release.
 
     `live` is the object of ours that still carries it, at `ref`; `home` remembers that it is
     being let go.
@@ -265,7 +265,7 @@ SMALL: Final = 20  # units; of a fleet with less, half may go in a run
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much a run would prune: `wanted` units in the files, `known` units live or wanted."""
+    """The extent of a prune: `wanted` units in the files, `known` units live or wanted."""
 
     wanted: int
     known: int

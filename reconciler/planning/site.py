@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Index:
-    """One seen cluster. `name` is its `Ref.cluster`."""
+    """A seen cluster. `name` is its `Ref.cluster`."""
 
     def __init__(self, name: str, seen: ClusterState) -> None:
         self.name = name
@@ -118,7 +118,7 @@ def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One app cluster on its control plane, both seen."""
+    """An app cluster on its control plane, both seen."""
 
     fleet: Fleet
     placement: Placement
@@ -137,7 +137,7 @@ class Site:
 
     @property
     def home(self) -> Ref:
-        """What stands for the app cluster on its control plane, or would."""
+        """The carrier of the app cluster on its control plane, live or to be made."""
         if self.is_direct:
             return Ref(self.control_plane.name, NAMESPACE, "", self.placement.space)
         return Ref(
@@ -150,7 +150,7 @@ class Site:
 
     @property
     def carrier(self) -> Ref:
-        """What names the kubeconfig that klutchctl writes, and notes what that is."""
+        """The object that names the kubeconfig of klutchctl, and has the note of its content."""
         if not self.is_direct:
             return self.home
         space = self.placement.space

@@ -114,7 +114,7 @@ class Unsayable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One resource that is bound alike in some clusters, sorted."""
+    """A resource that is bound alike in some clusters, sorted."""
 
     group: str
     resource: str
@@ -125,7 +125,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Imports:
-    """What can be imported, in order, and what is left alone: its name and why."""
+    """The importable bindings, in order, and the others: each name and its reason."""
 
     found: tuple[Import, ...]
     left: tuple[tuple[str, str], ...] = ()

@@ -28,7 +28,7 @@ _OFF = Held("off", "prune.mode is off: what left the files is not looked at")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One part of a selector: what it says, where, and whether it holds for the cluster."""
+    """A part of a selector: its text, its place, and whether it holds for the cluster."""
 
     text: str
     origin: Origin

@@ -39,7 +39,7 @@ _Folder: TypeAlias = "dict[str, _Folder | _File]"
 
 
 class _Refused(Exception):
-    """What the archive is, or holds: the sentence goes on from its name."""
+    """A refusal of the archive: the sentence goes on from its name."""
 
 
 def read(content: bytes, *, revision: str, folder: str, where: str) -> Snapshot:
@@ -95,7 +95,7 @@ def _object_id(kind: str, content: bytes) -> bytes:
 
 
 class _Bounded(io.RawIOBase):
-    """What comes out of gzip, up to a limit of bytes. Raises _Refused beyond it."""
+    """The output of gzip, up to a limit of bytes. Raises _Refused beyond it."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__()

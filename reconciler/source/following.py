@@ -44,7 +44,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What was looked at last, used or refused: a commit, and the Git tree of the fleet's folder.
+    """The last look, used or refused: a commit, and the Git tree of the fleet's folder.
 
     Both are ids, "" where they are unknown.
     """

@@ -10,7 +10,7 @@ _SHOWN: Final = 80  # characters
 
 
 class VerificationMode(StrEnum):
-    """What of a source has to be signed; the values are those of `--verify`."""
+    """The part of a source that has to be signed; the values are those of `--verify`."""
 
     OFF = "off"
     HEAD = "head"  # the commit
@@ -20,7 +20,7 @@ class VerificationMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Whose signature was accepted. `kind` is ssh or gpg, `signer` a principal or a fingerprint.
+    """An accepted signature. `kind` is ssh or gpg, `signer` a principal or a fingerprint.
 
     Where Flux has verified it, `kind` is flux, and `signer` the source.
 

@@ -18,7 +18,7 @@ _ID: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class SignedObject:
-    """What was signed, and by whom it says it is. `signature` is in its armor, b"" without one.
+    """A signed object and its stated signer. `signature` is in its armor, b"" without one.
 
     `email` and `time` are those of the committer or tagger. `targets` are the parents of a commit,
     or what a tag leads to.

@@ -197,7 +197,7 @@ def _fingerprint(blob: bytes) -> str:
 
 
 class _Envelope(NamedTuple):
-    """What is in the armor: the key that signed, by its own word, and for which purpose."""
+    """The content of the armor: the signing key, by its own word, and its purpose."""
 
     key: bytes
     namespace: bytes

@@ -34,7 +34,7 @@ class SourceProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceView:
-    """Where the files come from, and whether they can be used now.
+    """The source of the files, and whether they can be used now.
 
     `revision` is the commit in use, "" before any; it stays while another is refused, for which
     `refused` is its id where that is known. `looked` is the commit that was looked at last. `why`
@@ -75,7 +75,7 @@ class RoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is not as the files say after the last round, by its plan.
+    """The differences from the files after the last round, by its plan.
 
     `lines` with what became of each; one that was not its turn, such as a blocked one, has None.
     """

@@ -65,7 +65,7 @@ def bound_socket(address: tuple[str, int]) -> socket.socket:
 
 
 class Phase(Enum):
-    """What a connection is at."""
+    """The phase of a connection."""
 
     HEAD = auto()  # or its handshake
     BODY = auto()

@@ -21,7 +21,7 @@ Stream: TypeAlias = Callable[[], AsyncGenerator[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent, within the limits.
+    """A client's request, within the limits.
 
     A name that comes twice in `query` was refused with 400 before. `headers` have lower-case
     names. `address` is the client's, beyond trusted proxies; `id` names this request in answers,
@@ -55,7 +55,7 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a client gets. `headers` may name one twice.
+    """The answer to a client. `headers` may name one twice.
 
     `stream` gives the parts of a body that goes on for as long as it lasts, in place of `body`. A
     client that has left, or does not take them, ends it; when the server stops, it has to end by

@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a server listens, and for whom. Port 0 is any free one, the host "" every address.
+    """The address of a server, and its clients. Port 0 is any free one, the host "" every address.
 
     `query` reads the query of a target; it may raise RequestRefused.
     """

@@ -1,1 +1,1 @@
-"""What answers requests to the front door."""
+"""The handlers of requests to the front door."""

@@ -1,4 +1,4 @@
-"""What CLIs and machines ask: where to begin, codes for spaces, and bindings by a bearer token."""
+"""The API for CLIs and machines: a beginning, codes for spaces, and bindings by a bearer token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ _MOST_RESOURCES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a machine wants to bind."""
+    """The request of a machine to bind."""
 
     cid: str
     resources: Sequence[GroupResource]

@@ -1,4 +1,4 @@
-"""What the handlers of the door work with."""
+"""The tools of the door's handlers."""
 
 import hashlib
 import json
@@ -154,7 +154,7 @@ class Services:
 
     @property
     def frame(self) -> Frame:
-        """What stands around the pages of this door."""
+        """The frame of this door's pages."""
         return Frame(self.settings.pretty_name, ui=self.settings.ui)
 
     async def code(self, text: str) -> Code:

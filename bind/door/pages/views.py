@@ -1,4 +1,4 @@
-"""What each page shows, as values; and these as HTML, with the headers of every page.
+"""The content of each page, as values; and these as HTML, with the headers of every page.
 
 Texts of templates and CRDs are a provider's, those of bindings an app cluster's: all are hostile,
 and shown as text alone.
@@ -19,7 +19,7 @@ Shape: TypeAlias = Literal["good", "waiting", "bad", "silent"]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around a page.
+    """The frame of a page.
 
     `here` is the part of the site that the page belongs to; `csrf` is what the form of sign-out
     carries. Without `ui` nothing leads to pages of `/ui/`, nor to the stylesheet.
@@ -49,7 +49,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesView:
-    """What a CLI's sign-in leads to: services to choose from, and who gets the credentials."""
+    """The page after a CLI's sign-in: services to choose from, and the receiver of credentials."""
 
     cards: Sequence[Card]
     cid: str
@@ -70,7 +70,7 @@ class ClaimSentence:
 
 @dataclass(frozen=True, slots=True)
 class ConsentView:
-    """What a person agrees to before a CLI gets an answer.
+    """The consent of a person before a CLI gets an answer.
 
     `chosen` are the places of claims that were checked before, when a `problem` is shown.
     `decline` leads back to the CLI without an agreement. Of a `dry_run`, nothing is bound.
@@ -91,7 +91,7 @@ class ConsentView:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an offer is bound with the choices that were made."""
+    """The binding of an offer with the choices of a person."""
 
     command: str
     fleet: str
@@ -173,7 +173,7 @@ class BindingsView:
 
 @dataclass(frozen=True, slots=True)
 class BindingView:
-    """One binding space, and how it ends."""
+    """A binding space, and the way to end it."""
 
     row: BindingRow
     unbind: Sequence[str]
@@ -182,7 +182,7 @@ class BindingView:
 
 @dataclass(frozen=True, slots=True)
 class HomeView:
-    """Where people begin; `sign_in` is "" for those that are signed in."""
+    """The first page; `sign_in` is "" for people that are signed in."""
 
     sign_in: str
     frame: Frame = NO_FRAME

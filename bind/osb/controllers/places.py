@@ -1,4 +1,4 @@
-"""Where claims live, in the words of brokers: app cluster, namespace, and on whose behalf."""
+"""The places of claims, in the words of brokers: app cluster, namespace, and identity."""
 
 from bind import parties
 from bind.osb.decisions.view import Place

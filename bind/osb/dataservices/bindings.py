@@ -36,7 +36,7 @@ _UNREAD: Final = "unread"  # in place of a digest, until the Secret is read
 
 
 class Bindings(Store[Seen]):
-    """How ServiceBindings hold records."""
+    """The records in ServiceBindings."""
 
     failed, stopped = causes.BIND_FAILED, causes.of_rotation(causes.BIND_REFUSED)
 

@@ -45,7 +45,7 @@ _SERVED: Final = ("None", "Secret")
 
 
 class Server:
-    """One broker or backup manager."""
+    """A broker or backup manager."""
 
     def __init__(self, client: BrokerClient, gate: Gate, clock: Clock, fence: WriteFence) -> None:
         self.client, self._gate, self._clock, self._fence = client, gate, clock, fence

@@ -36,7 +36,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Seen(rules.OfBroker):
-    """One ServiceInstance. `bound` names the ServiceBindings that hold credentials of it."""
+    """A ServiceInstance. `bound` names the ServiceBindings with credentials of it."""
 
     bound: Sequence[str] = ()
 
@@ -64,7 +64,7 @@ class Seen(rules.OfBroker):
 
     @property
     def last(self) -> Manifest | None:
-        """What was asked for last, where its status does not say it, as the annotation has that.
+        """The last request, where its status does not state it, by its annotation.
 
         `refused`: the broker said no for good, or nothing came of it: the same is not asked again
         until the spec or the annotation osb-retry (`retry`) is another. So many `tries` had an
@@ -99,7 +99,7 @@ def is_ready(live: Manifest) -> bool:
 
 
 class Instances(Store[Seen]):
-    """How ServiceInstances hold records."""
+    """The records in ServiceInstances."""
 
     failed, stopped = causes.NOT_USABLE, causes.UPDATE_REFUSED
 

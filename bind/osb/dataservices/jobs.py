@@ -119,7 +119,7 @@ _RESTORE: Final = Words(
 
 @dataclass(frozen=True, slots=True)
 class Seen(managed.Seen):
-    """One Backup or Restore.
+    """A Backup or Restore.
 
     `source` is what it is of: a ServiceInstance, or a Backup; `lookup` says why there is not one.
     `named` are the numbers that other objects of the kind have for the same instance.
@@ -163,7 +163,7 @@ class Seen(managed.Seen):
 
     @property
     def settings(self) -> dict[str, JSON]:
-        """How backups of the instance are to be treated, as far as that is said."""
+        """The stated settings of the instance's backups."""
         return {key: self.wanted[key] for key in _SETTINGS if self.wanted.get(key) is not None}
 
     @property
@@ -179,7 +179,7 @@ class Seen(managed.Seen):
 
     @property
     def ids(self) -> dict[str, JSON]:
-        """What the source says of ids, in words of the kind."""
+        """The ids of the source, in words of the kind."""
         at = manifest.get_map(self.source, "status", "atProvider")
         ids: dict[str, JSON] = {"instanceId": manifest.get_text(at, "instanceId")}
         if self.is_restore and self.source is not None:

@@ -1,4 +1,4 @@
-"""One ServiceBinding, and which bindings it has at its broker, as its annotation has them."""
+"""A ServiceBinding and its bindings at its broker, by its annotation."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ CREATED: Final = "true"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Which bindings there are beside the first, whose id is the uid, as the annotation has it.
+    """The bindings beside the first one, which has the uid as its id, by the annotation.
 
     `number` is that of the binding whose credentials count, made at `made`, `coming` that of one in
     its place, 0 without. `old` are ids of bindings that leave, and when; "": not before another one
@@ -54,7 +54,7 @@ def ledger_of(text: str) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Seen(rules.OfBroker):
-    """One ServiceBinding. `instance` is its ServiceInstance; `lookup` says why there is not one.
+    """A ServiceBinding. `instance` is its ServiceInstance; `lookup` says why there is not one.
 
     `secret` is its connection Secret, None where it is absent, or was not read: `has_read`.
     """
@@ -99,7 +99,7 @@ class Seen(rules.OfBroker):
 
     @property
     def asked(self) -> str:
-        """What a refusal is about: another spec or annotation asks for something else."""
+        """The subject of a refusal: another spec or annotation asks for something else."""
         generation = manifest.get_int(self.live, "metadata", "generation") or 0
         wish = self.annotations.get(keys.OSB_ROTATE, "")
         return f"{generation} {self.annotations.get(keys.OSB_RETRY, '')} {wish}"

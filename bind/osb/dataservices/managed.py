@@ -1,4 +1,4 @@
-"""What all managed resources of Crossplane have in common: pause, policies, Ready and Synced.
+"""The common part of Crossplane's managed resources: pause, policies, Ready and Synced.
 
 Their conditions are not those of Klutch: a True one has a reason, and none a severity. Refuses to
 know what stands behind an object.
@@ -52,7 +52,7 @@ _LATEST: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a condition is to say; `Seen.said` adds the time."""
+    """The content of a condition; `Seen.said` adds the time."""
 
     type: str
     status: str
@@ -83,7 +83,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One managed resource, and what it needs whatever its kind is.
+    """A managed resource, and the facts that any kind needs.
 
     `cluster` names the control plane in a Ref. `config` is its ProviderConfig and `usage` its
     ProviderConfigUsage, None where absent. `trouble` says why the server behind the config cannot
@@ -112,12 +112,12 @@ class Seen:
 
     @property
     def space(self) -> str:
-        """Whose calls share a turn at a broker."""
+        """The space of the object: its calls share a turn at a broker."""
         return "" if self.place is None else self.place.space
 
     @property
     def at_provider(self) -> Manifest:
-        """What it says about what stands behind it."""
+        """The state of the thing behind it."""
         return manifest.get_map(self.live, "status", "atProvider")
 
     @property

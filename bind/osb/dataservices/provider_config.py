@@ -19,7 +19,7 @@ Step: TypeAlias = Decision | HttpRequest
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One ProviderConfig, and how many objects use it. `trouble`: why nobody can be asked."""
+    """A ProviderConfig, and the number of its users. `trouble`: why nobody can be asked."""
 
     cluster: str
     live: Manifest = field(repr=False)
@@ -29,7 +29,7 @@ class Seen:
 
     @property
     def health(self) -> Manifest:
-        """What the last look came to."""
+        """The result of the last look."""
         return manifest.get_map(self.live, "status", "health")
 
     @property

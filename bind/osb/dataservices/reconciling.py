@@ -38,7 +38,7 @@ _WISHES: Final = (keys.OSB_RETRY, keys.OSB_ROTATE, keys.PAUSED)
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all reconcilers of managed resources work with."""
+    """The tools of all reconcilers of managed resources."""
 
     informers: Informers
     executor: Executor

@@ -21,7 +21,7 @@ DENIED: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class OfBroker(Seen):
-    """What a broker has. `catalogue` is the broker's, None where it was never read: `unread`.
+    """An object at a broker. `catalogue` is the broker's, None where it was never read: `unread`.
 
     `confirmed`: the broker itself answered in the last minute, so that a 404 is its own.
     """

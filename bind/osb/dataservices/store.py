@@ -1,4 +1,4 @@
-"""One life cycle for compositions: what an object holds, read as records and written back.
+"""The life cycle of compositions: an object's content, read as records and written back.
 
 A managed resource has no BrokerRecord: ids and states stand in `status.atProvider` and annotations,
 as provider-anynines keeps them. They are read as the records that claims have, and what follows
@@ -47,7 +47,7 @@ _UNAVAILABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What an object holds of its records: fields of `status.atProvider`, and annotations.
+    """The records of an object: fields of `status.atProvider`, and annotations.
 
     `pending` is the key of an operation, None without.
     """
@@ -59,7 +59,7 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What this process remembers of an object. Its records count while that holds `stated`."""
+    """This process's memory of an object. Its records count while the object has `stated`."""
 
     records: tuple[Record, ...] = ()
     stated: Stated | None = None
@@ -69,7 +69,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What follows, and what to remember. `call` comes first, where there is one."""
+    """The decision, and the memory of it. `call` comes first, where there is one."""
 
     kept: Kept
     decision: Decision
@@ -79,7 +79,7 @@ class Turn:
 
 
 class Store(ABC, Generic[S]):
-    """How objects of one kind hold their records, and what is decided about those."""
+    """The records in objects of a kind, and the decisions about them."""
 
     failed: ClassVar[Cause]  # for which Ready is False
     stopped: ClassVar[Cause]  # for which Synced alone is

@@ -1,1 +1,1 @@
-"""What follows for a claim and its records from one look: pure, one step at a time."""
+"""Decide about a claim and its records after a look: pure, one step at a time."""

@@ -1,4 +1,4 @@
-"""What follows for a binding: bound, rotated, kept as its Secret says, unbound, step by step.
+"""Decide about a binding: bound, rotated, kept as its Secret is, unbound, step by step.
 
 finalizer -> record with its intent -> call -> Secret -> record -> status. Each step may be
 repeated. At every moment the Secret holds credentials of a binding that is not being undone.

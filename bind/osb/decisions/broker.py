@@ -1,4 +1,4 @@
-"""What a ServiceBroker says of itself: whether it answers, offers what was generated, and forgets
+"""The status of a ServiceBroker: whether it answers, offers the generated kinds, and forgets
 nothing.
 """
 

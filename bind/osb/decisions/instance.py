@@ -1,4 +1,4 @@
-"""What follows for an instance: provisioned, kept as its claim says, deprovisioned, step by step.
+"""Decide about an instance: provisioned, kept as its claim is, deprovisioned, step by step.
 
 finalizer -> record with its intent -> call -> record -> status. Each step may be repeated: ids
 follow from the claim's uid, and a record says what was begun.

@@ -34,7 +34,7 @@ def answered(view: InstanceView, ask: Ask, outcome: Outcome, *, now: datetime) -
 
 @dataclass(frozen=True, slots=True)
 class InstanceMoves(Moves):
-    """One instance at a broker."""
+    """An instance at a broker."""
 
     @property
     def _waits_for_others(self) -> timedelta:

@@ -1,4 +1,4 @@
-"""What the status of an instance says: phase, conditions, plan, operation, maintenance."""
+"""The status of an instance: phase, conditions, plan, operation, maintenance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What an instance is wanted to be, compared with what its broker has."""
+"""The wanted instance, compared with the one at its broker."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -21,7 +21,7 @@ from reconciler.core.decision import Decision, Note, Step, Task
 
 @dataclass(frozen=True, slots=True)
 class Moves(ABC):
-    """One id in one look."""
+    """An id in one look."""
 
     view: InstanceView
     one: Record
@@ -38,7 +38,7 @@ class Moves(ABC):
     @property
     @abstractmethod
     def _waits_for_others(self) -> timedelta:
-        """How long to wait for another operation on the instance."""
+        """The wait for another operation on the instance."""
 
     @abstractmethod
     def _at_work(self, after: Record, description: str = "") -> Decision:
@@ -88,12 +88,12 @@ class Moves(ABC):
 
     @property
     def timing(self) -> Timing:
-        """How long the broker is waited for."""
+        """The waits for the broker."""
         return self.view.broker.spec.timing if self.view.broker is not None else Timing()
 
     @property
     def intent(self) -> Intent:
-        """What is asked, where something is."""
+        """The open intent."""
         assert self.one.intent is not None
         return self.one.intent
 

@@ -42,7 +42,7 @@ PAUSED: Final = "Paused"  # until `since`; meanwhile others of the instance go o
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a record is for."""
+    """The claim of a record."""
 
     group: str
     kind: str
@@ -58,7 +58,7 @@ def claim_of(kind: Kind, live: Manifest) -> Claim:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the broker is asked for. `digest` is of all parameters, `parameters` has one for each.
+    """The request to a broker. `digest` is of all parameters, `parameters` has one for each.
 
     `secret` is the digest of the credentials that a Secret holds; only bindings have one.
     """
@@ -72,7 +72,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is asked, or was last. It is due at `since`; `tries` had an unknown outcome.
+    """The open request, or the last one. It is due at `since`; `tries` had an unknown outcome.
 
     `closed` says why it is not tried again (PAUSED: not before `since`), "" while it is open;
     `catalog` is the digest of the catalogue under which it was refused; of an open one, under which
@@ -89,7 +89,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What the broker does meanwhile. `plan` is that of the instance before it began."""
+    """An operation of the broker. `plan` is that of the instance before it began."""
 
     key: Secret | None
     plan: str
@@ -99,7 +99,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One id at a broker. `asked` is the wish (annotation, `rotation.request`) that it answers.
+    """An id at a broker. `asked` is the wish (annotation, `rotation.request`) that it answers.
 
     `term` is that of the process that wrote it, where all before it are known to be of one life
     of the cluster; `broker_uid` and `origin` say which broker has the id, "" where that is not

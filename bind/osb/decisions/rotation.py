@@ -18,7 +18,7 @@ _BACKWARDS: Final = timedelta(hours=1)  # between rotations, where a life ends b
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a claim says of rotation. Without `every` it is due by request and expiry alone."""
+    """A claim's terms of rotation. Without `every` it is due by request and expiry alone."""
 
     every: timedelta | None
     overlap: timedelta

@@ -1,4 +1,4 @@
-"""One turn of an instance: which of its claims goes on, and who may begin something.
+"""A turn of an instance: the claim that goes on, and the one that may begin something.
 
 What has begun goes on first; else unbinds, then the instance itself, then binds and rotations. One
 call at a time. What the broker makes for longer than it may keeps no other waiting.
@@ -20,7 +20,7 @@ _BEGUN, _UNBINDS, _INSTANCE = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What follows for one claim of an instance; `binding` is None for the instance itself."""
+    """The decision for one claim of an instance; `binding` is None for the instance itself."""
 
     binding: BindingView | None
     next: Next

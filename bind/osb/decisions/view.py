@@ -1,4 +1,4 @@
-"""What one look at an instance and its bindings shows, and what one turn does about it, as values.
+"""A look at an instance and its bindings, and a turn about it, as values.
 
 A turn belongs to an instance: one call that changes anything at the broker at a time, bindings
 included, because brokers may count a bind as a change of the instance.
@@ -21,7 +21,7 @@ from reconciler.core.times import moment
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a claim lives, in the words of brokers. `namespace` is the app cluster's.
+    """The place of a claim, in the words of brokers. `namespace` is the app cluster's.
 
     `cluster` identifies the app cluster, `space` is the uid of the service namespace.
     """
@@ -70,7 +70,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """What this process remembers of an id: when it may ask again, and after how many pauses.
+    """This process's memory of an id: the time of the next request, and the pauses before.
 
     `count` is of pauses in a row, `misses` of answers in a row that know nothing of an operation;
     `checked` is when the id was last read at the broker or, of a binding, its Secret was; `tried`
@@ -192,7 +192,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What follows for one claim: writes and status, or a call, whose answer is decided about then.
+    """The decision for a claim: writes and status, or a call with an answer to decide about.
 
     `begins`: the writes open an intent, so that nothing else of this instance may begin.
     `pauses` are remembered by id of record. Where `ask` is there, the decision is executed first.

@@ -56,7 +56,7 @@ _SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What a provider grants. `consent` are claims with their states where a page asked for it."""
+    """The grant of a provider. `consent` are claims with their states where a page asked for it."""
 
     grant: Grant
     consent: Sequence[Manifest] | None = None
@@ -64,7 +64,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
-    """One app cluster at one provider."""
+    """The sign-in of an app cluster at a provider."""
 
     http: Http
     provider: Provider

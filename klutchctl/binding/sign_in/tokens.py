@@ -207,7 +207,7 @@ def _checked(read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Where a machine's token comes from; `place` is a path, a variable, or NAMESPACE/ACCOUNT."""
+    """The source of a machine's token; `place` is a path, a variable, or NAMESPACE/ACCOUNT."""
 
     source: Source
     place: str = ""
@@ -233,7 +233,7 @@ def parse(text: str) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What tokens come from. `cluster` returns the app cluster."""
+    """The sources of tokens. `cluster` returns the app cluster."""
 
     environ: Mapping[str, str]
     http: Http

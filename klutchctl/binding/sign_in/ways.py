@@ -1,4 +1,4 @@
-"""How somebody signs in, as flags say it."""
+"""The ways to sign in, by flags."""
 
 import os
 import sys

@@ -136,7 +136,7 @@ def _metrics(state: State, member: Member) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What control planes offer: the kinds, and those that permission claims name."""
+    """The offer of the control planes: the kinds, and those that permission claims name."""
 
     services: frozenset[refs.GroupResource]
     claimed: frozenset[rbac.Claimed]

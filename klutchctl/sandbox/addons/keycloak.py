@@ -77,7 +77,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Realm:
-    """What differs between sandboxes.
+    """The values of a realm that differ between sandboxes.
 
     `door` is the public URL of klutch-bind, which tokens for it name as audience; `key` the JWK
     Set, public, of the machine with a private key; `seed` makes the subjects of the people, so
@@ -116,7 +116,7 @@ def document(realm: Realm) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class KeycloakKit:
-    """What Keycloak needs of this machine: `distribution` is shared, and written to by nobody."""
+    """The parts of a Keycloak on this machine: `distribution` is shared, and read only."""
 
     java: Path
     distribution: Path

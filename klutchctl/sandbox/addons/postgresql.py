@@ -32,7 +32,7 @@ _DRAFT: Final = "draft"
 
 @dataclass(frozen=True, slots=True)
 class PostgresqlPlace:
-    """Where PostgreSQL's data and executables are, and who it runs as if not this user."""
+    """The folders of PostgreSQL's data and executables, and its user if not this one."""
 
     data: Path
     binaries: Path

@@ -41,7 +41,7 @@ _OF_CROSSPLANE: Final = frozenset(_ORDER[1:])
 
 @dataclass(frozen=True, slots=True)
 class ServicesKit:
-    """What services need of this machine; None for what the suite has no use for."""
+    """The parts of the services on this machine; None for unused ones."""
 
     suite: Suite
     built: Mapping[Component, Path]  # the folder that the recipe of each made

@@ -109,7 +109,7 @@ async def _within(waiting: Awaitable[object], seconds: float) -> bool:
 
 
 class Made:
-    """What was made of the newest version, for so many seconds: what many ask for is made once.
+    """A rendering of the newest version, for so many seconds: many requests need it once.
 
     One is made at a time, in the turns of those who ask, and then none for as long as it took: so
     the work on the fleet has half of the process at least.

@@ -19,7 +19,7 @@ _GITHUB: Final = "sha256="
 
 
 class Provider(StrEnum):
-    """How a webhook proves where it comes from; the values are those of `--hook`."""
+    """A provider of webhooks, by its proof of origin; the values are those of `--hook`."""
 
     GITHUB = "github"
     GITLAB = "gitlab"

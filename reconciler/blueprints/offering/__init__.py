@@ -1,1 +1,1 @@
-"""What a service broker offers, and what is said to it and by it, as values and files."""
+"""The offerings of a service broker, its requests and answers, as values and files."""

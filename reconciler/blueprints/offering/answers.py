@@ -1,4 +1,4 @@
-"""What a broker's answer means: table 5 of the design, as one function of values.
+"""The meaning of a broker's answers: table 5 of the design, as one function of values.
 
 A broker may lie, and a gateway may answer in its place: what is no JSON object proves nothing was
 done, and nothing was not. Refuses to know what is done about an outcome.

@@ -45,7 +45,7 @@ class CatalogueFault(KlutchError):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceInfo:
-    """Which version of a plan's upkeep instances get that are made now."""
+    """The version of a plan's maintenance for new instances."""
 
     version: str
     description: str = ""
@@ -53,7 +53,7 @@ class MaintenanceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What parameters may be, as JSON schemas; None where the broker does not say.
+    """The allowed parameters, as JSON schemas; None where the broker states none.
 
     What is no object is no schema, and kept for a warning: `read` takes it for one of anything.
     """

@@ -123,7 +123,7 @@ def _words(offering: Offering) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """What a kind's objects are, in words and schemas, and how long their names may be."""
+    """The schema of a kind, its words, and the greatest length of names."""
 
     words: str
     spec: Manifest

@@ -36,7 +36,7 @@ class Named:
 
     @property
     def service(self) -> str:
-        """What Secrets with credentials are labelled with."""
+        """The label of Secrets with credentials."""
         return service_label(self.broker, self.stem.lower())
 
     @property

@@ -1,4 +1,4 @@
-"""What files are made from now: a catalogue, narrowed by choices, with what files were made for.
+"""Merge a catalogue, narrowed by choices, with the content of earlier files.
 
 What is no longer offered stays, with a warning, until narrowing is allowed. What would take
 something away from objects that are there is a narrowing, a sentence. Refuses to know files.

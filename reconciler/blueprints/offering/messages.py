@@ -65,7 +65,7 @@ class Provision(_OfInstance):
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """What an instance was before an update."""
+    """The state of an instance before an update."""
 
     plan: str
     organization: str = ""

@@ -1,4 +1,4 @@
-"""What a call to a broker came to, as values. No text in them holds a secret."""
+"""The outcomes of calls to a broker, as values. No text in them has a secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is done, or this is what was asked for. `credentials` is the text of a JSON object.
+    """The call is done, or this is its answer. `credentials` is the text of a JSON object.
 
     `ignored` are the parts of a binding that come into no Secret.
     """
@@ -58,7 +58,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """It has begun; its operation can be asked for."""
+    """The call has begun; its operation can be polled."""
 
     operation: Secret | None = None
     dashboard_url: str = ""
@@ -81,7 +81,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """It is not there any more: 410, or a DELETE that was done."""
+    """The object is not there any more: 410, or a DELETE that was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an operation is; `state` is "" where the broker says none that is known."""
+    """The progress of an operation; `state` is "" where the broker states no known one."""
 
     state: str
     problem: str = ""

@@ -21,7 +21,7 @@ _MOST_FROZEN: Final = 100  # a CRD takes about 300 comparisons of texts without 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What parameters a kind takes. `words` name those of each plan, where they differ."""
+    """The parameters of a kind. `words` name those of each plan, where they differ."""
 
     form: Form
     words: str = ""

@@ -65,7 +65,7 @@ def form_of(schema: JSON) -> Form:
 
 @dataclass(slots=True)
 class _Reader:
-    """One schema. `nodes` are those that were read."""
+    """A schema. `nodes` are those that were read."""
 
     root: Schema
     nodes: int = 0

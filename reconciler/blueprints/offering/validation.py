@@ -80,7 +80,7 @@ class _TooCostlyError(Exception):
 
 @dataclass(slots=True)
 class _Check:
-    """One check: steps that are left, sizes of values by identity, what could not be checked."""
+    """A check: the steps left, sizes of values by identity, and unchecked parts."""
 
     sizes: Mapping[int, int]
     steps: int

@@ -1,4 +1,4 @@
-"""What tokens, certificates and keys look like: to judge them, and not to show them. Pure.
+"""The forms of tokens, certificates and keys: to judge them, and not to show them. Pure.
 
 Each `..._fault` says what is wrong as the end of a sentence ("is ..."), or "" where all is
 well. None of them quotes the text.

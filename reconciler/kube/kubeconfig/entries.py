@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """One kubeconfig, or several merged into one."""
+    """A kubeconfig, or several merged into one."""
 
     contexts: Mapping[str, Entry]
     clusters: Mapping[str, Entry]
@@ -49,7 +49,7 @@ class Kubeconfig:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one context means. A context without a user acts as nobody in particular."""
+    """The meaning of a context. A context without a user acts as nobody in particular."""
 
     context: Entry
     cluster: Entry

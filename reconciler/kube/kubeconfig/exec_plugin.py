@@ -35,7 +35,7 @@ _STATUS_FIELDS: Final = ("token", "clientCertificateData", "clientKeyData", "exp
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a plug-in gave out: a token, a certificate or both. `expires` is in UTC."""
+    """The credentials of a plug-in: a token, a certificate or both. `expires` is in UTC."""
 
     token: Secret | None
     certificate: ClientCertificate | None
@@ -186,7 +186,7 @@ def _find(plugin: ExecPlugin, environ: Mapping[str, str]) -> str:
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """One run of a plug-in. Keeps no more of its output than the limits allow."""
+    """A run of a plug-in. Keeps no more of its output than the limits allow."""
 
     def __init__(self, plugin: ExecPlugin, *, interactive: bool) -> None:
         loop = asyncio.get_running_loop()

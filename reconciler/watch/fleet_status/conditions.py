@@ -62,7 +62,7 @@ _UNREADY: Final = (State.DEGRADED, State.UNKNOWN, State.PROGRESSING)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a fleet is. `reconciling`: it is being changed; `stalled`: people have to do something.
+    """The state of a fleet. `reconciling`: it is being changed; `stalled`: people have to act.
 
     `ready` is the status of a condition; never are both others true.
     """

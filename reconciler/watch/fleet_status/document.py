@@ -36,7 +36,7 @@ _WORST: Final = (State.DEGRADED, State.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong with one cluster: a word, a sentence, and since when where that is known."""
+    """The trouble of a cluster: a word, a sentence, and since when where that is known."""
 
     cluster: str
     reason: str

@@ -21,7 +21,7 @@ _LONGEST_CONTEXT: Final = 255
 
 
 class Phase(StrEnum):
-    """How far a commit is; the values are the words of commit statuses."""
+    """The phase of a commit; the values are the words of commit statuses."""
 
     PENDING = "pending"
     SUCCESS = "success"
@@ -69,7 +69,7 @@ _PHASES: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it is with a commit now."""
+    """The state of a commit now."""
 
     reason: Reason
     detail: str = ""
@@ -94,7 +94,7 @@ class Message:
 
     @property
     def title(self) -> str:
-        """What happened, in words of ours alone."""
+        """The title of a message, in words of ours alone."""
         return _TITLES[self.reason]
 
 

@@ -174,7 +174,7 @@ class Notifier:
 
 
 class _Outbox:
-    """What waits for one sink, by commit, and what sends it."""
+    """The messages for a sink, by commit, and their sender."""
 
     def __init__(self, sink: Sink, clock: Clock, counted: Counted) -> None:
         self._sink, self._clock, self._counted = sink, clock, counted

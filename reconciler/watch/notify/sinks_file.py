@@ -110,7 +110,7 @@ Target: TypeAlias = CommitStatus | Slack | Webhook
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where messages go. `secret_file` holds a token, a key or a URL, as the target needs."""
+    """A receiver of messages. `secret_file` has a token, a key or a URL, as the target needs."""
 
     name: str
     target: Target

@@ -32,7 +32,7 @@ def of(seen: Seen, one: Record) -> "BindingMoves":
 
 @dataclass(frozen=True, slots=True)
 class BindingMoves(Moves):
-    """One number of a binding."""
+    """A number of a binding."""
 
     seen: Seen
 

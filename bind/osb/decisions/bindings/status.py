@@ -1,4 +1,4 @@
-"""What the status of a binding says: phase, conditions, ids, times, and its Secret's name."""
+"""The status of a binding: phase, conditions, ids, times, and its Secret's name."""
 
 from collections.abc import Iterable
 from dataclasses import replace

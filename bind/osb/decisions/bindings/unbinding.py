@@ -1,4 +1,4 @@
-"""How bindings go: all numbers of a claim that is deleted, and what is left without its claim."""
+"""End bindings: all numbers of a claim that is deleted, and those left without their claim."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""What each page shows, as values made of an index, a query and the time. Pure."""
+"""The content of each page, as values made of an index, a query and the time. Pure."""

@@ -26,7 +26,7 @@ _NO_VALUE: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many units are in a state. `x` and `width` are its part of a bar, in thousandths."""
+    """The number of units in a state. `x` and `width` are its part of a bar, in thousandths."""
 
     state: State
     number: int

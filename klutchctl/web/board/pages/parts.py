@@ -1,4 +1,4 @@
-"""What several pages show: the frame, times, units, plans; and their state, a URL. Pure."""
+"""The common parts of pages: the frame, times, units, plans; and their state, a URL. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -27,7 +27,7 @@ _FRESH: Final = timedelta(minutes=1)  # a controller looks at each cluster four 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which part of a fleet is shown, and which page of it. `columns` is the page of Bindings."""
+    """The shown part of a fleet, and its page. `columns` is the page of Bindings."""
 
     state: str = ""
     binding: str = ""
@@ -93,7 +93,7 @@ def path_of(*names: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """Which of how many are shown, and the links to those before and after; "" for none."""
+    """The shown rows and their count, and the links to the rows before and after; "" for none."""
 
     first: int
     last: int
@@ -125,7 +125,7 @@ Place: TypeAlias = Literal["", "overview", "plan", "history"]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How long ago something was, such as `3h`, and when; "" where that is unknown."""
+    """The age of something, such as `3h`, and its time; "" where that is unknown."""
 
     ago: str = ""
     time: str = ""
@@ -140,7 +140,7 @@ def moment(time: datetime | None, now: datetime, *, exact: bool = True) -> Momen
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """What holds for the whole fleet, and is not as usual."""
+    """An unusual state of the whole fleet."""
 
     title: str
     text: str
@@ -150,7 +150,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around a page. `version` is that of the state; `waiting` counts lines."""
+    """The frame of a page. `version` is that of the state; `waiting` counts lines."""
 
     version: int
     waiting: int
@@ -166,7 +166,7 @@ class Frame:
 
 
 class Page(SimpleNamespace):
-    """What a template shows, by the names that the template asks for."""
+    """The values of a template, by the template's names."""
 
     def __init__(self, template: str, frame: Frame, **content: object) -> None:
         super().__init__(template=template, frame=frame, **content)
